@@ -1,0 +1,1 @@
+"""Multi-answer retrieval: the k passages that together cover every distinct answer."""

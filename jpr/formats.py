@@ -1,0 +1,166 @@
+"""The seam every file format stands behind: how to know it, read it and write it.
+
+A new format is one `Format` value in a file of its own and one line in the tuple of its kind
+(`jpr.corpus`, `jpr.questions`, `jpr.runs`). Reading through `read_records` gives every format the
+same checks: a file that holds nothing and an id that comes twice are errors.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TextIO, TypeVar
+
+from jpr.errors import ConfigError, FormatError
+from jpr.files import read_json, read_lines
+
+T = TypeVar("T")
+_COUNT = re.compile("0|[1-9][0-9]{0,17}")
+Located = Iterator[tuple[int, T]]
+"""Records with the line each begins on (0 where the file has no lines)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What a format may look at to recognise a file: nothing past its first record."""
+
+    path: Path
+    line: str
+    """The first line that is not blank; empty for a folder."""
+    value: Any
+    """The first JSON value (of an array: its first item); None where the file is not JSON."""
+
+    def has(self, *keys: str) -> bool:
+        """Tell whether the first JSON value is an object with all these keys."""
+        return isinstance(self.value, dict) and all(key in self.value for key in keys)
+
+    def columns(self, separator: str | None = "\t") -> list[str]:
+        """Return the first line's columns."""
+        return self.line.split(separator)
+
+
+@dataclass(frozen=True, slots=True)
+class Format(Generic[T]):
+    """A file format, as a value."""
+
+    name: str
+    """What `--format` takes."""
+    about: str
+    """One line for `jpr validate` and the documentation."""
+    sniff: Callable[[Head], bool]
+    read: Callable[[Path], Located[T]]
+    write: Callable[[Iterable[T], TextIO], None] | None = None
+
+
+def head_of(path: Path) -> Head:
+    """Read as little of a file as its recognition needs."""
+    if path.is_dir():
+        return Head(path, "", None)
+    line = next((text for _, text in read_lines(path) if text.strip()), "")
+    if not line:
+        raise FormatError(path, 0, "the file is empty; was its download or export cut short?")
+    if not line.lstrip().startswith(("{", "[")):
+        return Head(path, line, None)
+    try:
+        return Head(path, line, next((value for _, value in read_json(path)), None))
+    except FormatError:
+        return Head(path, line, None)  # e.g. wiki markup; a JSON reader will name the bad line
+
+
+def detect(path: Path, formats: Sequence[Format[T]], name: str | None = None) -> Format[T]:
+    """Return the format called `name`, or the one that recognises the file."""
+    known = ", ".join(format.name for format in formats)
+    if name is not None:
+        for format in formats:
+            if format.name == name:
+                return format
+        raise ConfigError(f"unknown format {name!r}; known: {known}")
+    head = head_of(path)
+    found = [format for format in formats if format.sniff(head)]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise FormatError(path, 0, f"not recognised; say what it is with --format: {known}")
+    names = ", ".join(format.name for format in found)
+    raise FormatError(path, 0, f"could be any of {names}; say which with --format")
+
+
+def read_records(
+    path: Path,
+    formats: Sequence[Format[T]],
+    name: str | None = None,
+    *,
+    key: Callable[[T], str],
+) -> Iterator[T]:
+    """Stream the records of a file, refusing an empty file and an id (`key`) that comes twice."""
+    format = detect(path, formats, name)
+    seen = _Seen()
+    count = 0
+    for line, record in format.read(path):
+        count += 1
+        if not seen.add(key(record)):
+            raise FormatError(path, line, f"id {key(record)!r} was used before; ids must differ")
+        yield record
+    if not count:
+        raise FormatError(path, 0, f"holds no record of format {format.name}")
+
+
+def write_records(
+    records: Iterable[T], stream: TextIO, formats: Sequence[Format[T]], name: str
+) -> None:
+    """Write records in the format called `name`."""
+    writable = [format for format in formats if format.write is not None]
+    for format in writable:
+        if format.name == name and format.write is not None:
+            format.write(records, stream)
+            return
+    known = ", ".join(format.name for format in writable)
+    raise ConfigError(f"format {name!r} cannot be written; choose one of {known}")
+
+
+class _Seen:
+    """A set of ids that takes no memory while they count up by one, as DPR's passage ids do."""
+
+    def __init__(self) -> None:
+        self._first = self._next = 0
+        self._others: set[str] = set()
+
+    def add(self, id: str) -> bool:
+        """Add an id; False if it was there."""
+        number = int(id) if _COUNT.fullmatch(id) else -1
+        if number >= 0 and self._first == self._next:
+            self._first = self._next = number
+        if number == self._next:
+            self._next += 1
+            return id not in self._others
+        if self._first <= number < self._next or id in self._others:
+            return False
+        self._others.add(id)
+        return True
+
+
+def field_of(record: object, key: str, kind: type[T], path: Path, line: int) -> T:
+    """Return `record[key]`, or say which line lacks it or has something else there.
+
+    >>> field_of({"id": "7"}, "id", str, Path("q.jsonl"), 1)
+    '7'
+    """
+    if not isinstance(record, dict):
+        raise FormatError(path, line, f"a JSON object is expected, not {_kind_name(record)}")
+    if key not in record:
+        there = ", ".join(sorted(map(str, record))[:8])
+        raise FormatError(path, line, f"key {key!r} is missing; there are: {there}")
+    value = record[key]
+    if not isinstance(value, kind):
+        raise FormatError(path, line, f"{key!r} should be {_NAMES[kind]}, not {_kind_name(value)}")
+    return value
+
+
+_NAMES: dict[type, str] = {
+    str: "a string", list: "a list", dict: "an object", int: "a whole number", float: "a number",
+    bool: "true or false", type(None): "null",
+}  # fmt: skip
+
+
+def _kind_name(value: object) -> str:
+    return _NAMES.get(type(value), type(value).__name__)
