@@ -4,13 +4,12 @@ import bz2
 import gzip
 import hashlib
 import io
-import json
 import lzma
 import os
 import tempfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, Any, BinaryIO, TextIO, cast
 
@@ -25,21 +24,53 @@ _DAMAGE = (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, zstandard.Zst
 def open_binary(path: Path) -> BinaryIO:
     """Open a file for reading; gzip, xz, bzip2 and zstd are known by their first bytes."""
     try:
-        raw = path.open("rb")
+        if path.exists() and not path.is_file():
+            raise FormatError(path, 0, "is no regular file; it is read twice, so save it first")
+        with path.open("rb") as raw:
+            magic = raw.read(6)
+        if magic.startswith(b"\x1f\x8b"):
+            return cast(BinaryIO, gzip.GzipFile(path))
+        if magic == b"\xfd7zXZ\x00":
+            return cast(BinaryIO, lzma.LZMAFile(path))
+        if magic.startswith(b"BZh"):
+            return cast(BinaryIO, bz2.BZ2File(path))
+        plain = path.open("rb")
     except OSError as error:
         raise FormatError(path, 0, f"cannot be opened: {error.strerror}") from error
-    magic = raw.read(6)
-    raw.seek(0)
-    if magic.startswith(b"\x1f\x8b"):
-        return cast(BinaryIO, gzip.GzipFile(fileobj=raw))
-    if magic == b"\xfd7zXZ\x00":
-        return cast(BinaryIO, lzma.LZMAFile(raw))
-    if magic.startswith(b"BZh"):
-        return cast(BinaryIO, bz2.BZ2File(raw))
     if magic.startswith(b"\x28\xb5\x2f\xfd"):
-        reader = zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
-        return cast(BinaryIO, reader)
-    return raw
+        return cast(BinaryIO, io.BufferedReader(_ZstdFile(plain), _CHUNK))
+    return plain
+
+
+class _ZstdFile(io.RawIOBase):
+    """Reads zstd frames, and unlike the library's own reader notices one that is cut short."""
+
+    def __init__(self, packed: BinaryIO) -> None:
+        self._packed = packed
+        self._frame = zstandard.ZstdDecompressor().decompressobj()
+        self._input = self._output = b""
+
+    def readable(self) -> bool:
+        """Tell that this is for reading."""
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:  # noqa: ANN401  typeshed has no public name for it
+        """Fill the buffer with as much as is at hand."""
+        while not self._output and (self._input or (more := self._packed.read(_CHUNK))):
+            if self._frame.eof:
+                self._frame = zstandard.ZstdDecompressor().decompressobj()
+            self._output = self._frame.decompress(self._input or more)
+            self._input = self._frame.unused_data
+        if not self._output and not self._frame.eof:
+            raise EOFError("the last frame is not complete")
+        size = min(len(buffer), len(self._output))
+        buffer[:size], self._output = self._output[:size], self._output[size:]
+        return size
+
+    def close(self) -> None:
+        """Close the file underneath too."""
+        self._packed.close()
+        super().close()
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -90,101 +121,33 @@ def _read_chunk(stream: IO[bytes], path: Path) -> bytes:
         raise FormatError(path, 0, f"cannot be read: {error.strerror or error}") from error
 
 
-def read_json(path: Path) -> Iterator[tuple[int, Any]]:
-    """Yield (line where it starts, value) for JSON lines, a JSON array's items, or one document.
-
-    JSON lines and arrays are streamed: memory holds one value at a time.
-    """
-    lines = read_lines(path)
-    for number, line in lines:
-        if not line.strip():
-            continue
-        if line.lstrip().startswith("["):
-            yield from _array_items(path, number, line, lines)
-            return
-        try:
-            yield number, json.loads(line)
-        except json.JSONDecodeError as error:
-            if number > 1 or not _unfinished(error, line):
-                raise _bad_json(path, number, error) from error
-            yield number, _document(path, number, line, lines)
-            return
-
-
-def _unfinished(error: json.JSONDecodeError, text: str) -> bool:
-    """Tell whether JSON broke off only because the text did: there may be more below it."""
-    return error.msg.startswith("Unterminated string") or error.pos >= len(text.rstrip()) - 10
-
-
-def _bad_json(path: Path, line: int, error: json.JSONDecodeError) -> FormatError:
-    return FormatError(path, line, f"not valid JSON: {error.msg} at column {error.colno}")
-
-
-def _document(path: Path, first: int, line: str, lines: Iterator[tuple[int, str]]) -> object:
-    """Read the rest of the file as one JSON document that began on `line`."""
-    text = "\n".join([line, *(more for _, more in lines)])
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise _bad_json(path, first + error.lineno - 1, error) from error
-
-
-def _array_items(
-    path: Path, first: int, line: str, lines: Iterator[tuple[int, str]]
-) -> Iterator[tuple[int, Any]]:
-    """Yield the items of a JSON array that may span any number of lines.
-
-    The text at hand grows by doubling when an item does not fit, so the work stays linear.
-    """
-    decode = json.JSONDecoder().raw_decode
-    text, at, number = line, line.index("[") + 1, first
-    while True:
-        skipped = at
-        at = _skip(text, at)
-        number += text.count("\n", skipped, at)
-        if text.startswith("]", at):
-            return
-        try:
-            item, end = decode(text, at)
-        except json.JSONDecodeError as error:
-            more = _more(lines, max(1 << 16, len(text) - at)) if _unfinished(error, text) else ""
-            if not more:
-                raise _bad_json(path, number + error.lineno - 1, error) from error
-            text, at = text[at:] + "\n" + more, 0
-            continue
-        yield number, item
-        number += text.count("\n", at, end)
-        at = end
-
-
-def _skip(text: str, at: int) -> int:
-    while at < len(text) and text[at] in " \t\r\n,":
-        at += 1
-    return at
-
-
-def _more(lines: Iterator[tuple[int, str]], size: int) -> str:
-    """Take lines until they hold `size` characters."""
-    taken: list[str] = []
-    for _, line in lines:
-        taken.append(line)
-        size -= len(line) + 1
-        if size <= 0:
-            break
-    return "\n".join(taken)
-
-
 @contextmanager
 def publish(path: Path) -> Iterator[TextIO]:
     """Write a text file that appears under its name complete or not at all.
 
-    The text goes to a temporary file beside it, is flushed to the disk and renamed.
+    The text goes to a temporary file beside it, is flushed to the disk and renamed. It is
+    compressed if the name ends in .gz, .xz, .bz2 or .zst.
     """
-    with publish_binary(path) as binary:
-        text = io.TextIOWrapper(binary, encoding="utf-8", newline="\n", write_through=False)
+    with publish_binary(path) as binary, _compressed(binary, path.suffix) as packed:
+        text = io.TextIOWrapper(packed, encoding="utf-8", newline="\n")
         yield text
         text.flush()
         text.detach()
+
+
+def _compressed(stream: BinaryIO, suffix: str) -> AbstractContextManager[BinaryIO]:
+    if suffix == ".gz":  # without name and time: the same text gives the same file
+        return cast(
+            AbstractContextManager[BinaryIO], gzip.GzipFile("", "wb", fileobj=stream, mtime=0)
+        )
+    if suffix == ".xz":
+        return cast(AbstractContextManager[BinaryIO], lzma.LZMAFile(stream, "wb", preset=3))
+    if suffix == ".bz2":
+        return cast(AbstractContextManager[BinaryIO], bz2.BZ2File(stream, "wb"))
+    if suffix == ".zst":
+        writer = zstandard.ZstdCompressor(level=10).stream_writer(stream, closefd=False)
+        return cast(AbstractContextManager[BinaryIO], writer)
+    return nullcontext(stream)
 
 
 @contextmanager

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Generic, TextIO, TypeVar
 
 from jpr.errors import ConfigError, FormatError
-from jpr.files import read_json, read_lines
+from jpr.files import read_lines
+from jpr.jsonfile import read_json
 
 T = TypeVar("T")
 _COUNT = re.compile("0|[1-9][0-9]{0,17}")
@@ -29,6 +30,8 @@ class Head:
     """The first line that is not blank; empty for a folder."""
     value: Any
     """The first JSON value (of an array: its first item); None where the file is not JSON."""
+    broken: FormatError | None = None
+    """What is wrong with the first JSON value, if the file begins like JSON."""
 
     def has(self, *keys: str) -> bool:
         """Tell whether the first JSON value is an object with all these keys."""
@@ -44,7 +47,7 @@ class Format(Generic[T]):
     """A file format, as a value."""
 
     name: str
-    """What `--format` takes."""
+    """What `--from` and `--to` take."""
     about: str
     """One line for `jpr validate` and the documentation."""
     sniff: Callable[[Head], bool]
@@ -63,8 +66,8 @@ def head_of(path: Path) -> Head:
         return Head(path, line, None)
     try:
         return Head(path, line, next((value for _, value in read_json(path)), None))
-    except FormatError:
-        return Head(path, line, None)  # e.g. wiki markup; a JSON reader will name the bad line
+    except FormatError as error:
+        return Head(path, line, None, error)  # it may still be no JSON at all, e.g. wiki markup
 
 
 def detect(path: Path, formats: Sequence[Format[T]], name: str | None = None) -> Format[T]:
@@ -79,10 +82,14 @@ def detect(path: Path, formats: Sequence[Format[T]], name: str | None = None) ->
     found = [format for format in formats if format.sniff(head)]
     if len(found) == 1:
         return found[0]
+    if not found and head.broken:
+        raise head.broken
     if not found:
-        raise FormatError(path, 0, f"not recognised; say what it is with --format: {known}")
+        raise FormatError(
+            path, 0, f"not recognised; if it is one of these, name it (--from): {known}"
+        )
     names = ", ".join(format.name for format in found)
-    raise FormatError(path, 0, f"could be any of {names}; say which with --format")
+    raise FormatError(path, 0, f"could be any of {names}; say which (--from)")
 
 
 def read_records(

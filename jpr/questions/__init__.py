@@ -5,10 +5,37 @@ from pathlib import Path
 from typing import TextIO
 
 from jpr.formats import Format, read_records, write_records
-from jpr.questions import own
+from jpr.questions import (
+    ambigqa,
+    asqa,
+    curatedtrec,
+    dpr,
+    kilt,
+    multispanqa,
+    nqopen,
+    own,
+    qald,
+    qampari,
+    ramdocs,
+    webqsp,
+)
 from jpr.types import Question
 
-FORMATS: tuple[Format[Question], ...] = (own.FORMAT,)
+FORMATS: tuple[Format[Question], ...] = (
+    own.FORMAT,
+    ambigqa.FORMAT,
+    webqsp.PUBLISHED,
+    webqsp.SIMPLE,
+    curatedtrec.FORMAT,
+    nqopen.FORMAT,
+    dpr.FORMAT,
+    qampari.FORMAT,
+    qald.FORMAT,
+    *asqa.FORMATS,
+    multispanqa.FORMAT,
+    ramdocs.FORMAT,
+    kilt.FORMAT,
+)
 
 
 def load_questions(path: str | Path, format: str | None = None) -> list[Question]:

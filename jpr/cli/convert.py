@@ -1,0 +1,121 @@
+"""`jpr convert`: from one file format to another."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from jpr.cli import screen
+from jpr.errors import ConfigError
+
+if TYPE_CHECKING:
+    from jpr.types import Passage, Question, Ranking
+
+NAME = "convert"
+HELP = """Rewrite a file of passages, questions or rankings in another format.
+
+What the input is, is recognised unless --from says it. Articles can be split into passages on the
+way, and questions or passages taken out of rankings. An output name that ends in .gz, .xz, .bz2 or
+.zst is compressed. `jpr formats` lists what can be read and written.
+
+Example: jpr convert psgs_w100.tsv.gz corpus.jsonl --to beir
+
+Example: jpr convert enwiki.xml.bz2 passages.tsv --to tsv --split words:100
+
+Example: jpr convert run.trec run.jsonl --to ctxs --corpus passages.tsv --questions dev.jsonl
+"""
+
+
+def run(
+    source: Annotated[Path, typer.Argument(help="File or folder to read.")],
+    target: Annotated[Path, typer.Argument(help="File to write.")],
+    to: Annotated[str, typer.Option("--to", help="Format to write.")],
+    origin: Annotated[
+        str | None, typer.Option("--from", help="Format of the input, if it is not recognised.")
+    ] = None,
+    split: Annotated[
+        str | None, typer.Option(help="Cut passages: words:100, or wordpieces:288 as the paper.")
+    ] = None,
+    tokenizer: Annotated[
+        Path | None, typer.Option(help="tokenizer.json, for --split wordpieces:N.")
+    ] = None,
+    corpus: Annotated[
+        Path | None, typer.Option(help="Passages, to fill in texts of a run that has only ids.")
+    ] = None,
+    questions: Annotated[
+        Path | None, typer.Option(help="Questions, to fill in those of a run that has only ids.")
+    ] = None,
+) -> None:
+    """Read and write record by record."""
+    from jpr.cli.kinds import recognise
+    from jpr.cli.kinds import target as format_called
+    from jpr.files import publish
+
+    from_kind, from_format = recognise(source, origin)
+    to_kind, to_format = format_called(to)
+    records = from_kind.read(source, from_format.name)
+    if from_kind.name == "rankings":
+        records = _filled(records, corpus, questions)
+    elif corpus or questions:
+        raise ConfigError("--corpus and --questions fill in rankings; the input holds none")
+    if from_kind is not to_kind:
+        records = _taken_out(records, from_kind.name, to_kind.name)
+    if split:
+        if to_kind.name != "passages":
+            raise ConfigError("--split cuts passages; the output holds none")
+        records = _split(records, split, tokenizer)
+    assert to_kind.write is not None
+    with (
+        screen.progress(f"writing {to_kind.name}", None) as progress,
+        publish(target) as stream,
+    ):
+        to_kind.write(screen.counted(records, progress), stream, to_format.name)
+
+
+def _filled(
+    rankings: "Iterable[Ranking]", corpus: Path | None, questions: Path | None
+) -> "Iterator[Ranking]":
+    from jpr.corpus import read_passages
+    from jpr.questions import load_questions
+    from jpr.runs.align import align
+    from jpr.runs.texts import fill_texts
+
+    if corpus:
+        rankings = fill_texts(rankings, read_passages(corpus))
+    if questions:
+        rankings = align(load_questions(questions), rankings).rankings
+    return iter(rankings)
+
+
+def _taken_out(records: "Iterable[Ranking]", kind: str, wanted: str) -> Iterator[Any]:
+    if kind != "rankings" or wanted not in ("questions", "passages"):
+        raise ConfigError(f"{kind} cannot be written as {wanted}; choose a format for {kind}")
+    return _questions_of(records) if wanted == "questions" else _passages_of(records)
+
+
+def _questions_of(rankings: "Iterable[Ranking]") -> "Iterator[Question]":
+    return (ranking.question for ranking in rankings)
+
+
+def _passages_of(rankings: "Iterable[Ranking]") -> "Iterator[Passage]":
+    seen = set()
+    for ranking in rankings:
+        for hit in ranking.hits:
+            if hit.passage.id not in seen:
+                seen.add(hit.passage.id)
+                yield hit.passage
+
+
+def _split(passages: "Iterable[Passage]", how: str, tokenizer: Path | None) -> "Iterator[Passage]":
+    from jpr.corpus.split import load_tokenizer, split_wordpieces, split_words
+
+    unit, _, size = how.partition(":")
+    if unit not in ("words", "wordpieces") or not size.isdecimal() or not int(size):
+        raise ConfigError(f"--split {how}: write words:100 or wordpieces:288")
+    if unit == "words":
+        return (piece for passage in passages for piece in split_words(passage, int(size)))
+    if tokenizer is None:
+        raise ConfigError("--split wordpieces needs --tokenizer tokenizer.json")
+    loaded = load_tokenizer(tokenizer)
+    return (piece for passage in passages for piece in split_wordpieces(passage, loaded, int(size)))

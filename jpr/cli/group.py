@@ -1,0 +1,48 @@
+"""`jpr group-answers`: regular expressions into distinct answers."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from jpr.cli import screen
+
+NAME = "group-answers"
+HELP = """Turn the regular expressions of CuratedTREC into distinct answers, as the paper does.
+
+Every expression is run over every passage. A question is dropped if nothing matches or more than
+100 distinct strings do; matches of up to five tokens are kept, and those that differ only by
+spelling are one answer. What is known of each part of the corpus is kept, so that a run that was
+interrupted goes on where it was.
+
+Example: jpr group-answers CuratedTrec-train.tsv psgs_w100.tsv.gz --out trec-train.jsonl
+"""
+
+
+def run(
+    questions: Annotated[Path, typer.Argument(help="Questions with regular expressions.")],
+    passages: Annotated[Path, typer.Argument(help="The corpus to search.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="File of questions to write.")],
+    workers: Annotated[int | None, typer.Option(help="Processes; default: one per core.")] = None,
+    no_cache: Annotated[bool, typer.Option(help="Keep nothing for a later run.")] = False,
+) -> None:
+    """Search, group, write, and say what was dropped."""
+    from jpr.corpus import read_passages
+    from jpr.files import publish
+    from jpr.questions import load_questions, write_questions
+    from jpr.questions.trec_regex import group_answers
+
+    asked = load_questions(questions)
+    with screen.progress("searching passages", None) as progress:
+        grouped = group_answers(
+            asked,
+            screen.counted(read_passages(passages), progress),
+            workers=workers or screen.workers(),
+            cache=None if no_cache else screen.cache_folder() / "expressions",
+        )
+    with publish(out) as stream:
+        write_questions(grouped.questions, stream)
+    screen.note(f"{len(grouped.questions)} of {len(asked)} questions have answers, in {out}")
+    for reason, count in Counter(dropped.reason for dropped in grouped.dropped).most_common():
+        screen.note(f"{count} dropped: {reason}")

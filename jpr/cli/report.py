@@ -1,0 +1,34 @@
+"""`jpr report`: the published numbers."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from jpr.cli import screen
+from jpr.errors import ConfigError
+
+NAME = "report"
+HELP = """Print every published number, from the records in results/.
+
+Example: jpr report --json
+
+Example: jpr report > docs/results.md
+"""
+
+
+def run(
+    folder: Annotated[Path, typer.Option("--results", help="Folder of records.")] = Path("results"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print the records as a list.")] = False,
+) -> None:
+    """Print the records, or the page made from them."""
+    from jpr.report import load_records, results_page
+
+    if not folder.is_dir():
+        raise ConfigError(f"{folder} is no folder; run this in a checkout or say --results FOLDER")
+    if as_json:
+        screen.say(json.dumps([asdict(record) for record in load_records(folder)]))
+    else:
+        screen.say(results_page(folder).rstrip("\n"))

@@ -1,0 +1,70 @@
+"""A folder of .txt and .md files, each one passage, in every subfolder but hidden ones.
+
+The id is the path below the folder, the title a markdown file's first heading or the file's name
+without its ending. A folder's own files come before those of its subfolders, each sorted by name.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from jpr.corpus.jsonl import is_beir
+from jpr.corpus.wikiextractor import is_extracted
+from jpr.errors import FormatError
+from jpr.files import read_lines
+from jpr.formats import Format, Head, Located
+from jpr.types import Passage
+
+_ENDINGS = (".txt", ".md")
+_HEADING = re.compile(r"#{1,6}[ \t]++(.*)")
+_FENCE = ("```", "~~~")
+
+
+def _sniff(head: Head) -> bool:
+    return head.path.is_dir() and not is_beir(head) and not is_extracted(head)
+
+
+def _read(path: Path) -> Located[Passage]:
+    root = path if path.is_dir() else path.parent
+    found = False
+    for file in _files(path) if path.is_dir() else (path,):
+        found = True
+        lines = [text for _, text in read_lines(file)]
+        title = _heading(lines) if file.suffix.lower() == ".md" else ""
+        yield 0, Passage(_relative(file, root), title or file.stem, "\n".join(lines))
+    if not found:
+        raise FormatError(path, 0, "the folder holds no .txt or .md file; name the right folder")
+
+
+def _files(root: Path) -> Iterator[Path]:
+    def refuse(error: OSError) -> None:
+        raise FormatError(error.filename, 0, f"cannot be listed: {error.strerror}") from error
+
+    for folder, folders, names in os.walk(root, onerror=refuse):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(names):
+            if name.lower().endswith(_ENDINGS) and not name.startswith("."):
+                yield Path(folder, name)
+
+
+def _relative(file: Path, root: Path) -> str:
+    id = file.relative_to(root).as_posix()
+    try:
+        id.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise FormatError(ascii(id), 0, "the file's name is not UTF-8; rename it") from error
+    return id
+
+
+def _heading(lines: list[str]) -> str:
+    """Return the first markdown heading above any block of code."""
+    for line in lines:
+        if line.startswith(_FENCE):
+            return ""
+        if heading := _HEADING.match(line):
+            return heading[1].strip().rstrip("#").rstrip()
+    return ""
+
+
+FORMAT = Format("text", "a folder of .txt and .md files, one passage each", _sniff, _read)

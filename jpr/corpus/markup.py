@@ -1,0 +1,167 @@
+"""Wiki markup to plain text: what a reader would see, less boxes, tables, notes and pictures.
+
+Every step is one pass with a stack or an expression that never goes back, so the time is linear
+in the text however its brackets nest; a bracket without a partner vanishes alone. Templates are
+dropped, not expanded. Each paragraph, list item or heading is one line; a heading without text
+below it goes too.
+"""
+
+import html
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
+_UNSEEN = re.compile(
+    r"<(/?)(ref|references|math|chem|ce|gallery|timeline|imagemap|score|graph|mapframe|maplink"
+    r"|table|syntaxhighlight|source|templatedata|indicator|hiero)\b([^<>]*+)>",
+    re.IGNORECASE,
+)
+_PARAMETER = re.compile(r"\{\{\{[^{}]*+\}\}\}")
+_BRACES = re.compile(r"\{\{|\}\}|^[ \t:]*+(\{\|)|^[ \t]*+(\|\})(?!\})", re.MULTILINE)
+_LINK = re.compile(r"\[\[|\]\]")
+_WEB_LINK = re.compile(r"\[(?:https?:|ftp:|mailto:|//)[^\s\[\]]*+[ \t]*+([^\[\]\n]*+)\]")
+_LANGUAGE_LINK = re.compile(r"[a-z]{2,3}(?:-[a-z]++)*+:\S")
+_BREAK = re.compile(r"<(?:br|hr|p|li|div)\b[^<>]*+>", re.IGNORECASE)
+_TAG = re.compile(r"</?[A-Za-z][^<>]*+>")
+_EMPHASIS = re.compile(r"'{2,}+")
+_SWITCH = re.compile(r"__[A-Z]++__")
+_LEFT_IN_BRACKETS = re.compile(r"[ \t]?\([ \t,;]*+\)|(?<=\()[ \t,;]++")
+UNSEEN_NAMESPACES = frozenset(("file", "image", "media", "category"))
+"""Links into these namespaces, in English, show no text of the article."""
+
+
+class _Token(NamedTuple):
+    start: int
+    end: int
+    kind: str
+    opens: bool
+
+
+def plain_text(markup: str, unseen: Collection[str] = UNSEEN_NAMESPACES) -> str:
+    """Reduce wiki markup to plain text; links into the `unseen` namespaces (lower case) vanish.
+
+    >>> plain_text("'''Oslo''' is the [[capital city|capital]] of [[Norway]].{{cn}}")
+    'Oslo is the capital of Norway.'
+    """
+    text = _COMMENT.sub("", markup)
+    text = _without_pairs(text, _elements(text))
+    text = _PARAMETER.sub("", text)
+    text = _without_pairs(text, _braces(text))
+    text = _without_links(text, unseen)
+    text = _WEB_LINK.sub(r"\1", text)
+    text = _TAG.sub("", _BREAK.sub(" ", text))
+    text = _SWITCH.sub("", _EMPHASIS.sub(_apostrophe, text))
+    text = _LEFT_IN_BRACKETS.sub("", text)
+    return "\n".join(_lines(html.unescape(text)))
+
+
+def _elements(text: str) -> Iterator[_Token]:
+    for tag in _UNSEEN.finditer(text):
+        alone = tag[3].endswith("/")
+        kind = "" if alone else tag[2].lower()  # nothing opens "": the tag will be a lone closer
+        yield _Token(tag.start(), tag.end(), kind, not alone and not tag[1])
+
+
+def _braces(text: str) -> Iterator[_Token]:
+    for match in _BRACES.finditer(text):
+        if match[0] in ("{{", "}}"):
+            yield _Token(match.start(), match.end(), "template", match[0] == "{{")
+        else:
+            yield _Token(match.start(), match.end(), "table", match[1] is not None)
+
+
+def _without_pairs(text: str, tokens: Iterable[_Token]) -> str:
+    """Cut all between an opening token and its partner, and tokens that have no partner."""
+    waiting: list[_Token] = []
+    open_kinds: Counter[str] = Counter()
+    cuts: list[tuple[int, int]] = []
+    for token in tokens:
+        if token.opens:
+            waiting.append(token)
+            open_kinds[token.kind] += 1
+            continue
+        start = token.start
+        while open_kinds[token.kind]:
+            last = waiting.pop()
+            open_kinds[last.kind] -= 1
+            start = last.start
+            if last.kind == token.kind:
+                break
+        cuts.append((start, token.end))
+    cuts.extend((token.start, token.end) for token in waiting)
+    return _cut(text, cuts)
+
+
+def _cut(text: str, cuts: list[tuple[int, int]]) -> str:
+    """Return the text without these pieces of it, which may nest."""
+    kept: list[str] = []
+    at = 0
+    for start, end in sorted(cuts):
+        if end > at:
+            kept.append(text[at:start])
+            at = end
+    kept.append(text[at:])
+    return "".join(kept)
+
+
+def _without_links(text: str, unseen: Collection[str]) -> str:
+    """Leave a link's label, or its target where it has none; drop links that show nothing."""
+    brackets = [match.start() for match in _LINK.finditer(text)]
+    waiting: list[tuple[int, int]] = []
+    cuts: list[tuple[int, int]] = []
+    for at, following in pairwise((*brackets, len(text))):
+        if text[at] == "[":
+            waiting.append((at, _label_start(text, at + 2, following, unseen)))
+            continue
+        cuts.append((at, at + 2))
+        if waiting:
+            start, label = waiting.pop()
+            cuts.append((start, label if label >= 0 else at + 2))
+    cuts.extend((start, start + 2) for start, _ in waiting)
+    return _cut(text, cuts)
+
+
+def _label_start(text: str, start: int, end: int, unseen: Collection[str]) -> int:
+    """Return where the visible part of a link begins; -1 for a link that shows nothing."""
+    pipe = text.find("|", start, end)
+    target = text[start : end if pipe < 0 else pipe].strip()
+    if target.partition(":")[0].strip().lower() in unseen:
+        return -1
+    if pipe >= 0:
+        return pipe + 1
+    if _LANGUAGE_LINK.match(target):
+        return -1
+    return start + 1 if target.startswith(":") else start
+
+
+def _apostrophe(quotes: re.Match[str]) -> str:
+    return "'" if len(quotes[0]) == 4 else ""
+
+
+def _lines(text: str) -> Iterator[str]:
+    headings: list[tuple[int, str]] = []
+    for raw in text.split("\n"):
+        line = " ".join(raw.split())
+        level = _heading_level(line)
+        if level:
+            while headings and headings[-1][0] >= level:
+                headings.pop()
+            headings.append((level, line[level:-level].strip()))
+            continue
+        shown = "" if line.startswith("|") else line.lstrip("*#:;").lstrip()
+        if shown.strip("-"):
+            yield from (title for _, title in headings if title)
+            headings.clear()
+            yield shown
+
+
+def _heading_level(line: str) -> int:
+    """Return 2 for `== Life ==`; 0 for a line that is no heading."""
+    name = line.strip("=")
+    if not name:
+        return 0
+    before, after = len(line) - len(line.lstrip("=")), len(line) - len(line.rstrip("="))
+    return min(before, after, 6)

@@ -1,0 +1,105 @@
+"""Cut long texts into passages: 100 words as DPR does, or 288 wordpieces as the paper does.
+
+A passage is cut by itself, so a piece never spans two articles. Pieces keep title and meta; the
+id of piece i is `id#i`, or the passage's own where there is one piece.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tokenizers import Encoding, Tokenizer
+
+from jpr.errors import ConfigError, DataError, FormatError
+from jpr.types import Passage
+
+_WORD, _NO_SPACE = re.compile(r"\S++"), re.compile(r"\S")
+
+
+def split_words(passage: Passage, words: int = 100) -> Iterator[Passage]:
+    """Cut a passage into disjoint windows of so many words; spacing becomes single spaces.
+
+    >>> [piece.text for piece in split_words(Passage("7", "Bees", "bees make  honey"), words=2)]
+    ['bees make', 'honey']
+    """
+    if words < 1:
+        raise ConfigError(f"a piece needs at least one word, not {words}")
+    found = passage.text.split()
+    starts = range(0, len(found), words)
+    return _pieces(passage, [" ".join(found[start : start + words]) for start in starts])
+
+
+def _pieces(passage: Passage, texts: Sequence[str]) -> Iterator[Passage]:
+    if len(texts) < 2:
+        yield Passage(passage.id, passage.title, "".join(texts), passage.meta)
+        return
+    for number, text in enumerate(texts):
+        yield Passage(f"{passage.id}#{number}", passage.title, text, passage.meta)
+
+
+def load_tokenizer(path: str | Path) -> Tokenizer:
+    """Open a `tokenizer.json`, or the one in a model's folder, to count with: it never cuts."""
+    file = Path(path)
+    if file.is_dir():
+        file = file / "tokenizer.json"
+    try:
+        tokenizer = Tokenizer.from_buffer(file.read_bytes())
+    except OSError as error:
+        raise FormatError(file, 0, f"cannot be opened: {error.strerror}") from error
+    except ValueError as error:
+        problem = f"not a tokenizer.json of the tokenizers library ({error})"
+        raise FormatError(file, 0, problem) from error
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
+def split_wordpieces(passage: Passage, tokenizer: Tokenizer, limit: int = 288) -> Iterator[Passage]:
+    """Cut a passage between words so that no piece has more wordpieces than `limit`.
+
+    Special tokens do not count. A piece is a slice of the text, white space at its ends removed;
+    only a word that alone exceeds the limit is cut inside.
+    """
+    if limit < 1:
+        raise ConfigError(f"a piece needs at least one wordpiece, not {limit}")
+    if tokenizer.truncation is not None or tokenizer.padding is not None:
+        raise ConfigError("the tokenizer cuts or pads what it reads; open it with load_tokenizer")
+    return _pieces(passage, list(_slices(passage, tokenizer, limit)))
+
+
+def _slices(passage: Passage, tokenizer: Tokenizer, limit: int) -> Iterator[str]:
+    """Yield the pieces' texts. The whole text's wordpieces propose an end, the piece's decide."""
+    text = passage.text
+    token_ends = [end for _, end in _encode(text, tokenizer).offsets]
+    word_ends = [word.end() for word in _WORD.finditer(text)]
+
+    def reach(start: int, tokens: int) -> int:
+        last = bisect_right(token_ends, start) + tokens - 1
+        return token_ends[last] if last < len(token_ends) else len(text)
+
+    end = 0
+    while first := _NO_SPACE.search(text, end):
+        start = first.start()
+        uncut = word_ends[bisect_right(word_ends, start)]
+        if uncut > reach(start, 2 * limit):
+            uncut = start + 1  # hopeless, so not worth encoding
+        end = _word_end(word_ends, start, max(uncut, reach(start, limit)))
+        while len(tokens := _encode(text[start:end], tokenizer)) > limit:
+            if end == start + 1:
+                problem = f"one character of passage {passage.id!r} takes {len(tokens)} wordpieces"
+                raise DataError(f"{problem}; raise the limit of {limit}")
+            fitting = min(start + tokens.offsets[limit - 1][1], end - 1)
+            lowest = uncut if end > uncut else start + 1
+            end = _word_end(word_ends, start, max(fitting, lowest))
+        yield text[start:end]
+
+
+def _encode(text: str, tokenizer: Tokenizer) -> Encoding:
+    return tokenizer.encode(text, add_special_tokens=False)
+
+
+def _word_end(word_ends: list[int], start: int, end: int) -> int:
+    """Move `end` back to where a word ends, unless it lies in the word that begins at `start`."""
+    before = bisect_right(word_ends, end) - 1
+    return word_ends[before] if before >= 0 and word_ends[before] > start else end

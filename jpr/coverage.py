@@ -1,0 +1,233 @@
+"""Which passages cover which answers: the matrix that measures, oracles and training share.
+
+`Coverage` holds it for many questions at once as flat arrays, so that whatever is computed from it
+is computed for all questions together.
+"""
+
+import hashlib
+import warnings
+import zipfile
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, fields
+from functools import partial
+from itertools import chain
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jpr.files import publish_binary
+from jpr.text import AnswerMatcher
+from jpr.types import Question, Ranking
+
+Ints = NDArray[np.int64]
+Progress = Callable[[int], None]
+"""Called with the number of questions just finished."""
+
+_VERSION = "1"
+"""Part of every cache key; raised when the definition of a match changes."""
+_CHUNK = 50
+"""Questions handed to a worker at a time: about 4 MB of text."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Coverage:
+    """For each question, which of its ranked passages contain which of its answers.
+
+    Entry i says: the passage at `rank[i]` (from 0) of question `question[i]` contains answer
+    `answer[i]`. Entries are sorted by question, then rank, then answer.
+
+    >>> coverage = Coverage.of_lists([2], [[{0}, set(), {0, 1}]])
+    >>> coverage.matrix(0).astype(int).tolist()  # answers x passages
+    [[1, 0, 1], [0, 0, 1]]
+    """
+
+    n_answers: Ints
+    """Distinct answers of each question, found or not."""
+    n_passages: Ints
+    """Length of each question's ranking."""
+    question: Ints
+    rank: Ints
+    answer: Ints
+
+    @classmethod
+    def of_lists(
+        cls, n_answers: Sequence[int], covers: Sequence[Sequence[Iterable[int]]]
+    ) -> "Coverage":
+        """Build it from `covers[question][rank]`, the answers that passage contains."""
+        entries = [
+            (question, rank, answer)
+            for question, ranking in enumerate(covers)
+            for rank, answers in enumerate(ranking)
+            for answer in sorted(answers)
+        ]
+        columns = np.array(entries, dtype=np.int64).reshape(-1, 3).T
+        return cls(
+            np.array(n_answers, dtype=np.int64),
+            np.array([len(ranking) for ranking in covers], dtype=np.int64),
+            *columns,
+        )
+
+    def __len__(self) -> int:
+        return len(self.n_answers)
+
+    def matrix(self, question: int) -> NDArray[np.bool_]:
+        """Return one question's answers × passages."""
+        shape = (int(self.n_answers[question]), int(self.n_passages[question]))
+        found = np.zeros(shape, dtype=np.bool_)
+        mine = self._entries_of(question)
+        found[self.answer[mine], self.rank[mine]] = True
+        return found
+
+    def covers(self, question: int) -> list[frozenset[int]]:
+        """Return, for each passage of one question, the answers it contains."""
+        mine = self._entries_of(question)
+        sets: list[set[int]] = [set() for _ in range(self.n_passages[question])]
+        for rank, answer in zip(self.rank[mine].tolist(), self.answer[mine].tolist(), strict=True):
+            sets[rank].add(answer)
+        return [frozenset(answers) for answers in sets]
+
+    def _entries_of(self, question: int) -> slice:
+        first, last = np.searchsorted(self.question, (question, question + 1))
+        return slice(int(first), int(last))
+
+    def reorder(self, positions: Sequence[Sequence[int]]) -> "Coverage":
+        """Return the coverage of other rankings of the same passages.
+
+        `positions[question]` lists, best first, where each passage stands in this coverage.
+        """
+        lengths = np.fromiter(map(len, positions), dtype=np.int64, count=len(positions))
+        start_new, start_old = _starts(lengths), _starts(self.n_passages)
+        flat = np.fromiter(chain.from_iterable(positions), dtype=np.int64)
+        source = flat + np.repeat(start_old, lengths)
+        entries_of = np.bincount(
+            start_old[self.question] + self.rank, minlength=int(self.n_passages.sum())
+        )
+        first_entry = _starts(entries_of)
+        counts = entries_of[source]
+        taken = np.arange(counts.sum()) - np.repeat(_starts(counts), counts)
+        entry = np.repeat(first_entry[source], counts) + taken
+        passage = np.repeat(np.arange(len(source)), counts)
+        question = np.searchsorted(start_new, passage, side="right") - 1
+        return Coverage(
+            self.n_answers, lengths, question, passage - start_new[question], self.answer[entry]
+        )
+
+
+def _starts(lengths: Ints) -> Ints:
+    """Return where each segment begins when segments of these lengths are laid end to end."""
+    return np.cumsum(lengths) - lengths
+
+
+def cover(
+    rankings: Sequence[Ranking],
+    *,
+    strict: bool = False,
+    workers: int = 1,
+    cache: Path | None = None,
+    progress: Progress = lambda _: None,
+) -> Coverage:
+    """Search every answer in every passage of its question's ranking.
+
+    `strict` ignores lone numerals and stop words (see `jpr.text`). With `workers` above 1 the
+    work is shared among processes; the result is the same. With a `cache` folder the result is
+    kept under a hash of all texts and answers and read from there the next time.
+    """
+    stored = cache and cache / f"coverage-{_key(rankings, strict)}.npz"
+    if stored and (known := _load(stored)):
+        progress(len(rankings))
+        return known
+    found: list[list[tuple[int, ...]]] = []
+    timed_out: list[str] = []
+    for rows, slow in _search(rankings, strict, workers):
+        found += rows
+        timed_out += slow
+        progress(len(rows))
+    if timed_out:
+        warnings.warn(
+            f"{len(timed_out)} regular expressions ran out of time and count as not found there: "
+            f"questions {', '.join(timed_out[:5])}",
+            stacklevel=2,
+        )
+    coverage = Coverage.of_lists([_n_answers(r.question) for r in rankings], found)
+    if stored:
+        _save(coverage, stored)
+    return coverage
+
+
+def cover_by_ids(
+    rankings: Sequence[Ranking], relevant: Mapping[str, Mapping[str, Collection[str]]]
+) -> Coverage:
+    """Take answers to be clusters of gold passages: question id -> answer -> passage ids."""
+    clusters = [list(relevant.get(ranking.question.id, {}).values()) for ranking in rankings]
+    covers = [
+        [
+            [answer for answer, ids in enumerate(answers) if hit.passage.id in ids]
+            for hit in ranking.hits
+        ]
+        for ranking, answers in zip(rankings, clusters, strict=True)
+    ]
+    return Coverage.of_lists(list(map(len, clusters)), covers)
+
+
+def _n_answers(question: Question) -> int:
+    return len(question.answers) or int(bool(question.regex))
+
+
+_Chunk = list[tuple[Question, list[tuple[str, str]]]]
+_Found = tuple[list[list[tuple[int, ...]]], list[str]]
+
+
+def _search(rankings: Sequence[Ranking], strict: bool, workers: int) -> Iterator[_Found]:
+    search = partial(_search_chunk, strict=strict)
+    if workers <= 1 or len(rankings) <= _CHUNK:
+        yield from map(search, _chunks(rankings))
+        return
+    # spawn: a forked copy of a process with threads (a progress display has one) may deadlock
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        yield from pool.map(search, _chunks(rankings))
+
+
+def _chunks(rankings: Sequence[Ranking]) -> Iterator[_Chunk]:
+    for start in range(0, len(rankings), _CHUNK):
+        yield [
+            (ranking.question, [(hit.passage.title, hit.passage.text) for hit in ranking.hits])
+            for ranking in rankings[start : start + _CHUNK]
+        ]
+
+
+def _search_chunk(chunk: _Chunk, strict: bool) -> _Found:
+    rows: list[list[tuple[int, ...]]] = []
+    timed_out: list[str] = []
+    for question, passages in chunk:
+        matcher = AnswerMatcher(question, strict=strict)
+        rows.append([matcher.found_in(title, text) for title, text in passages])
+        if matcher.timed_out:
+            timed_out.append(question.id)
+    return rows, timed_out
+
+
+def _key(rankings: Sequence[Ranking], strict: bool) -> str:
+    digest = hashlib.blake2b(f"{_VERSION} {strict}".encode(), digest_size=16)
+    for ranking in rankings:
+        question = ranking.question
+        digest.update(repr((question.answers, question.regex, len(ranking.hits))).encode())
+        for hit in ranking.hits:
+            text = f"{len(hit.passage.title)} {hit.passage.title}{hit.passage.text}\n"
+            digest.update(text.encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
+
+
+def _save(coverage: Coverage, path: Path) -> None:
+    with publish_binary(path) as stream:
+        np.savez(stream, **{f.name: getattr(coverage, f.name) for f in fields(Coverage)})
+
+
+def _load(path: Path) -> Coverage | None:
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return Coverage(*(arrays[f.name] for f in fields(Coverage)))
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile):
+        return None  # absent or damaged: it is computed again

@@ -1,0 +1,1 @@
+"""Measures, their intervals and tests, and what the best order could have reached."""

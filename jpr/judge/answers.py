@@ -1,0 +1,65 @@
+"""Measures of generated answers: AmbigQA's F1 and exact match, after SQuAD's normal form."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from jpr.text import normalise_answer
+from jpr.types import Question
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerMeasure:
+    """A measure of the answers given to one question, between 0 and 1."""
+
+    name: str
+    value: Callable[[Question, Sequence[str]], float]
+    binary: bool = False
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def _annotations(question: Question) -> tuple[tuple[tuple[str, ...], ...], ...]:
+    return question.annotations or (question.answers,)
+
+
+def is_multi(question: Question) -> bool:
+    """Tell whether every annotator gave more than one answer: AmbigQA's multi-answer questions."""
+    return all(len(answers) > 1 for answers in _annotations(question))
+
+
+def answer_f1(question: Question, given: Sequence[str]) -> float:
+    """Return the F1 of the given answers against the annotator they agree with best.
+
+    A given answer is right if its normal form is that of an alias of a gold answer that no
+    earlier given answer has taken, so saying the same twice costs precision.
+
+    >>> question = Question("1", "Mark on Roseanne?", (("Glenn Quinn",), ("Ames McNamara",)))
+    >>> answer_f1(question, ["glenn quinn."])  # precision 1, recall 1/2
+    0.6666666666666666
+    """
+    said = [normalise_answer(answer) for answer in given]
+    return max((_f1(answers, said) for answers in _annotations(question)), default=0.0)
+
+
+def _f1(answers: Sequence[Sequence[str]], said: Sequence[str]) -> float:
+    """Match gold answers, in their order, each to the first given answer that is still free."""
+    free = list(said)
+    hits = 0
+    for aliases in answers:
+        accepted = {normalise_answer(alias) for alias in aliases}
+        match = next((answer for answer in free if answer in accepted), None)
+        if match is not None:
+            free.remove(match)
+            hits += 1
+    return 2 * hits / (len(answers) + len(said)) if hits else 0.0
+
+
+def exact_match(question: Question, given: Sequence[str]) -> float:
+    """Return 1 if the first given answer is any accepted answer, as for NQ-open."""
+    accepted = {normalise_answer(a) for answers in question.answers for a in answers}
+    return float(bool(given) and normalise_answer(given[0]) in accepted)
+
+
+AnswerF1 = AnswerMeasure("AnswerF1", answer_f1)
+EM = AnswerMeasure("EM", exact_match, binary=True)

@@ -1,0 +1,186 @@
+"""The best order of given passages: greedy, and exact within a bound of work."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jpr.coverage import Coverage, Ints
+
+Floats = NDArray[np.float64]
+
+
+def found(coverage: Coverage, k: int | None = None) -> Ints:
+    """Return how many distinct answers the first k passages (or all) of each question contain."""
+    top = coverage.rank < (coverage.n_passages.max(initial=0) if k is None else k)
+    offsets = np.cumsum(coverage.n_answers) - coverage.n_answers
+    seen = np.unique(offsets[coverage.question[top]] + coverage.answer[top])
+    question = np.searchsorted(offsets, seen, side="right") - 1
+    return np.bincount(question, minlength=len(coverage))
+
+
+def sums_of(group: Ints, values: Floats, size: int) -> Floats:
+    """Return the sum of the values of each group."""
+    return np.bincount(group, weights=values, minlength=size).astype(np.float64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Greedy:
+    """The greedy best order of each question's passages, cut after k."""
+
+    gains: Floats
+    """(questions × k) the gain at each rank, 0 where nothing is left to gain."""
+    passages: Ints
+    """(questions × k) the passage chosen at each rank, -1 where no passage adds anything."""
+
+    def positions(self) -> list[list[int]]:
+        """Return the passages chosen for each question, best first."""
+        return [[p for p in row if p >= 0] for row in self.passages.tolist()]
+
+
+def greedy(pool: Coverage, k: int, alpha: float) -> Greedy:
+    """At each rank take the passage that adds most; the first of equal ones.
+
+    With α = 1 an answer counts once: the greedy maximum coverage. The exact ideal of α-nDCG is
+    NP-hard; the field, and `ndeval`, take this one.
+    """
+    gains = np.zeros((len(pool), k))
+    passages = np.full((len(pool), k), -1, dtype=np.int64)
+    if not len(pool.question):
+        return Greedy(gains, passages)
+    offsets = np.cumsum(pool.n_answers) - pool.n_answers
+    answer = offsets[pool.question] + pool.answer
+    start = np.cumsum(pool.n_passages) - pool.n_passages
+    ids: Ints
+    passage: Ints
+    ids, passage = np.unique(start[pool.question] + pool.rank, return_inverse=True)
+    owner: Ints = (
+        np.searchsorted(start, ids, side="right") - 1
+    )  # the question of each useful passage
+    first = np.flatnonzero(np.r_[True, owner[1:] != owner[:-1]])
+    segment = np.cumsum(np.r_[False, owner[1:] != owner[:-1]])
+    worth = np.ones(int(pool.n_answers.sum()))
+    free = np.ones(len(ids), dtype=bool)
+    for rank in range(k):
+        value = sums_of(passage, worth[answer], len(ids)) * free
+        best = np.maximum.reduceat(value, first)
+        # Values are summed in the order of the answers and compared to the last bit, like
+        # ndeval's: a tolerance for rounding would break some ties otherwise than it does.
+        tied = np.flatnonzero((value == best[segment]) & (value > 0))
+        chosen = tied[np.r_[True, owner[tied][1:] != owner[tied][:-1]]] if len(tied) else tied
+        gains[owner[chosen], rank] = value[chosen]
+        passages[owner[chosen], rank] = ids[chosen] - start[owner[chosen]]
+        free[chosen] = False
+        taken = np.zeros(len(ids), dtype=bool)
+        taken[chosen] = True
+        worth[answer[taken[passage]]] *= 1 - alpha
+    return Greedy(gains, passages)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Order:
+    """For each question, k passages that together contain the most answers."""
+
+    positions: list[list[int]]
+    bounds: Ints
+    """No k passages of the question contain more answers than this."""
+
+
+def best_cover(coverage: Coverage, k: int) -> Order:
+    """Return the best k passages of every question, searching where greedy might not be best."""
+    choice = greedy(coverage, k, alpha=1.0)
+    positions = choice.positions()
+    bounds = choice.gains.sum(axis=1).astype(np.int64)
+    for question in np.flatnonzero(bounds < found(coverage)).tolist():
+        cover = max_cover(coverage.covers(question), k)
+        positions[question], bounds[question] = list(cover.passages), cover.bound
+    return Order(positions, bounds)
+
+
+@dataclass(frozen=True, slots=True)
+class Cover:
+    """The most answers that `k` passages can contain together, or the best found so far."""
+
+    passages: tuple[int, ...]
+    """The passages chosen, each with an answer that those before it lack."""
+    covered: int
+    bound: int
+    """No choice covers more than this; equal to `covered` where the choice is proven best."""
+
+
+def max_cover(covers: Sequence[frozenset[int]], k: int, work: int = 20_000) -> Cover:
+    """Choose k passages that together contain the most answers, by branch and bound.
+
+    Maximum coverage is NP-hard: after `work` steps the best choice so far is returned with the
+    bound that holds for every choice.
+
+    >>> max_cover([frozenset({0, 1, 2}), frozenset({0, 1, 3}), frozenset({2, 4})], k=2)
+    Cover(passages=(1, 2), covered=5, bound=5)
+    """
+    sets = _undominated(covers)
+    best = _greedy_choice(sets, k)
+    limit = min(_union(sets.values()).bit_count(), _reach(0, list(sets.values()), k))
+    search = _Search(k, best, work)
+    if best[0] < limit:
+        search.explore(0, (), list(sets.items()))
+    covered, chosen = search.best
+    return Cover(chosen, covered, limit if search.work <= 0 else covered)
+
+
+def _undominated(covers: Sequence[frozenset[int]]) -> dict[int, int]:
+    """Return passage -> answers as bits, without passages whose answers another has as well."""
+    bits = {i: sum(1 << answer for answer in answers) for i, answers in enumerate(covers)}
+    kept: dict[int, int] = {}
+    for i in sorted(bits, key=lambda i: (-bits[i].bit_count(), i)):
+        if bits[i] and all(bits[i] & ~other for other in kept.values()):
+            kept[i] = bits[i]
+    return kept
+
+
+def _greedy_choice(sets: dict[int, int], k: int) -> tuple[int, tuple[int, ...]]:
+    done, chosen = 0, []
+    for _ in range(min(k, len(sets))):
+        i = max(sets, key=lambda i: (sets[i] & ~done).bit_count())
+        if not sets[i] & ~done:
+            break
+        done |= sets[i]
+        chosen.append(i)
+    return done.bit_count(), tuple(chosen)
+
+
+def _union(sets: Iterable[int]) -> int:
+    together = 0
+    for bits in sets:
+        together |= bits
+    return together
+
+
+def _reach(done: int, sets: Sequence[int], k: int) -> int:
+    """Return a bound on what k of the sets can cover together with `done`."""
+    gains = sorted(((bits & ~done).bit_count() for bits in sets), reverse=True)
+    return done.bit_count() + sum(gains[:k])
+
+
+class _Search:
+    """Depth-first branch and bound; `best` improves, `work` runs down."""
+
+    def __init__(self, k: int, best: tuple[int, tuple[int, ...]], work: int) -> None:
+        self.k = k
+        self.best = best
+        self.work = work
+
+    def explore(self, done: int, chosen: tuple[int, ...], sets: list[tuple[int, int]]) -> None:
+        """Try every way to go on from the chosen passages that might beat the best."""
+        self.work -= 1
+        if done.bit_count() > self.best[0]:
+            self.best = (done.bit_count(), chosen)
+        left = self.k - len(chosen)
+        sets = sorted(sets, key=lambda item: -(item[1] & ~done).bit_count())
+        for at, (i, bits) in enumerate(sets):
+            rest = sets[at:]
+            if not left or self.work <= 0:
+                return
+            if _reach(done, [more for _, more in rest], left) <= self.best[0]:
+                return  # the sets are sorted by gain, so later starts reach no further
+            self.explore(done | bits, (*chosen, i), rest[1:])

@@ -1,0 +1,163 @@
+"""Measures of a ranking, as values: `MRecall @ 5`, `alpha_nDCG(0.9) @ 10`.
+
+A measure gives one number between 0 and 1 per question, for all questions at once. It sees only
+coverage: which ranks hold which answers. `docs/measures.md` has each with formula and reference.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+
+import numpy as np
+
+from jpr.coverage import Coverage, Ints
+from jpr.errors import ConfigError
+from jpr.judge.best import Floats, found, greedy, sums_of
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Judged:
+    """A run's coverage beside that of the pool, all passages known for the same questions.
+
+    The pool is what an ideal ranking may choose from. Its passages stand in descending order of
+    their ids, which is how ties between equally good ones are broken (as `ndeval` does).
+    """
+
+    run: Coverage
+    pool: Coverage
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A measure; `measure @ k` cuts the ranking after k, `measure(alpha)` sets α.
+
+    >>> alpha_nDCG(0.9) @ 10
+    alpha_nDCG(0.9)@10
+    """
+
+    name: str
+    of_found: Callable[[Ints, Ints, int], Floats] | None = None
+    """The value from (answers found in the first k, answers in all, k), where that decides it."""
+    of_ranks: Callable[[Judged, int, float], Floats] | None = None
+    """The value from the ranks at which answers stand, and α."""
+    binary: bool = False
+    """Whether every value is 0 or 1, so that McNemar's test applies."""
+    k: int = 0
+    alpha: float = 0.0
+
+    def __matmul__(self, k: int) -> "Measure":
+        if k < 1:
+            raise ConfigError(f"{self.name}@{k}: k must be at least 1")
+        return replace(self, k=k)
+
+    def __call__(self, alpha: float) -> "Measure":
+        """Return the measure with its α (redundancy intolerance) set."""
+        if self.of_ranks is None:
+            raise ConfigError(f"{self.name} takes no α; write {self.name}@5")
+        if not 0 <= alpha <= 1:
+            raise ConfigError(f"{self.name}({alpha}): α must be between 0 and 1")
+        return replace(self, alpha=alpha)
+
+    def __repr__(self) -> str:
+        return f"{self.name}({self.alpha:g})@{self.k}" if self.of_ranks else f"{self.name}@{self.k}"
+
+    def of(self, judged: Judged) -> Floats:
+        """Return the measure's value for each question."""
+        if self.of_ranks is not None:
+            return self.of_ranks(judged, self.k, self.alpha)
+        assert self.of_found is not None
+        return self.of_found(found(judged.run, self.k), judged.run.n_answers, self.k)
+
+
+def _recall(found: Ints, n: Ints, k: int) -> Floats:
+    return np.where(found > 0, 1.0, 0.0)
+
+
+def _mrecall(found: Ints, n: Ints, k: int) -> Floats:
+    return np.where((found >= np.minimum(n, k)) & (n > 0), 1.0, 0.0)
+
+
+def _mrecall_superset(found: Ints, n: Ints, k: int) -> Floats:
+    return np.where((found == n) & (n > 0), 1.0, 0.0)
+
+
+def _subtopic_recall(found: Ints, n: Ints, k: int) -> Floats:
+    share: Floats = found / np.maximum(n, 1)
+    return share
+
+
+def _alpha_ndcg(judged: Judged, k: int, alpha: float) -> Floats:
+    discount = 1 / np.log2(np.arange(k) + 2)
+    gained = _gains(judged.run, k, alpha) @ discount
+    ideal = greedy(judged.pool, k, alpha).gains @ discount
+    return np.divide(gained, ideal, out=np.zeros_like(gained), where=ideal > 0)
+
+
+def _err_ia(judged: Judged, k: int, alpha: float) -> Floats:
+    discount = 1 / (np.arange(k) + 1)
+    best = judged.run.n_answers * ((1 - alpha) ** np.arange(k) @ discount)
+    gained = _gains(judged.run, k, alpha) @ discount
+    return np.divide(gained, best, out=np.zeros_like(gained), where=best > 0)
+
+
+def _gains(run: Coverage, k: int, alpha: float) -> Floats:
+    """Return (questions × k) the gain at each rank: Σ over its answers of (1-α)^times seen."""
+    top = run.rank < k
+    question, rank, answer = run.question[top], run.rank[top], run.answer[top]
+    offsets = np.cumsum(run.n_answers) - run.n_answers
+    order = np.lexsort((rank, offsets[question] + answer))
+    group = (offsets[question] + answer)[order]
+    new = np.ones(len(group), dtype=bool)
+    new[1:] = group[1:] != group[:-1]
+    at = np.arange(len(group))
+    seen_before = at - np.maximum.accumulate(np.where(new, at, 0))
+    gain = np.power(1 - alpha, seen_before)  # 0 ** 0 is 1: with α = 1 only the first counts
+    cell = (question * k + rank)[order]
+    return sums_of(cell, gain, len(run) * k).reshape(len(run), k)
+
+
+MRecall = Measure("MRecall", _mrecall, binary=True)
+MRecall_superset = Measure("MRecall_superset", _mrecall_superset, binary=True)
+MRecall_clusters = Measure("MRecall_clusters", _mrecall, binary=True)
+Recall = Measure("Recall", _recall, binary=True)
+StRecall = Measure("StRecall", _subtopic_recall)
+alpha_nDCG = Measure("alpha_nDCG", of_ranks=_alpha_ndcg)
+ERR_IA = Measure("ERR_IA", of_ranks=_err_ia, alpha=0.5)
+
+MEASURES = {
+    measure.name: measure
+    for measure in (
+        MRecall,
+        MRecall_superset,
+        MRecall_clusters,
+        Recall,
+        StRecall,
+        alpha_nDCG,
+        ERR_IA,
+    )
+}
+_FORM = re.compile(r"(?P<name>\w+)(\((alpha=)?(?P<alpha>[0-9]*\.?[0-9]+)\))?@(?P<k>[0-9]+)")
+
+
+def parse_measure(text: str) -> Measure:
+    """Read a measure as papers write it.
+
+    >>> parse_measure("alpha_nDCG(0.9)@10") == alpha_nDCG(0.9) @ 10
+    True
+    """
+    form = _FORM.fullmatch(text.replace(" ", ""))
+    if form is None:
+        raise ConfigError(f"{text!r} is not a measure; write for example MRecall@5")
+    measure = MEASURES.get(form["name"])
+    if measure is None:
+        close = get_close_matches(form["name"], MEASURES, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(MEASURES)}"
+        raise ConfigError(f"unknown measure {form['name']!r}; {hint}")
+    if form["alpha"]:
+        measure = measure(float(form["alpha"]))
+    elif measure is alpha_nDCG:
+        raise ConfigError(
+            "alpha_nDCG needs its α: the paper's is alpha_nDCG(0.9)@5, ndeval's alpha_nDCG(0.5)@5"
+        )
+    return measure @ int(form["k"])

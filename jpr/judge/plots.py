@@ -1,0 +1,107 @@
+"""Two pictures of an evaluation: by number of answers, and as k grows.
+
+Needs the `plot` extra. A path's ending decides what is written: .svg, .png, .pdf.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from jpr.errors import ConfigError, MissingExtraError
+from jpr.files import publish_binary
+from jpr.judge.evaluation import Evaluation
+from jpr.judge.measures import Measure, MRecall
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_MOST = 5
+"""Questions with this many answers or more share a bar."""
+
+
+def curve_measures(longest: int, upto: int = 20) -> list[Measure]:
+    """Return the measures that `plot_curve` draws, for rankings of the given length."""
+    return [MRecall @ k for k in range(1, max(1, min(longest, upto)) + 1)]
+
+
+def plot_by_answers(evaluation: Evaluation, measure: str, path: Path) -> None:
+    """Draw each run's score by the number of answers, and the share of such questions.
+
+    This is the figure of the paper's appendix ("Gains with respect to the number of answers").
+    """
+    figure, axes = _figure()
+    column = _column(evaluation, measure)
+    counts = np.minimum(evaluation.n_answers, _MOST)
+    groups = [n for n in range(1, _MOST + 1) if (counts == n).any()]
+    width = 0.8 / len(evaluation.runs)
+    for i, run in enumerate(evaluation.runs):
+        means = [100 * run.values[counts == n, column].mean() for n in groups]
+        places = np.arange(len(groups)) + (i - (len(evaluation.runs) - 1) / 2) * width
+        axes.bar(places, means, width, label=run.name)
+    axes.set_xticks(range(len(groups)), [f"{n}+" if n == _MOST else str(n) for n in groups])
+    axes.set_xlabel("number of distinct answers")
+    axes.set_ylabel(f"{measure} (%)")
+    share = axes.twinx()
+    share.plot(
+        range(len(groups)), [100 * (counts == n).mean() for n in groups], "k.--", label="questions"
+    )
+    share.set_ylabel("share of questions (%)")
+    share.set_ylim(0, 100)
+    figure.legend(loc="outside upper center", ncols=4)
+    _save(figure, path)
+
+
+def plot_curve(evaluation: Evaluation, path: Path) -> None:
+    """Draw each run's MRecall@k as k grows, dashed what the best order of its passages reaches."""
+    figure, axes = _figure()
+    columns = [
+        (measure.k, i)
+        for i, measure in enumerate(evaluation.measures)
+        if isinstance(measure, Measure) and measure.name == MRecall.name
+    ]
+    for run in evaluation.runs:
+        (line,) = axes.plot(*_points(columns, run.values), marker=".", label=run.name)
+        if run.best:
+            axes.plot(*_points(columns, run.best.values), "--", color=line.get_color())
+    axes.plot([], [], "k--", label="best order of the same passages")
+    axes.set_xlabel("k")
+    axes.set_ylabel("MRecall@k (%)")
+    figure.legend(loc="outside upper center", ncols=3)
+    _save(figure, path)
+
+
+def _points(
+    columns: Sequence[tuple[int, int]], values: "np.typing.NDArray[np.float64]"
+) -> tuple[list[int], list[float]]:
+    ordered = sorted(columns)
+    return [k for k, _ in ordered], [100 * float(values[:, i].mean()) for _, i in ordered]
+
+
+def _column(evaluation: Evaluation, measure: str) -> int:
+    names = [repr(known) for known in evaluation.measures]
+    if measure not in names:
+        raise ConfigError(f"{measure} was not computed; there are: {', '.join(names)}")
+    return names.index(measure)
+
+
+def _figure() -> "tuple[Figure, Axes]":
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingExtraError("drawing", "plot") from error
+    figure = Figure(figsize=(6.4, 4), layout="constrained")
+    return figure, figure.subplots()
+
+
+def _save(figure: "Figure", path: Path) -> None:
+    kind = path.suffix.removeprefix(".").lower()
+    if kind not in ("svg", "png", "pdf"):
+        raise ConfigError(f"{path}: a picture's name should end in .svg, .png or .pdf")
+    from matplotlib import rc_context
+
+    # Without a date and with a fixed salt the same evaluation gives the same file.
+    with rc_context({"svg.hashsalt": "jpr"}), publish_binary(path) as stream:
+        figure.savefig(stream, format=kind, metadata={"Date": None} if kind == "svg" else None)

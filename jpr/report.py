@@ -1,0 +1,121 @@
+"""Published numbers: each a record in `results/`, from which the documentation's tables are made.
+
+A recipe leaves two files: `NAME.jsonl`, a record per number, and `NAME.manifest.json`, what they
+depend on. Numbers in documents come from nowhere else.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from itertools import groupby
+from pathlib import Path
+
+from jpr.errors import FormatError
+from jpr.files import publish
+from jpr.jsonfile import read_json
+from jpr.judge.evaluation import ALL, MULTI, Evaluation, RunScores
+from jpr.judge.measures import Measure
+from jpr.judge.tables import markdown
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One published number, in percent."""
+
+    recipe: str
+    system: str
+    data: str
+    measure: str
+    slice: str
+    k: int
+    value: float
+    low: float
+    high: float
+    n: int
+    commit: str
+
+
+def records_of(evaluation: Evaluation, recipe: str, data: str, commit: str) -> Iterator[Record]:
+    """Turn an evaluation into records; each run is a system, and so is its best order."""
+    for run in evaluation.runs:
+        yield from _records(evaluation, run, (recipe, run.name, data), commit)
+        if run.best:
+            best = RunScores("", run.best.values, (), ())
+            yield from _records(evaluation, best, (recipe, f"{run.name}, best order", data), commit)
+
+
+def _records(
+    evaluation: Evaluation, run: RunScores, labels: tuple[str, str, str], commit: str
+) -> Iterator[Record]:
+    for slice in (ALL, MULTI):
+        scores = evaluation.scores(run, slice)
+        for measure, score in zip(evaluation.measures, scores, strict=True):
+            k = measure.k if isinstance(measure, Measure) else 0
+            name = repr(measure).removesuffix(f"@{k}")
+            value, low, high = (100 * x for x in (score.value, score.low, score.high))
+            recipe, system, data = labels
+            yield Record(recipe, system, data, name, slice, k, value, low, high, score.n, commit)
+
+
+def save_records(
+    folder: Path, recipe: str, records: Iterable[Record], manifest: Mapping[str, object]
+) -> None:
+    """Write a recipe's records and its manifest."""
+    with publish(folder / f"{recipe}.jsonl") as stream:
+        for record in records:
+            stream.write(json.dumps(asdict(record)) + "\n")
+    with publish(folder / f"{recipe}.manifest.json") as stream:
+        stream.write(json.dumps(manifest, indent=1) + "\n")
+
+
+def load_records(folder: Path) -> list[Record]:
+    """Read all records of a results folder."""
+    names = [field.name for field in fields(Record)]
+    found = []
+    for path in sorted(folder.glob("*.jsonl")):
+        for line, value in read_json(path):
+            if not isinstance(value, dict) or sorted(value) != sorted(names):
+                raise FormatError(path, line, f"a record has the keys {', '.join(names)}")
+            found.append(Record(**value))
+    return found
+
+
+def results_page(folder: Path) -> str:
+    """Return the Markdown page of all results, made from the records and manifests."""
+    parts = [
+        "# Results",
+        "Made by `jpr report` from `results/`; do not edit. Cells are percentages, *all questions "
+        "/ questions with several answers*, with the 95 % interval of the first in brackets.",
+    ]
+    for recipe, of_recipe in groupby(load_records(folder), key=lambda record: record.recipe):
+        parts.append(f"## {recipe}")
+        manifest = next(value for _, value in read_json(folder / f"{recipe}.manifest.json"))
+        parts.append(f"{manifest['about']}\n\n    {manifest['command']}")
+        for data, records in groupby(of_recipe, key=lambda record: record.data):
+            parts.append(_table(data, list(records)))
+        versions = ", ".join(f"{name} {number}" for name, number in manifest["versions"].items())
+        parts.append(
+            f"Commit {manifest['commit']}; {versions}; {manifest['machine']}; "
+            f"{manifest['seconds']} s."
+        )
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(data: str, records: Sequence[Record]) -> str:
+    columns = list(dict.fromkeys((record.measure, record.k) for record in records))
+    cells = {(r.system, r.measure, r.k, r.slice): r for r in records}
+    rows = []
+    for system in dict.fromkeys(record.system for record in records):
+        row = [system]
+        for measure, k in columns:
+            everything, multi = (cells[system, measure, k, slice] for slice in (ALL, MULTI))
+            row.append(
+                f"{everything.value:.1f} / {multi.value:.1f} "
+                f"({everything.low:.1f}–{everything.high:.1f})"
+            )
+        rows.append(row)
+    sizes = {record.slice: record.n for record in records}
+    header = ["system", *(f"{measure}@{k}" if k else measure for measure, k in columns)]
+    return f"**{data}** (n = {sizes[ALL]:,}, several answers: {sizes[MULTI]:,})\n\n" + markdown(
+        header, rows
+    )

@@ -1,0 +1,276 @@
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from jpr.cli import app, main
+from jpr.cli.kinds import KINDS
+
+EXAMPLE = Path(__file__).parents[2] / "jpr" / "assets" / "example"
+
+
+@pytest.fixture(autouse=True)
+def no_cache_of_the_user(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JPR_CACHE", str(tmp_path_factory.mktemp("cache")))
+
+
+def jpr(*arguments: object) -> str:
+    """Run a command that must succeed and return what it wrote."""
+    result = CliRunner().invoke(
+        app, [str(argument) for argument in arguments], catch_exceptions=False
+    )
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def fails(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: object
+) -> str:
+    """Run a command that must fail with exit code 2 and return the one sentence it said."""
+    monkeypatch.setattr(sys, "argv", ["jpr", *map(str, arguments)])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 2
+    said = capsys.readouterr().err
+    assert re.fullmatch("jpr: .*\n", said)
+    return said
+
+
+def questions_file(folder: Path) -> Path:
+    path = folder / "questions.jsonl"
+    path.write_text(
+        '{"id": "a", "question": "first?", "answers": [["red"], ["blue"]]}\n'
+        '{"id": "b", "question": "second?", "answers": [["green"]]}\n'
+    )
+    return path
+
+
+def run_file(folder: Path, name: str, texts: list[str]) -> Path:
+    path = folder / name
+    ctxs = [{"id": text, "title": "", "text": text, "score": -i} for i, text in enumerate(texts)]
+    path.write_text(json.dumps({"id": "a", "question": "first?", "ctxs": ctxs}) + "\n")
+    return path
+
+
+def test_evaluate_prints_one_json_object(tmp_path: Path) -> None:
+    run = run_file(tmp_path, "run.jsonl", ["red", "grey", "blue"])
+    out = jpr(
+        "evaluate",
+        run,
+        "-q",
+        questions_file(tmp_path),
+        "-m",
+        "MRecall@2",
+        "-m",
+        "MRecall@3",
+        "--json",
+    )
+    (only,) = json.loads(out)["runs"]
+    assert (only["run"], only["n"], only["missing"]) == (str(run), 2, ["b"])
+    assert only["measures"]["MRecall@2"]["all"] == 0
+    assert only["measures"]["MRecall@3"]["all"] == 50
+    assert only["measures"]["MRecall@3"]["multi"] == 100
+
+
+def test_evaluate_compares_with_a_baseline_and_draws(tmp_path: Path) -> None:
+    good = run_file(tmp_path, "good.jsonl", ["red", "blue"])
+    poor = run_file(tmp_path, "poor.jsonl", ["red", "grey"])
+    arguments = (
+        "evaluate",
+        good,
+        "--baseline",
+        poor,
+        "-q",
+        questions_file(tmp_path),
+        "-m",
+        "MRecall@2",
+    )
+    assert "+50.0" in jpr(*arguments, "--details", "--plots", tmp_path / "plots")
+    assert {p.name for p in (tmp_path / "plots").iterdir()} == {"by-answers.svg", "curve.svg"}
+    assert "| MRecall@2 |" in jpr(*arguments, "--table", "markdown")
+    assert r"\toprule" in jpr(*arguments, "--table", "latex")
+    assert json.loads(jpr(*arguments, "--json"))["comparisons"][0]["wins"] == ["a"]
+
+
+def test_evaluate_a_trec_run_with_its_corpus_or_with_judgements(tmp_path: Path) -> None:
+    run = tmp_path / "run.trec"
+    run.write_text("a Q0 7 1 2.5 x\na Q0 8 2 1.5 x\n")
+    corpus = tmp_path / "corpus.tsv"
+    corpus.write_text("7\tred and more\tTitle\n8\tblue and more\tTitle\n")
+    qrels = tmp_path / "qrels.txt"
+    qrels.write_text("a 1 7 1\na 2 9 1\n")
+    out = jpr(
+        "evaluate",
+        run,
+        "-q",
+        questions_file(tmp_path),
+        "--corpus",
+        corpus,
+        "-m",
+        "MRecall@2",
+        "--json",
+    )
+    assert json.loads(out)["runs"][0]["measures"]["MRecall@2"]["multi"] == 100
+    out = jpr("evaluate", run, "--qrels", qrels, "-m", "StRecall@2", "--json")
+    assert json.loads(out)["runs"][0]["measures"]["StRecall@2"]["all"] == 50
+
+
+def test_evaluate_answers(tmp_path: Path) -> None:
+    answers = tmp_path / "answers.jsonl"
+    answers.write_text('{"id": "a", "answers": ["Red"]}\n{"id": "b", "answers": ["green"]}\n')
+    out = jpr("evaluate", "--answers", answers, "-q", questions_file(tmp_path), "--json")
+    measures = json.loads(out)["runs"][0]["measures"]
+    assert measures["AnswerF1"]["all"] == pytest.approx(100 * (2 / 3 + 1) / 2)
+    assert measures["AnswerF1"]["multi"] == pytest.approx(200 / 3)
+    assert measures["EM"]["all"] == 100
+
+
+def test_the_example_shows_joint_ahead() -> None:
+    found = json.loads(jpr("evaluate", "--example", "--json"))
+    joint, independent = (run["measures"]["MRecall@5"]["multi"] for run in found["runs"])
+    assert joint > independent
+
+
+def test_the_readme_shows_what_the_example_prints() -> None:
+    readme = (EXAMPLE.parents[2] / "README.md").read_text(encoding="utf-8")
+    printed = "\n".join(line.rstrip() for line in jpr("evaluate", "--example").splitlines())
+    assert printed.strip() in readme
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["evaluate"], "no run is given"),
+        (["evaluate", "{run}"], "--questions FILE"),
+        (["evaluate", "{run}", "-q", "absent"], "absent: cannot be opened"),
+        (["evaluate", "{run}", "-q", "{questions}", "-m", "MRecal@5"], "did you mean MRecall"),
+        (["evaluate", "{run}", "-q", "{questions}", "--table", "html"], "choose one of terminal"),
+        (["evaluate", "{questions}", "-q", "{questions}"], "not recognised"),
+        (["validate", "{run}", "--from", "nonsense"], "unknown format 'nonsense'"),
+        (["validate", "{broken}"], "broken.json:1: not valid JSON"),
+        (["convert", "{run}", "out", "--to", "nonsense"], "unknown format 'nonsense'"),
+        (["convert", "{run}", "out", "--to", "ambignq"], "unknown format 'ambignq'"),
+        (
+            ["convert", "{questions}", "out", "--to", "trec"],
+            "questions cannot be written as rankings",
+        ),
+        (["convert", "{questions}", "out", "--to", "jpr", "--split", "words:3"], "cuts passages"),
+        (["convert", "{run}", "out", "--to", "tsv", "--split", "pages:3"], "write words:100"),
+        (
+            ["convert", "{run}", "out", "--to", "tsv", "--split", "wordpieces:9"],
+            "needs --tokenizer",
+        ),
+        (["convert", "{questions}", "out", "--to", "jpr", "--corpus", "x"], "holds none"),
+    ],
+)
+def test_a_users_mistake_is_one_sentence(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    says: str,
+) -> None:
+    files = {"run": run_file(tmp_path, "run.jsonl", ["red"]), "questions": questions_file(tmp_path)}
+    files["broken"] = tmp_path / "broken.json"
+    files["broken"].write_text('{"id": 1, "id": 2}')
+    monkeypatch.chdir(tmp_path)
+    assert says in fails(capsys, monkeypatch, *(argument.format(**files) for argument in arguments))
+    assert not (tmp_path / "out").exists()
+
+
+def test_validate_names_what_a_file_is(tmp_path: Path) -> None:
+    assert "questions, format jpr" in jpr("validate", questions_file(tmp_path))
+    found = json.loads(jpr("validate", run_file(tmp_path, "run.jsonl", ["red", "blue"]), "--json"))
+    assert (found["kind"], found["format"], found["rankings"], found["passages"]) == (
+        "rankings",
+        "ctxs",
+        1,
+        2,
+    )
+
+
+def test_validate_names_the_bad_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = questions_file(tmp_path)
+    path.write_text(path.read_text() + '{"id": "c", "question": 3, "answers": []}\n')
+    said = fails(capsys, monkeypatch, "validate", path)
+    assert "questions.jsonl:3: (read as jpr, questions)" in said
+
+
+def test_convert_a_trec_run_into_texts_and_back(tmp_path: Path) -> None:
+    (tmp_path / "run.trec").write_text("a Q0 7 1 2.5 x\na Q0 8 2 1.5 x\n")
+    (tmp_path / "corpus.tsv").write_text("7\tred and more\tR\n8\tblue and more\tB\n")
+    jpr("convert", tmp_path / "run.trec", tmp_path / "run.jsonl.gz", "--to", "ctxs",
+        "--corpus", tmp_path / "corpus.tsv", "--questions", questions_file(tmp_path))  # fmt: skip
+    jpr("convert", tmp_path / "run.jsonl.gz", tmp_path / "again.tsv", "--to", "tsv")
+    assert (tmp_path / "again.tsv").read_text() == (tmp_path / "corpus.tsv").read_text()
+    jpr("convert", tmp_path / "run.jsonl.gz", tmp_path / "questions2.jsonl", "--to", "jpr")
+    assert [
+        json.loads(line)["id"] for line in (tmp_path / "questions2.jsonl").read_text().splitlines()
+    ] == ["a", "b"]
+
+
+def test_convert_judgements(tmp_path: Path) -> None:
+    (tmp_path / "a.qrels").write_text("q 1 d 1\n")
+    jpr("convert", tmp_path / "a.qrels", tmp_path / "b.qrels", "--to", "qrels")
+    assert (tmp_path / "b.qrels").read_text() == "q 1 d 1\n"
+
+
+def test_convert_splits_articles(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "long.txt").write_text("one two three four five")
+    jpr("convert", tmp_path / "docs", tmp_path / "out.jsonl", "--to", "beir", "--split", "words:2")
+    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [line["text"] for line in lines] == ["one two", "three four", "five"]
+
+
+def test_expressions_become_answers(tmp_path: Path) -> None:
+    (tmp_path / "trec.jsonl").write_text(
+        '{"id": "1", "question": "From?", "answers": [], "regex": "Long I.*d|New\\\\s?York"}\n'
+        '{"id": "2", "question": "Never?", "answers": [], "regex": "nowhere"}\n'
+    )
+    (tmp_path / "corpus.tsv").write_text("1\tHe left New York\tA\n2\tLong Island, NewYork\tB\n")
+    jpr(
+        "group-answers",
+        tmp_path / "trec.jsonl",
+        tmp_path / "corpus.tsv",
+        "-o",
+        tmp_path / "out.jsonl",
+    )
+    (line,) = (tmp_path / "out.jsonl").read_text().splitlines()
+    assert json.loads(line)["answers"] == [["new york", "newyork"], ["long island"]]
+
+
+def test_format_names_are_unique() -> None:
+    names = [format.name for kind in KINDS for format in kind.formats]
+    assert len(set(names)) == len(names)
+    assert all(name in jpr("formats") for name in names)
+    assert len(json.loads(jpr("formats", "--json"))["formats"]) == len(names)
+
+
+@pytest.mark.parametrize("command", [command.name for command in app.registered_commands])
+def test_every_command_helps_with_an_example(command: str) -> None:
+    assert f"Example: jpr {command}" in jpr(command, "--help")
+
+
+def test_start_up_loads_nothing_heavy() -> None:
+    code = "import sys, jpr.cli; print(*sorted(sys.modules))"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert not {"numpy", "torch", "onnxruntime", "tokenizers", "regex"} & set(loaded.stdout.split())
+
+
+def test_a_reader_who_has_seen_enough_is_no_error() -> None:
+    command = f"{sys.executable} -m jpr formats | head -1"
+    result = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, check=False
+    )
+    assert (result.returncode, result.stderr) == (0, "")

@@ -1,0 +1,132 @@
+"""Documents that cannot rot: what they name is there, what they show is so.
+
+A block of docs/formats.md that begins with "```LANGUAGE FORMAT" is a file of that format, called
+as `file=` says; "Read as `{…}`" below it gives fields of its first record.
+"""
+
+import doctest
+import io
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from jpr.cli import app
+from jpr.cli.kinds import KINDS, recognise
+from jpr.judge.measures import MEASURES
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = {
+    page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8")
+    for page in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+}
+FORMATS = {format.name: kind for kind in KINDS for format in kind.formats}
+BLOCK = re.compile(r"^```(?P<info>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+READ_AS = re.compile(r"\s*Read as `(\{.*?\})`", re.DOTALL)
+LINK = re.compile(r"\]\(([^()\s]+)\)")
+MACHINE = re.compile(rb"(?<![\w.~-])/(work|root|tmp|home)/")
+
+
+def blocks(page: str) -> Iterator[tuple[list[str], str, str]]:
+    """Yield what a block's first line says, its text and the page after it."""
+    for block in BLOCK.finditer(PAGES[page]):
+        yield block["info"].split(), block["text"], PAGES[page][block.end() :]
+
+
+SAMPLES = [block for block in blocks("docs/formats.md") if len(block[0]) > 1]
+PYTHON = [
+    pytest.param(text, id=f"{page}-{number}")
+    for page in PAGES
+    for number, (info, text, _) in enumerate(blocks(page))
+    if info == ["python"]
+]
+
+
+@pytest.mark.parametrize(("info", "text", "after"), SAMPLES, ids=[info[1] for info, *_ in SAMPLES])
+def test_a_sample_is_read_as_the_page_says(
+    tmp_path: Path, info: list[str], text: str, after: str
+) -> None:
+    name, file = info[1], "".join(info[2:]).removeprefix("file=") or "sample"
+    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / file).write_text(text, encoding="utf-8")
+    path = tmp_path / Path(file).parts[0]  # the folder, where there is one
+    _, found = recognise(path)
+    assert name.startswith(found.name)  # asqa-dev is asqa until it is named
+    first, *_ = [json.loads(json.dumps(asdict(r))) for r in FORMATS[name].read(path, name)]
+    shown = READ_AS.match(after)
+    assert shown, f"say below the sample of {name} what it is read as"
+    said = json.loads(shown[1])
+    assert {key: first[key] for key in said} == said
+
+
+def test_every_format_has_its_name_and_a_sample() -> None:
+    page = PAGES["docs/formats.md"]
+    assert [name for name in FORMATS if f"`{name}`" not in page] == []
+    assert set(FORMATS) - {info[1] for info, _, _ in SAMPLES} == set()
+
+
+def test_every_measure_is_explained() -> None:
+    names = re.findall(r"^\| `(\w+)", PAGES["docs/measures.md"], re.MULTILINE)
+    assert {*MEASURES, "AnswerF1", "EM"} <= set(names)
+
+
+@pytest.mark.parametrize("command", [command.name for command in app.registered_commands])
+def test_every_command_is_mentioned(command: str) -> None:
+    users = [text for page, text in PAGES.items() if page == "README.md" or "/" in page]
+    assert any(re.search(rf"\bjpr {command}\b", text) for text in users)
+
+
+@pytest.mark.parametrize("code", PYTHON)
+def test_python_runs_and_prints_what_is_shown(code: str) -> None:
+    if code.startswith(">>>"):
+        test = doctest.DocTestParser().get_doctest(code, {}, "block", None, None)
+        assert doctest.DocTestRunner().run(test).failed == 0
+        return
+    with redirect_stdout(io.StringIO()) as printed:
+        exec(compile(code, "block", "exec"), {"__name__": "block"})
+    shown = re.search(r"(^# .*\n)*\Z", code, re.MULTILINE)
+    assert shown
+    assert printed.getvalue() == re.sub("^# ", "", shown[0], flags=re.MULTILINE)
+
+
+def anchors(page: str) -> set[str]:
+    """Return the names GitHub gives to a page's headings."""
+    headings = re.findall(r"^#+ (.*)$", BLOCK.sub("", PAGES[page]), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page: str) -> None:
+    for link in LINK.findall(BLOCK.sub("", PAGES[page])):
+        if "://" in link or link.startswith("mailto:"):
+            continue
+        file, _, anchor = link.partition("#")
+        target = ((ROOT / page).parent / file).resolve() if file else ROOT / page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target.relative_to(ROOT).as_posix()), link
+
+
+def test_the_test_command_is_what_ci_runs() -> None:
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    taken = re.search(r"^command=\$\((awk .* README\.md)\)$", script, re.MULTILINE)
+    assert taken
+    assert 'bash -euo pipefail -c "$command"\n' in script
+    command = subprocess.run(
+        ["bash", "-c", taken[1]], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert re.fullmatch(r"python3 -m venv .* && .*/python -m tests\n", command.stdout)
+    below = PAGES["README.md"].partition("<!-- the test command -->\n")[2]
+    assert below.startswith(f"```bash\n{command.stdout}```\n")
+
+
+def test_no_file_names_a_place_on_some_machine() -> None:
+    tops = [top for top in ROOT.iterdir() if top.name in (".ci", ".github") or top.name[0] != "."]
+    kept = [top for top in tops if top.name not in ("tests", "build", "dist")]
+    files = [file for top in kept for file in ([top] if top.is_file() else top.rglob("*"))]
+    texts = [file for file in files if file.is_file() and file.parent.name != "__pycache__"]
+    assert [str(file) for file in texts if MACHINE.search(file.read_bytes())] == []

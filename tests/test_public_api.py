@@ -1,0 +1,43 @@
+"""The public names; a change here is a change for users and belongs in CHANGELOG.md."""
+
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+
+import jpr
+
+NAMES = """
+AnswerF1 ConfigError Coverage DataError EM ERR_IA FormatError Hit JprError MRecall
+MRecall_clusters MRecall_superset MissingExtraError Passage Prediction Question Ranking Recall
+StRecall alpha_nDCG compare cover evaluate evaluate_answers load_predictions load_qrels
+load_questions load_rankings read_passages write_passages write_questions write_rankings
+""".split()  # noqa: SIM905  it reads better so
+
+
+def test_the_public_names_are_these() -> None:
+    assert sorted(NAMES) == jpr.__all__
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_name_loads(name: str) -> None:
+    assert getattr(jpr, name) is not None
+    assert name in dir(jpr)
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = jpr.nonsense  # type: ignore[attr-defined]  # the point of the test
+
+
+def test_importing_the_package_loads_nothing() -> None:
+    code = "import sys, jpr; print(*[m for m in sys.modules if m.startswith('jpr.')])"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert loaded.stdout.split() == []
+
+
+def test_the_version_is_the_installed_one() -> None:
+    assert jpr.__version__ == version("jpr")

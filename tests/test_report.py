@@ -1,0 +1,58 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from jpr.errors import FormatError
+from jpr.judge.evaluation import evaluate
+from jpr.judge.measures import MRecall
+from jpr.manifest import manifest
+from jpr.report import load_records, records_of, results_page, save_records
+from jpr.types import Hit, Passage, Question, Ranking
+
+ROOT = Path(__file__).parents[1]
+
+
+def results(folder: Path) -> Path:
+    """A results folder with one recipe: one question, one of whose two answers is first."""
+    question = Question("1", "?", (("red",), ("blue",)))
+    hits = tuple(Hit(Passage(t, "", t), -i) for i, t in enumerate(["red", "grey", "blue"]))
+    evaluation = evaluate([question], {"BM25": [Ranking(question, hits)]}, [MRecall @ 2])
+    made = manifest("python recipe.py", {"data": ROOT / "LICENSE"}, 1.5)
+    records = records_of(evaluation, "colours", "three colours", "abc123")
+    save_records(folder, "colours", records, {"about": "Colours.", **made})
+    return folder
+
+
+def test_records_hold_every_number_with_its_interval(tmp_path: Path) -> None:
+    records = load_records(results(tmp_path))
+    first, _, best, _ = records
+    assert (first.system, first.measure, first.k, first.slice) == ("BM25", "MRecall", 2, "all")
+    assert (first.value, first.n, first.commit) == (0.0, 1, "abc123")
+    assert (best.system, best.value) == ("BM25, best order", 100.0)
+
+
+def test_the_page_is_made_from_the_records(tmp_path: Path) -> None:
+    page = results_page(results(tmp_path))
+    assert "## colours" in page
+    assert "**three colours** (n = 1, several answers: 1)" in page
+    assert "| BM25 | 0.0 / 0.0 (0.0–0.0) |" in page
+    assert "python recipe.py" in page
+
+
+def test_a_manifest_says_what_a_number_depends_on(tmp_path: Path) -> None:
+    results(tmp_path)
+    made = json.loads((tmp_path / "colours.manifest.json").read_text())
+    assert set(made) == {"about", "command", "commit", "inputs", "machine", "seconds", "versions"}
+    assert len(made["inputs"]["data"]) == 64
+    assert made["versions"]["numpy"] != "absent"
+
+
+def test_a_record_with_other_keys_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_text('{"value": 3}\n')
+    with pytest.raises(FormatError, match=r"x\.jsonl:1: a record has the keys recipe"):
+        load_records(tmp_path)
+
+
+def test_the_published_page_is_up_to_date() -> None:
+    assert (ROOT / "docs" / "results.md").read_text() == results_page(ROOT / "results")
