@@ -19,11 +19,14 @@ import ir_measures
 import numpy as np
 
 from jpr.coverage import Coverage, cover
+from jpr.files import publish
 from jpr.judge.measures import ERR_IA, Judged, Measure, MRecall, Recall, StRecall, alpha_nDCG
+from jpr.manifest import manifest
 from jpr.types import Hit, Passage, Question, Ranking
 
 CUTOFFS = (5, 10, 20)
 PASSAGES = 100
+PEERS = ("ir_measures", "pyndeval")
 
 
 @dataclass(frozen=True)
@@ -117,6 +120,7 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=10_000)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
+    start = time.perf_counter()
     pairs = shared_measures()
     small = random_data(20)
     theirs(small, [t for _, t in pairs])
@@ -148,7 +152,10 @@ def main() -> None:
     for name, value in rows.items():
         print(f"{name:55} {value:10.2f}")
     if options.out:
-        options.out.write_text(json.dumps(rows, indent=1) + "\n")
+        seconds = time.perf_counter() - start
+        made = manifest("python benchmarks/evaluate.py", {}, seconds, packages=PEERS)
+        with publish(options.out) as stream:
+            stream.write(json.dumps({**rows, "manifest": made}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

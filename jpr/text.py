@@ -158,7 +158,11 @@ class AnswerMatcher:
         """
         self.timed_out = False
         self._time_limit = time_limit
-        self._pattern = _compile(question) if question.regex and not question.answers else None
+        self._pattern = (
+            regex.compile(pattern_source(question), PATTERN_FLAGS)
+            if question.regex and not question.answers
+            else None
+        )
         self._answers = [
             [
                 _Needle(words)
@@ -196,11 +200,23 @@ class AnswerMatcher:
         return found is not None
 
 
-def _compile(question: Question) -> "regex.Pattern[str]":
-    flags = regex.IGNORECASE | regex.UNICODE | regex.MULTILINE
+PATTERN_FLAGS = regex.IGNORECASE | regex.UNICODE | regex.MULTILINE | regex.VERSION0
+
+
+def pattern_source(question: Question) -> str:
+    r"""Return a question's expression in NFD, as the texts are; refuse one that is not valid.
+
+    A needless backslash goes first: the NFD of `\š` would be `\s` and a caron.
+    """
+    if not question.regex:
+        raise DataError(f"question {question.id!r} has no regular expression to take answers from")
+    bare = regex.sub(r"(\\[\x00-\x7f])|\\(?=[^\x00-\x7f])", r"\1", question.regex)
+    source = unicodedata.normalize("NFD", bare)
     try:
-        return regex.compile(unicodedata.normalize("NFD", question.regex), flags)
-    except regex.error as error:
+        regex.compile(source, PATTERN_FLAGS)
+    except (regex.error, RecursionError, OverflowError) as error:
         raise DataError(
-            f"question {question.id!r}: {question.regex!r} is not a regular expression: {error}"
+            f"question {question.id!r}: {question.regex!r} is not a regular expression: {error}; "
+            "correct it or leave the question out"
         ) from error
+    return source

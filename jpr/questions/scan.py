@@ -32,8 +32,8 @@ from jpr.questions.literals import (
     selectivity,
     squeezed,
 )
+from jpr.text import PATTERN_FLAGS
 
-FLAGS = regex.IGNORECASE | regex.UNICODE | regex.MULTILINE | regex.VERSION0
 _RUN = 4
 _SLOT_BITS = 20
 _SPREAD = np.uint32(2654435761)  # 2**32 over the golden ratio: spreads runs over the slots
@@ -64,7 +64,7 @@ class Scanner:
 
     def __init__(self, patterns: Sequence[str], *, most: int, time_limit: float) -> None:
         """Prepare to find up to `most` matches each, in `time_limit` seconds per text."""
-        self.patterns = [regex.compile(pattern, FLAGS) for pattern in patterns]
+        self.patterns = [regex.compile(pattern, PATTERN_FLAGS) for pattern in patterns]
         alternatives = [alternatives_of(pattern) for pattern in patterns]
         self.required = [[way.needles() for way in ways] for ways in alternatives]
         self.watches = [

@@ -11,7 +11,6 @@ import hashlib
 import json
 import multiprocessing
 import os
-import re
 import threading
 import unicodedata
 from collections import defaultdict, deque
@@ -26,13 +25,13 @@ from pathlib import Path
 
 import regex
 
-from jpr.errors import ConfigError, DataError, FormatError
+from jpr.errors import ConfigError, FormatError
 from jpr.files import publish
 from jpr.formats import field_of
 from jpr.jsonfile import read_json
 from jpr.questions.literals import squeezed
-from jpr.questions.scan import FLAGS, Matches, Scanner
-from jpr.text import normalise_answer, tokens
+from jpr.questions.scan import Matches, Scanner
+from jpr.text import normalise_answer, pattern_source, tokens
 from jpr.types import Passage, Question
 
 MOST_MATCHES = 100
@@ -90,36 +89,18 @@ def group_answers(
         raise ConfigError(f"workers must be at least 1, not {workers}")
     if not time_limit > 0:
         raise ConfigError(f"time_limit must be more than 0 seconds, not {time_limit}")
-    sources = [source_of(question) for question in questions]
+    sources = [pattern_source(question) for question in questions]
     patterns = tuple(sorted(set(sources)))
     found: defaultdict[str, Matches] = defaultdict(Matches)
     done = 0
     for n_passages, matches in _scan(patterns, passages, workers, cache, time_limit):
-        for number, new in matches.items():
-            found[patterns[number]] = _merged(found[patterns[number]], new)
+        for number, pattern in enumerate(patterns):
+            if number in matches:
+                found[pattern] = _merged(found[pattern], matches[number])
         done += n_passages
         if progress:
             progress(done)
     return _grouped(questions, [found[source] for source in sources])
-
-
-def source_of(question: Question) -> str:
-    r"""Return a question's expression in NFD, as the texts are; refuse one that is not valid.
-
-    A needless backslash goes first: the NFD of `\š` would be `\s` and a caron.
-    """
-    if not question.regex:
-        raise DataError(f"question {question.id!r} has no regular expression to take answers from")
-    bare = re.sub(r"(\\[\x00-\x7f])|\\(?=[^\x00-\x7f])", r"\1", question.regex)
-    source = unicodedata.normalize("NFD", bare)
-    try:
-        regex.compile(source, FLAGS)
-    except (regex.error, RecursionError, OverflowError) as error:
-        raise DataError(
-            f"question {question.id!r}: {question.regex!r} is not a regular expression: {error}; "
-            "correct it or leave the question out"
-        ) from error
-    return source
 
 
 def _grouped(questions: Sequence[Question], found: Sequence[Matches]) -> Grouped:

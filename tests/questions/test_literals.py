@@ -5,7 +5,7 @@ import regex
 from hypothesis import given, settings
 
 from jpr.questions.literals import Alternative, alternatives_of, folded, may_match, squeezed
-from jpr.questions.scan import FLAGS
+from jpr.text import PATTERN_FLAGS
 from tests.questions.patterns import patterns, texts
 
 
@@ -47,8 +47,8 @@ def test_only_an_alternative_of_fixed_strings_is_exact() -> None:
 
 def test_characters_that_ignoring_case_makes_ascii_fold_to_it() -> None:
     every = "".join(map(chr, range(0x110000)))
-    for odd in regex.findall(r"[\x00-\x7f]", every[128:], FLAGS):
-        for same in regex.findall(regex.escape(odd), every[:128], FLAGS):
+    for odd in regex.findall(r"[\x00-\x7f]", every[128:], PATTERN_FLAGS):
+        for same in regex.findall(regex.escape(odd), every[:128], PATTERN_FLAGS):
             assert folded(odd)[0] == folded(same)
 
 
@@ -61,6 +61,6 @@ def test_no_white_space_is_left() -> None:
 @given(patterns, texts)
 def test_a_text_with_a_match_contains_what_it_requires(pattern: str, text: str) -> None:
     pattern, text = unicodedata.normalize("NFD", pattern), unicodedata.normalize("NFD", text)
-    if regex.search(pattern, text, FLAGS):
+    if regex.search(pattern, text, PATTERN_FLAGS):
         ways = [way.needles() for way in alternatives_of(pattern)]
         assert may_match(ways, squeezed(folded(text)))

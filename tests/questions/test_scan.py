@@ -5,7 +5,8 @@ import regex
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from jpr.questions.scan import FLAGS, Matches, Scanner
+from jpr.questions.scan import Matches, Scanner
+from jpr.text import PATTERN_FLAGS
 from tests.questions.patterns import patterns, texts
 
 MOST = 3
@@ -20,7 +21,7 @@ def plain(pattern: str, texts: list[str]) -> Matches:
     found = [
         match.group().lower()
         for text in texts
-        for match in regex.finditer(pattern, unicodedata.normalize("NFD", text), FLAGS)
+        for match in regex.finditer(pattern, unicodedata.normalize("NFD", text), PATTERN_FLAGS)
     ]
     strings = tuple(dict.fromkeys(filter(None, found)))
     return Matches(too_many=True) if len(strings) > MOST else Matches(strings)

@@ -11,8 +11,8 @@ from jpr.questions.trec_regex import (
     Reason,
     answers_from_matches,
     group_answers,
-    source_of,
 )
+from jpr.text import pattern_source
 from jpr.types import Passage, Question
 
 FLIGHT = Question(
@@ -121,7 +121,7 @@ def test_a_question_without_a_valid_expression_is_named(question: Question, says
 
 
 def test_a_backslash_that_is_escaped_is_no_escape() -> None:
-    assert source_of(question(r"a\\é")) == "a\\\\e\u0301"
+    assert pattern_source(question(r"a\\é")) == "a\\\\e\u0301"
 
 
 @pytest.mark.parametrize(
