@@ -7,7 +7,7 @@ is computed for all questions together.
 import hashlib
 import warnings
 import zipfile
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, fields
 from functools import partial
@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from jpr.errors import ConfigError
 from jpr.files import publish_binary
 from jpr.text import AnswerMatcher
 from jpr.types import Question, Ranking
@@ -30,6 +31,8 @@ _VERSION = "1"
 """Part of every cache key; raised when the definition of a match changes."""
 _CHUNK = 50
 """Questions handed to a worker at a time: about 4 MB of text."""
+_WORTH_SHARING = 500
+"""Fewer questions are done before another process has started."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,13 +57,14 @@ class Coverage:
 
     @classmethod
     def of_lists(
-        cls, n_answers: Sequence[int], covers: Sequence[Sequence[Iterable[int]]]
+        cls, n_answers: Sequence[int], covers: Sequence[Sequence[Collection[int]]]
     ) -> "Coverage":
         """Build it from `covers[question][rank]`, the answers that passage contains."""
         entries = [
             (question, rank, answer)
             for question, ranking in enumerate(covers)
             for rank, answers in enumerate(ranking)
+            if answers
             for answer in sorted(answers)
         ]
         columns = np.array(entries, dtype=np.int64).reshape(-1, 3).T
@@ -99,15 +103,15 @@ class Coverage:
         `positions[question]` lists, best first, where each passage stands in this coverage.
         """
         lengths = np.fromiter(map(len, positions), dtype=np.int64, count=len(positions))
-        start_new, start_old = _starts(lengths), _starts(self.n_passages)
+        start_new, start_old = starts(lengths), starts(self.n_passages)
         flat = np.fromiter(chain.from_iterable(positions), dtype=np.int64)
         source = flat + np.repeat(start_old, lengths)
         entries_of = np.bincount(
             start_old[self.question] + self.rank, minlength=int(self.n_passages.sum())
         )
-        first_entry = _starts(entries_of)
+        first_entry = starts(entries_of)
         counts = entries_of[source]
-        taken = np.arange(counts.sum()) - np.repeat(_starts(counts), counts)
+        taken = np.arange(counts.sum()) - np.repeat(starts(counts), counts)
         entry = np.repeat(first_entry[source], counts) + taken
         passage = np.repeat(np.arange(len(source)), counts)
         question = np.searchsorted(start_new, passage, side="right") - 1
@@ -116,7 +120,7 @@ class Coverage:
         )
 
 
-def _starts(lengths: Ints) -> Ints:
+def starts(lengths: Ints) -> Ints:
     """Return where each segment begins when segments of these lengths are laid end to end."""
     return np.cumsum(lengths) - lengths
 
@@ -152,7 +156,7 @@ def cover(
             stacklevel=2,
         )
     coverage = Coverage.of_lists([_n_answers(r.question) for r in rankings], found)
-    if stored:
+    if stored and not timed_out:  # another time there may be time enough
         _save(coverage, stored)
     return coverage
 
@@ -161,15 +165,15 @@ def cover_by_ids(
     rankings: Sequence[Ranking], relevant: Mapping[str, Mapping[str, Collection[str]]]
 ) -> Coverage:
     """Take answers to be clusters of gold passages: question id -> answer -> passage ids."""
-    clusters = [list(relevant.get(ranking.question.id, {}).values()) for ranking in rankings]
-    covers = [
-        [
-            [answer for answer, ids in enumerate(answers) if hit.passage.id in ids]
-            for hit in ranking.hits
-        ]
-        for ranking, answers in zip(rankings, clusters, strict=True)
-    ]
-    return Coverage.of_lists(list(map(len, clusters)), covers)
+    covers = []
+    for ranking in rankings:
+        holds: dict[str, list[int]] = {}
+        for answer, ids in enumerate(relevant.get(ranking.question.id, {}).values()):
+            for id in ids:
+                holds.setdefault(id, []).append(answer)
+        covers.append([holds.get(hit.passage.id, ()) for hit in ranking.hits])
+    n_answers = [len(relevant.get(ranking.question.id, {})) for ranking in rankings]
+    return Coverage.of_lists(n_answers, covers)
 
 
 def _n_answers(question: Question) -> int:
@@ -182,7 +186,7 @@ _Found = tuple[list[list[tuple[int, ...]]], list[str]]
 
 def _search(rankings: Sequence[Ranking], strict: bool, workers: int) -> Iterator[_Found]:
     search = partial(_search_chunk, strict=strict)
-    if workers <= 1 or len(rankings) <= _CHUNK:
+    if workers <= 1 or len(rankings) < _WORTH_SHARING:
         yield from map(search, _chunks(rankings))
         return
     # spawn: a forked copy of a process with threads (a progress display has one) may deadlock
@@ -215,14 +219,18 @@ def _key(rankings: Sequence[Ranking], strict: bool) -> str:
         question = ranking.question
         digest.update(repr((question.answers, question.regex, len(ranking.hits))).encode())
         for hit in ranking.hits:
-            text = f"{len(hit.passage.title)} {hit.passage.title}{hit.passage.text}\n"
-            digest.update(text.encode("utf-8", "surrogatepass"))
+            title, text = hit.passage.title, hit.passage.text
+            whole = f"{len(title)} {len(text)} {title}{text}"
+            digest.update(whole.encode("utf-8", "surrogatepass"))
     return digest.hexdigest()
 
 
 def _save(coverage: Coverage, path: Path) -> None:
-    with publish_binary(path) as stream:
-        np.savez(stream, **{f.name: getattr(coverage, f.name) for f in fields(Coverage)})
+    try:
+        with publish_binary(path) as stream:
+            np.savez(stream, **{f.name: getattr(coverage, f.name) for f in fields(Coverage)})
+    except (ConfigError, OSError) as error:
+        warnings.warn(f"what was found is not kept for the next time: {error}", stacklevel=3)
 
 
 def _load(path: Path) -> Coverage | None:

@@ -1,6 +1,7 @@
 """Text in, whatever it is compressed with; files out, whole or not at all."""
 
 import bz2
+import errno
 import gzip
 import hashlib
 import io
@@ -152,23 +153,55 @@ def _compressed(stream: BinaryIO, suffix: str) -> AbstractContextManager[BinaryI
 
 @contextmanager
 def publish_binary(path: Path) -> Iterator[BinaryIO]:
-    """Write a binary file that appears under its name complete or not at all."""
+    """Write a binary file that appears under its name complete or not at all.
+
+    A symbolic link stays, and what it leads to is written. A pipe or device is written directly.
+    """
+    with _explained(path):
+        if _is_stream(path):
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND), "wb") as stream:
+                yield stream
+            return
+        target = Path(os.path.realpath(path))
+        if target.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{target.name[:100]}.", dir=target.parent)
+        temporary = Path(name)
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                yield stream
+                stream.flush()
+                os.fsync(stream.fileno())
+            temporary.chmod(0o666 & ~_umask())
+            temporary.replace(target)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Turn what the system refuses into one sentence."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from error
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.chmod(0o666 & ~_umask())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
+        yield
+    except UnicodeEncodeError as error:
+        half = error.object[error.start]
+        raise ConfigError(
+            f"{path}: cannot be written: {half!a} is half a character; a JSON format can hold it"
+        ) from error
+    except BrokenPipeError:  # the reader of a pipe has seen enough
         raise
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def _is_stream(path: Path) -> bool:
+    """Tell whether a path is written as it is: a pipe, a device, an open file such as stdout."""
+    if path.is_dir():
+        return False
+    opened = path.parent in (Path("/dev"), Path("/dev/fd"), Path("/proc/self/fd"))
+    return path.exists() and (opened or not path.is_file())
 
 
 def _umask() -> int:

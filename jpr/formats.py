@@ -72,24 +72,33 @@ def head_of(path: Path) -> Head:
 
 def detect(path: Path, formats: Sequence[Format[T]], name: str | None = None) -> Format[T]:
     """Return the format called `name`, or the one that recognises the file."""
-    known = ", ".join(format.name for format in formats)
     if name is not None:
-        for format in formats:
-            if format.name == name:
-                return format
-        raise ConfigError(f"unknown format {name!r}; known: {known}")
+        return _named(formats, name, f"unknown format {name!r}; known:")
     head = head_of(path)
     found = [format for format in formats if format.sniff(head)]
     if len(found) == 1:
         return found[0]
     if not found and head.broken:
         raise head.broken
-    if not found:
-        raise FormatError(
-            path, 0, f"not recognised; if it is one of these, name it (--from): {known}"
-        )
-    names = ", ".join(format.name for format in found)
-    raise FormatError(path, 0, f"could be any of {names}; say which (--from)")
+    names = ", ".join(format.name for format in found or formats)
+    problem = f"could be any of {names}" if found else f"not recognised as any of {names}"
+    remedy = "docs/formats.md shows what they look like"
+    if any(format.write for format in formats):
+        remedy = "if it is one, rewrite it: jpr convert FILE OUT --from NAME --to NAME"
+    raise FormatError(path, 0, f"{problem}; {remedy}")
+
+
+def writable(formats: Sequence[Format[T]], name: str) -> Format[T]:
+    """Return the format called `name`, which must be one that can be written."""
+    known = [format for format in formats if format.write]
+    return _named(known, name, f"format {name!r} cannot be written; choose one of")
+
+
+def _named(formats: Sequence[Format[T]], name: str, problem: str) -> Format[T]:
+    for format in formats:
+        if format.name == name:
+            return format
+    raise ConfigError(f"{problem} {', '.join(format.name for format in formats)}")
 
 
 def read_records(
@@ -116,13 +125,9 @@ def write_records(
     records: Iterable[T], stream: TextIO, formats: Sequence[Format[T]], name: str
 ) -> None:
     """Write records in the format called `name`."""
-    writable = [format for format in formats if format.write is not None]
-    for format in writable:
-        if format.name == name and format.write is not None:
-            format.write(records, stream)
-            return
-    known = ", ".join(format.name for format in writable)
-    raise ConfigError(f"format {name!r} cannot be written; choose one of {known}")
+    write = writable(formats, name).write
+    assert write is not None
+    write(records, stream)
 
 
 class _Seen:

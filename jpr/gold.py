@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from jpr.errors import FormatError
+from jpr.errors import DataError, FormatError
 from jpr.formats import field_of
 from jpr.jsonfile import read_json
 from jpr.text import normalise_answer
@@ -239,10 +239,12 @@ def question_record(question: Question) -> dict[str, object]:
 
 
 def json_line(record: Mapping[str, object]) -> str:
-    """Return a record as a line of JSON that UTF-8 can hold."""
-    text = json.dumps(record, ensure_ascii=False)
+    """Return a record as a line of JSON that UTF-8 can hold, or say that its `meta` is no JSON."""
     try:
+        text = json.dumps(record, ensure_ascii=False)
         text.encode()
     except UnicodeEncodeError:  # half a surrogate pair, which only an escape can hold
         text = json.dumps(record)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"a passage's meta cannot be written as JSON: {error}") from error
     return text + "\n"

@@ -87,15 +87,22 @@ def _array_items(
     """
     decode = json.JSONDecoder().raw_decode
     text, at, number = line, line.index("[") + 1, first
+    before = "["  # what stands before: the bracket, a comma, or an item
     while True:
         skipped = at
         at = _skip(text, at)
         number += text.count("\n", skipped, at)
-        if text.startswith("]", at):
+        sign = text[at : at + 1]
+        if sign == "]" and before != ",":
             if text[at + 1 :].strip() or any(more.strip() for _, more in lines):
                 raise FormatError(path, number, "there is more text after the end of the array")
             return
+        if sign == "," and before == "item":
+            before, at = ",", at + 1
+            continue
         try:
+            if sign and before == "item":
+                raise json.JSONDecodeError("Expecting ',' delimiter", text, at)
             item, end = _guarded(decode, text, at)
         except json.JSONDecodeError as error:
             more = _more(lines, max(1 << 16, len(text) - at)) if _unfinished(error, text) else ""
@@ -106,11 +113,11 @@ def _array_items(
             continue
         yield number, item
         number += text.count("\n", at, end)
-        at = end
+        before, at = "item", end
 
 
 def _skip(text: str, at: int) -> int:
-    while at < len(text) and text[at] in " \t\r\n,":
+    while at < len(text) and text[at] in " \t\r\n":
         at += 1
     return at
 

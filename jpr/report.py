@@ -40,7 +40,7 @@ def records_of(evaluation: Evaluation, recipe: str, data: str, commit: str) -> I
     for run in evaluation.runs:
         yield from _records(evaluation, run, (recipe, run.name, data), commit)
         if run.best:
-            best = RunScores("", run.best.values, (), ())
+            best = RunScores("", run.best.values)
             yield from _records(evaluation, best, (recipe, f"{run.name}, best order", data), commit)
 
 

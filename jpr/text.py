@@ -26,6 +26,7 @@ from jpr.errors import DataError
 from jpr.types import Question
 
 _TOKEN = regex.compile(r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]")
+_WORD = regex.compile(r"[\p{L}\p{N}\p{M}]")
 _ARTICLES = regex.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
@@ -135,9 +136,10 @@ def _skip_separators(text: str, at: int) -> int:
 
 @cache
 def _kind(character: str) -> str:
-    """Return what a character is to the tokenizer."""
-    category = unicodedata.category(character)[0]
-    return "word" if category in "LNM" else "separator" if category in "ZC" else "sign"
+    """Return what a character is to the tokenizer, by the same tables as its expression."""
+    if _WORD.match(character):
+        return "word"
+    return "sign" if _TOKEN.match(character) else "separator"
 
 
 class AnswerMatcher:
@@ -153,10 +155,11 @@ class AnswerMatcher:
     ) -> None:
         """Prepare the answers; `strict` ignores lone numerals and stop words.
 
-        A regular expression gets `time_limit` seconds per passage; what it has not matched by
-        then counts as not found, and `timed_out` says that this happened.
+        A regular expression gets `time_limit` seconds per text; what it has not matched by then
+        counts as not found, and `timed_out` says that this happened. After three such texts it
+        is given up for the rest.
         """
-        self.timed_out = False
+        self._times_out = 0
         self._time_limit = time_limit
         self._pattern = (
             regex.compile(pattern_source(question), PATTERN_FLAGS)
@@ -171,6 +174,11 @@ class AnswerMatcher:
             ]
             for aliases in question.answers
         ]
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether the expression ran out of time on any text."""
+        return self._times_out > 0
 
     @property
     def n_answers(self) -> int:
@@ -190,16 +198,20 @@ class AnswerMatcher:
 
     def _matches(self, text: str) -> bool:
         assert self._pattern is not None
+        if self._times_out >= _PATIENCE:
+            return False
         try:
             found = self._pattern.search(
                 unicodedata.normalize("NFD", text), timeout=self._time_limit, concurrent=False
             )
         except TimeoutError:
-            self.timed_out = True
+            self._times_out += 1
             return False
         return found is not None
 
 
+_PATIENCE = 3
+"""Texts on which an expression may run out of time before it is given up."""
 PATTERN_FLAGS = regex.IGNORECASE | regex.UNICODE | regex.MULTILINE | regex.VERSION0
 
 

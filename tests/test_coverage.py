@@ -41,10 +41,10 @@ def test_strict_only_takes_matches_away() -> None:
 
 
 def test_processes_share_the_work_and_give_the_same(tmp_path: Path) -> None:
-    many = [ranking(str(i), ((str(i),),), f"{i}", f"{i} {i + 1}", "no") for i in range(120)]
+    many = [ranking(str(i), ((str(i),),), f"{i}", f"{i} {i + 1}", "no") for i in range(600)]
     done: list[int] = []
     assert same(cover(many, workers=2, progress=done.append), cover(many))
-    assert sum(done) == 120
+    assert sum(done) == 600
 
 
 def test_the_cache_is_used_and_follows_the_content(tmp_path: Path) -> None:
@@ -60,10 +60,29 @@ def test_the_cache_is_used_and_follows_the_content(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 3
 
 
-def test_an_expression_that_runs_out_of_time_is_reported() -> None:
+def test_whatever_is_searched_is_part_of_the_key(tmp_path: Path) -> None:
+    for answers, texts in (
+        ((("c",),), ["a\n0 b", "c"]),
+        ((("c",),), ["a", "b\n0 c"]),
+        ((("d",),), ["a", "b\n0 c"]),
+        ((("c",), ("d",)), ["a", "b\n0 c"]),
+    ):
+        run = [ranking("q", answers, *texts)]
+        assert same(cover(run, cache=tmp_path), cover(run))
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+def test_a_cache_that_cannot_be_written_is_done_without(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.warns(UserWarning, match="not kept for the next time"):
+        assert same(cover(RUN, cache=tmp_path / "file"), cover(RUN))
+
+
+def test_an_expression_that_runs_out_of_time_is_reported(tmp_path: Path) -> None:
     slow = ranking("slow", (), "a" * 5000 + "!", regex=r"(a|a|a)+(b|b)*c$")
-    with pytest.warns(UserWarning, match="1 regular expressions ran out of time.*slow"):
-        assert cover([slow]).covers(0) == [frozenset()]
+    for _ in range(2):  # what was cut short is not kept
+        with pytest.warns(UserWarning, match=r"1 regular expressions ran out of time.*slow"):
+            assert cover([slow], cache=tmp_path).covers(0) == [frozenset()]
 
 
 def test_gold_passages_by_id() -> None:

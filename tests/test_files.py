@@ -2,6 +2,7 @@ import bz2
 import gzip
 import lzma
 import os
+import resource
 from collections.abc import Callable
 from pathlib import Path
 
@@ -121,6 +122,11 @@ def test_an_array_is_streamed_item_by_item_however_it_is_laid_out(
         ("[" + '{"a": 1},\n' * 6 + '{"a" 1}]', 7),
         ("[" + '{"a": 1},\n' * 6, 6),  # never closed
         ('{\n"a": 1,\n}', 3),
+        ('[{"a": 1} {"a": 2}]', 1),
+        ('[{"a": 1},\n\n{"a": 2}\n{"a": 3}]', 4),
+        ('[{"a": 1},\n,{"a": 2}]', 2),
+        ('[,{"a": 1}]', 1),
+        ('[{"a": 1},\n]', 2),
         ("not json\n", 1),
         ('{"id7": 1, "id7": 2}', 1),  # a repeated key would vanish
     ],
@@ -161,3 +167,63 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         publish(tmp_path / "file" / "out"),
     ):
         pass
+
+
+def publish_text(path: Path, text: str = "new") -> None:
+    with publish(path) as stream:
+        stream.write(text)
+
+
+def test_a_link_stays_and_what_it_leads_to_is_written(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    target, link = tmp_path / "folder" / "target", tmp_path / "link"
+    link.symlink_to(target)
+    for text in ("there was nothing", "there was a file"):
+        publish_text(link, text)
+        assert link.is_symlink()
+        assert target.read_text() == text
+    assert list(target.parent.iterdir()) == [target]
+
+
+def test_a_pipe_is_written_not_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        publish_text(pipe)
+        assert os.read(reader, 100) == b"new"
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+
+
+def test_a_folder_or_a_full_device_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"cannot be written: Is a directory$"):
+        publish_text(tmp_path)
+    full = os.open("/dev/full", os.O_WRONLY)  # not by its name: what goes wrong would replace it
+    with pytest.raises(ConfigError, match=rf"/dev/fd/{full}: cannot be written: No space left"):
+        publish_text(Path(f"/dev/fd/{full}"))
+    os.close(full)
+
+
+@pytest.mark.parametrize("suffix", PACKERS)
+@pytest.mark.parametrize("size", [5_000, 3_000_000])
+def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, suffix: str, size: int) -> None:
+    path = tmp_path / f"out{suffix}"
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        with pytest.raises(ConfigError, match="cannot be written: File too large"):
+            publish_text(path, os.urandom(size).hex())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_half_a_character_is_refused_and_nothing_is_left(tmp_path: Path) -> None:
+    with (
+        pytest.raises(ConfigError, match="half a character"),
+        publish(tmp_path / "out.txt") as stream,
+    ):
+        stream.write("\ud800")
+    assert not list(tmp_path.iterdir())

@@ -29,7 +29,7 @@ def parts_imported(source: str) -> set[str]:
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module == "jpr":
-            names |= {f"jpr.{alias.name}" for alias in node.names}
+            names |= {f"jpr.{alias.name}" for alias in node.names if alias.name != "__version__"}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "imports are absolute"
             names.add(node.module or "")

@@ -121,3 +121,18 @@ def test_a_broken_expression_names_its_question() -> None:
 )
 def test_squad_normal_form(answer: str, normal: str) -> None:
     assert normalise_answer(answer) == normal
+
+
+def test_new_letters_are_letters_both_ways() -> None:
+    letter = "\U00031350"  # of Unicode 15, younger than some Pythons' own tables
+    assert has_answer(letter, letter)
+    assert finds(letter, letter) == (0,)
+
+
+def test_a_hopeless_expression_is_given_up_after_three_texts() -> None:
+    matcher = AnswerMatcher(Question("q", "?", regex=r"(a|a|a)+(b|b)*c$"), time_limit=0.3)
+    start = time.monotonic()
+    for _ in range(200):
+        matcher.found_in("", "a" * 5000 + "!")
+    assert matcher.timed_out
+    assert time.monotonic() - start < 30  # not 200 times 0.3 s

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from jpr.cli import screen
-from jpr.errors import ConfigError
+from jpr.cli.inputs import naming
+from jpr.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
+    from jpr.cli.kinds import Kind
     from jpr.types import Passage, Question, Ranking
 
 NAME = "convert"
@@ -50,27 +52,36 @@ def run(
     """Read and write record by record."""
     from jpr.cli.kinds import recognise
     from jpr.cli.kinds import target as format_called
-    from jpr.files import publish
 
     from_kind, from_format = recognise(source, origin)
     to_kind, to_format = format_called(to)
+    _check(split, tokenizer, to_kind.name)
     records = from_kind.read(source, from_format.name)
-    if from_kind.name == "rankings":
-        records = _filled(records, corpus, questions)
-    elif corpus or questions:
-        raise ConfigError("--corpus and --questions fill in rankings; the input holds none")
-    if from_kind is not to_kind:
-        records = _taken_out(records, from_kind.name, to_kind.name)
-    if split:
-        if to_kind.name != "passages":
-            raise ConfigError("--split cuts passages; the output holds none")
-        records = _split(records, split, tokenizer)
-    assert to_kind.write is not None
-    with (
-        screen.progress(f"writing {to_kind.name}", None) as progress,
-        publish(target) as stream,
-    ):
-        to_kind.write(screen.counted(records, progress), stream, to_format.name)
+    with naming(source):
+        if from_kind.name == "rankings":
+            records = _filled(records, corpus, questions)
+        elif corpus or questions:
+            raise ConfigError("--corpus and --questions fill in rankings; the input holds none")
+        if from_kind is not to_kind:
+            records = _taken_out(records, from_kind.name, to_kind.name)
+        if split:
+            records = _split(records, split, tokenizer)
+        _write(records, target, to_kind, to_format.name)
+
+
+def _write(records: Iterable[Any], target: Path, kind: "Kind", format: str) -> None:
+    from jpr.files import publish
+
+    assert kind.write is not None
+    with screen.progress(f"writing {kind.name}", None) as progress, publish(target) as stream:
+        kind.write(screen.counted(records, progress), stream, format)
+
+
+def _check(split: str | None, tokenizer: Path | None, wanted: str) -> None:
+    if split and wanted != "passages":
+        raise ConfigError("--split cuts passages; the output holds none")
+    if tokenizer and not (split and split.startswith("wordpieces")):
+        raise ConfigError("--tokenizer is for --split wordpieces:N; leave it out")
 
 
 def _filled(
@@ -82,9 +93,16 @@ def _filled(
     from jpr.runs.texts import fill_texts
 
     if corpus:
-        rankings = fill_texts(rankings, read_passages(corpus))
+        with screen.progress("reading passages", None) as progress:
+            passages = screen.counted(read_passages(corpus), progress)
+            rankings = fill_texts(rankings, passages)
     if questions:
-        rankings = align(load_questions(questions), rankings).rankings
+        aligned = align(load_questions(questions), rankings)
+        rankings = aligned.rankings
+        if aligned.unknown:
+            screen.note(f"{len(aligned.unknown)} rankings are for other questions; left out")
+        if aligned.missing:
+            screen.note(f"{len(aligned.missing)} questions have no ranking; an empty one is made")
     return iter(rankings)
 
 
@@ -95,7 +113,10 @@ def _taken_out(records: "Iterable[Ranking]", kind: str, wanted: str) -> Iterator
 
 
 def _questions_of(rankings: "Iterable[Ranking]") -> "Iterator[Question]":
-    return (ranking.question for ranking in rankings)
+    for ranking in rankings:
+        if not ranking.question.text:
+            raise DataError("the run holds ids only; give the questions with --questions")
+        yield ranking.question
 
 
 def _passages_of(rankings: "Iterable[Ranking]") -> "Iterator[Passage]":
@@ -103,6 +124,8 @@ def _passages_of(rankings: "Iterable[Ranking]") -> "Iterator[Passage]":
     for ranking in rankings:
         for hit in ranking.hits:
             if hit.passage.id not in seen:
+                if not (hit.passage.title or hit.passage.text):
+                    raise DataError("the run holds ids only; give the texts with --corpus")
                 seen.add(hit.passage.id)
                 yield hit.passage
 

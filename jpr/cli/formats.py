@@ -1,6 +1,5 @@
 """`jpr formats`: what can be read and written."""
 
-import json
 from typing import Annotated
 
 import typer
@@ -28,10 +27,11 @@ def run(
             {"format": f.name, "kind": k.name, "about": f.about, "write": f.write is not None}
             for k, f in listed
         ]
-        screen.say(json.dumps({"formats": rows}, ensure_ascii=False))
+        screen.say_json({"formats": rows})
         return
     screen.table(
         ("format", "kind", "what it is", "written"),
         [(f.name, k.name, f.about, "yes" if f.write else "") for k, f in listed],
         numbers_from=4,
+        folds=2,
     )

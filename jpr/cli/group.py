@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from jpr.cli import screen
+from jpr.cli.inputs import naming
 
 NAME = "group-answers"
 HELP = """Turn the regular expressions of CuratedTREC into distinct answers, as the paper does.
@@ -24,8 +25,12 @@ def run(
     questions: Annotated[Path, typer.Argument(help="Questions with regular expressions.")],
     passages: Annotated[Path, typer.Argument(help="The corpus to search.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="File of questions to write.")],
-    workers: Annotated[int | None, typer.Option(help="Processes; default: one per core.")] = None,
-    no_cache: Annotated[bool, typer.Option(help="Keep nothing for a later run.")] = False,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes; default: one per core.")
+    ] = None,
+    no_cache: Annotated[
+        bool, typer.Option("--no-cache", help="Keep nothing for a later run.")
+    ] = False,
 ) -> None:
     """Search, group, write, and say what was dropped."""
     from jpr.corpus import read_passages
@@ -34,12 +39,13 @@ def run(
     from jpr.questions.trec_regex import group_answers
 
     asked = load_questions(questions)
-    with screen.progress("searching passages", None) as progress:
+    with naming(questions), screen.progress("searching passages", None) as progress:
         grouped = group_answers(
             asked,
-            screen.counted(read_passages(passages), progress),
+            read_passages(passages),
             workers=workers or screen.workers(),
             cache=None if no_cache else screen.cache_folder() / "expressions",
+            progress=progress,
         )
     with publish(out) as stream:
         write_questions(grouped.questions, stream)

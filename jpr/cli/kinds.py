@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from jpr import corpus, questions, runs
-from jpr.errors import ConfigError, FormatError
-from jpr.formats import Format, head_of
+from jpr.formats import Format, detect, writable
 from jpr.runs import predictions, qrels
 
 
@@ -42,36 +41,15 @@ KINDS = (
         lambda judgements, stream, _: qrels.write_qrels(judgements, stream),
     ),
 )
+_KIND_OF = {format.name: (kind, format) for kind in KINDS for format in kind.formats}
+_FORMATS: list[Format[Any]] = [format for _, format in _KIND_OF.values()]
 
 
 def recognise(path: Path, name: str | None = None) -> tuple[Kind, Format[Any]]:
     """Return what a file is, by its name for `--from` or by looking at its first record."""
-    known = [(kind, format) for kind in KINDS for format in kind.formats]
-    if name is not None:
-        return _named(name, known)
-    head = head_of(path)
-    found = [(kind, format) for kind, format in known if format.sniff(head)]
-    if len(found) == 1:
-        return found[0]
-    if not found and head.broken:
-        raise head.broken
-    names = ", ".join(f"{format.name} ({kind.name})" for kind, format in found or known)
-    problem = f"could be any of {names}" if found else "not recognised as any known format"
-    hint = "say which with --from" if found else f"if it is one of these, say so: --from {names}"
-    raise FormatError(path, 0, f"{problem}; {hint}")
+    return _KIND_OF[detect(path, _FORMATS, name).name]
 
 
 def target(name: str) -> tuple[Kind, Format[Any]]:
     """Return a format that can be written."""
-    known = [
-        (kind, format) for kind in KINDS for format in kind.formats if format.write is not None
-    ]
-    return _named(name, known)
-
-
-def _named(name: str, known: list[tuple[Kind, Format[Any]]]) -> tuple[Kind, Format[Any]]:
-    for kind, format in known:
-        if name in (format.name, f"{kind.name}:{format.name}"):
-            return kind, format
-    names = ", ".join(format.name for _, format in known)
-    raise ConfigError(f"unknown format {name!r}; there are: {names}")
+    return _KIND_OF[writable(_FORMATS, name).name]

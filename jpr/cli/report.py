@@ -1,6 +1,5 @@
 """`jpr report`: the published numbers."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -29,6 +28,6 @@ def run(
     if not folder.is_dir():
         raise ConfigError(f"{folder} is no folder; run this in a checkout or say --results FOLDER")
     if as_json:
-        screen.say(json.dumps([asdict(record) for record in load_records(folder)]))
+        screen.say_json([asdict(record) for record in load_records(folder)])
     else:
         screen.say(results_page(folder).rstrip("\n"))

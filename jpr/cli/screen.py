@@ -1,13 +1,18 @@
 """What a person at a terminal sees: tables, notes, and progress while they wait."""
 
+import json
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
+_FOLDED = 12
+"""Where there is little room, one column of a table is folded, to this width at least."""
+_ENDLESS = 10_000
 
 
 def note(text: str) -> None:
@@ -15,23 +20,60 @@ def note(text: str) -> None:
     sys.stderr.write(f"jpr: {text}\n")
 
 
+@contextmanager
+def warnings_as_notes() -> Iterator[None]:
+    """Say as notes what the library warns of."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = lambda message, *_, **__: note(str(message))
+        yield
+
+
 def say(text: str) -> None:
     """Write the result itself."""
     sys.stdout.write(text + "\n")
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]], numbers_from: int = 2) -> None:
-    """Draw a table as wide as its contents, the columns of numbers to the right."""
+def say_json(value: object) -> None:
+    """Write the result as JSON, with escapes for what the output's encoding lacks."""
+    text = json.dumps(value, ensure_ascii=False)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        text = json.dumps(value)
+    say(text)
+
+
+def table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], numbers_from: int = 2, folds: int = 0
+) -> None:
+    """Draw a table, columns of numbers to the right; column `folds` gives way, if that suffices."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     drawn = Table(*header, box=None, pad_edge=False, header_style="bold")
-    for column in drawn.columns[numbers_from:]:
-        column.justify = "right"
+    for i, column in enumerate(drawn.columns):
+        column.no_wrap = i != folds
+        column.overflow = "fold"
+        column.justify = "right" if i >= numbers_from else "left"
     for row in rows:
-        drawn.add_row(*row)
-    width = None if sys.stdout.isatty() else 200
-    Console(width=width, highlight=False).print(drawn)
+        drawn.add_row(*map(Text, row))
+    console = Console(highlight=False)
+    width = console.width if sys.stdout.isatty() else 200
+    console.width = width if width >= _least_width([header, *rows], folds) else _ENDLESS
+    with console.capture() as captured:  # written by us, since rich would make an end of `| head`
+        console.print(drawn)
+    say(captured.get().rstrip("\n"))
+
+
+def _least_width(rows: Sequence[Sequence[str]], folds: int) -> int:
+    """Return the width that shows all columns in full but one, and a part of that."""
+    from rich.cells import cell_len
+
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    widths[folds] = min(widths[folds], _FOLDED)
+    return sum(widths) + 2 * (len(widths) - 1)
 
 
 @contextmanager

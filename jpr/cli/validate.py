@@ -1,6 +1,5 @@
 """`jpr validate`: what a file is and what is wrong with it."""
 
-import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from jpr.cli import screen
+from jpr.cli.inputs import naming
 from jpr.errors import FormatError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def run(
 
     kind, format = recognise(file, origin)
     try:
-        with screen.progress("reading", None) as progress:
+        with naming(file), screen.progress("reading", None) as progress:
             facts = _COUNTERS[kind.name](screen.counted(kind.read(file, format.name), progress))
     except FormatError as error:
         raise FormatError(
@@ -42,7 +42,7 @@ def run(
         ) from error
     if as_json:
         known = {"file": str(file), "kind": kind.name, "format": format.name}
-        screen.say(json.dumps({**known, **facts}, ensure_ascii=False))
+        screen.say_json({**known, **facts})
         return
     screen.say(f"{file}: {kind.name}, format {format.name} ({format.about})")
     for name, value in facts.items():
@@ -69,7 +69,13 @@ def _passages(passages: "Iterable[Passage]") -> Facts:
 
 
 def _questions(questions: "Iterable[Question]") -> Facts:
-    sizes = [(len(q.answers), bool(q.regex), len(q.annotations)) for q in questions]
+    from jpr.text import pattern_source
+
+    sizes = []
+    for question in questions:
+        if question.regex:
+            pattern_source(question)  # which refuses one that is not valid
+        sizes.append((len(question.answers), bool(question.regex), len(question.annotations)))
     return {
         "questions": len(sizes),
         "with_several_answers": sum(n > 1 for n, _, _ in sizes),

@@ -2,7 +2,8 @@
 
 With DPR's header (`id text title`) a field may be quoted as in csv, a quote inside it doubled, and
 further columns go to `meta` under their names. Without a header a quote is a plain character, and
-a fourth column is the `source`. On writing, a tab or line end inside a field becomes a space.
+a fourth column is the `source`. On writing, a tab or line end inside a field becomes a space;
+half a surrogate pair, which UTF-8 cannot hold, is refused.
 """
 
 import re
@@ -10,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TextIO
 
-from jpr.errors import FormatError
+from jpr.errors import DataError, FormatError
 from jpr.files import read_lines
 from jpr.formats import Format, Head, Located
 from jpr.types import Passage
@@ -101,7 +102,7 @@ def _write_dpr(passages: Iterable[Passage], stream: TextIO) -> None:
     stream.write("\t".join(_DPR_COLUMNS) + "\n")
     for passage in passages:
         fields = (passage.id, passage.text, passage.title)
-        stream.write("\t".join(_quoted(_flat(field)) for field in fields) + "\n")
+        stream.write(_row(passage, [_quoted(_flat(field)) for field in fields]))
 
 
 def _quoted(field: str) -> str:
@@ -110,6 +111,17 @@ def _quoted(field: str) -> str:
 
 def _flat(field: str) -> str:
     return _BREAK.sub(" ", field)
+
+
+def _row(passage: Passage, fields: Iterable[str]) -> str:
+    row = "\t".join(fields) + "\n"
+    try:
+        row.encode()
+    except UnicodeEncodeError as error:
+        half = f"half a character ({row[error.start]!r})"
+        problem = f"passage {passage.id!r} holds {half}, which a TSV file cannot"
+        raise DataError(f"{problem}; repair it, or write a JSON format such as beir") from error
+    return row
 
 
 def _is_prose(columns: list[str]) -> bool:
@@ -146,7 +158,7 @@ def _write_plain(passages: Iterable[Passage], stream: TextIO) -> None:
         fields = [passage.id, passage.text, passage.title]
         if "source" in passage.meta:
             fields.append(str(passage.meta["source"]))
-        stream.write("\t".join(map(_flat, fields)) + "\n")
+        stream.write(_row(passage, map(_flat, fields)))
 
 
 def _sniff_msmarco(head: Head) -> bool:

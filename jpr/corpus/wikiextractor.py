@@ -9,11 +9,10 @@ import html
 import re
 from pathlib import Path
 
-from jpr.corpus.jsonl import is_passage, record_passage
+from jpr.corpus.jsonl import is_passage, read_objects
 from jpr.errors import FormatError
 from jpr.files import read_lines
 from jpr.formats import Format, Head, Located
-from jpr.jsonfile import read_json
 from jpr.types import Passage
 
 _DOC = re.compile(r'<doc ((?:[a-z]+="[^"]*" )*+)title="(.*)">')
@@ -40,16 +39,11 @@ def _read(path: Path) -> Located[Passage]:
 
 def _read_file(path: Path) -> Located[Passage]:
     first = next((text for _, text in read_lines(path) if text.strip()), "")
-    read = _read_json if first.lstrip().startswith(("{", "[")) else _read_docs
+    read = read_objects if first.lstrip().startswith(("{", "[")) else _read_docs
     for line, passage in read(path):
         title, text = html.unescape(passage.title), html.unescape(passage.text).strip()
         if text:
             yield line, Passage(passage.id, title, text, passage.meta)
-
-
-def _read_json(path: Path) -> Located[Passage]:
-    for line, record in read_json(path):
-        yield line, record_passage(record, path, line)
 
 
 def _read_docs(path: Path) -> Located[Passage]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from jpr.coverage import Coverage, Ints
+from jpr.coverage import Coverage, Ints, starts
 
 Floats = NDArray[np.float64]
 
@@ -14,7 +14,7 @@ Floats = NDArray[np.float64]
 def found(coverage: Coverage, k: int | None = None) -> Ints:
     """Return how many distinct answers the first k passages (or all) of each question contain."""
     top = coverage.rank < (coverage.n_passages.max(initial=0) if k is None else k)
-    offsets = np.cumsum(coverage.n_answers) - coverage.n_answers
+    offsets = starts(coverage.n_answers)
     seen = np.unique(offsets[coverage.question[top]] + coverage.answer[top])
     question = np.searchsorted(offsets, seen, side="right") - 1
     return np.bincount(question, minlength=len(coverage))
@@ -30,7 +30,7 @@ class Greedy:
     """The greedy best order of each question's passages, cut after k."""
 
     gains: Floats
-    """(questions × k) the gain at each rank, 0 where nothing is left to gain."""
+    """(questions × k or the longest ranking) the gain at each rank, 0 where nothing is left."""
     passages: Ints
     """(questions × k) the passage chosen at each rank, -1 where no passage adds anything."""
 
@@ -45,13 +45,14 @@ def greedy(pool: Coverage, k: int, alpha: float) -> Greedy:
     With α = 1 an answer counts once: the greedy maximum coverage. The exact ideal of α-nDCG is
     NP-hard; the field, and `ndeval`, take this one.
     """
+    k = min(k, int(pool.n_passages.max(initial=1)))
     gains = np.zeros((len(pool), k))
     passages = np.full((len(pool), k), -1, dtype=np.int64)
     if not len(pool.question):
         return Greedy(gains, passages)
-    offsets = np.cumsum(pool.n_answers) - pool.n_answers
+    offsets = starts(pool.n_answers)
     answer = offsets[pool.question] + pool.answer
-    start = np.cumsum(pool.n_passages) - pool.n_passages
+    start = starts(pool.n_passages)
     ids: Ints
     passage: Ints
     ids, passage = np.unique(start[pool.question] + pool.rank, return_inverse=True)

@@ -1,18 +1,27 @@
 """Score runs: every question counts, whether or not a run has it."""
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import compress
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jpr.coverage import Ints, Progress, cover, cover_by_ids
+from jpr.coverage import Coverage, Ints, Progress, cover, cover_by_ids
 from jpr.errors import ConfigError, DataError
 from jpr.judge.answers import AnswerMeasure, is_multi
-from jpr.judge.best import Floats, best_cover, found, greedy
+from jpr.judge.best import Floats, Order, best_cover, found, greedy
 from jpr.judge.measures import Judged, Measure, MRecall, MRecall_clusters
-from jpr.judge.pool import clusters_of, is_flat, pool_runs, positions_in, settle_ties
+from jpr.judge.pool import (
+    bare_in,
+    clusters_of,
+    is_flat,
+    pool_runs,
+    positions_in,
+    settle_ties,
+)
 from jpr.judge.statistics import bootstrap
 from jpr.runs.align import align, align_predictions
 from jpr.runs.qrels import Judgement
@@ -36,9 +45,16 @@ class BestOrder:
     """What the best order of a run's own passages would score: its headroom."""
 
     values: Floats
-    """(questions × measures), from the exact maximum coverage, or greedy where α counts."""
+    """(questions × measures), from the exact maximum coverage; from the greedy order where α
+    counts, since there the exact one is out of reach."""
+    greedy: Floats
+    """The same from the greedy order."""
     bounds: Floats
     """The same from above: more than `values` only where the search was cut short."""
+
+    def first(self, n: int) -> "BestOrder":
+        """Return the same for the first n measures."""
+        return BestOrder(self.values[:, :n], self.greedy[:, :n], self.bounds[:, :n])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,13 +64,22 @@ class RunScores:
     name: str
     values: Floats
     """(questions × measures)"""
-    missing: tuple[str, ...]
+    missing: tuple[str, ...] = ()
     """Questions that the run lacks: they score 0."""
-    unknown: tuple[str, ...]
+    unknown: tuple[str, ...] = ()
     """Rankings for questions that were not asked: they are ignored."""
+    differing: tuple[str, ...] = ()
+    """Questions whose text in the run is another than theirs, though the ids agree."""
     flat: int = 0
     """Questions whose passages mostly have equal scores; ties go by descending passage id."""
+    bare: int = 0
+    """Passages that are only an id: no answer can be found in them."""
     best: BestOrder | None = None
+
+    def first(self, n: int) -> "RunScores":
+        """Return the same for the first n measures."""
+        best = self.best.first(n) if self.best else None
+        return replace(self, values=self.values[:, :n], best=best)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,6 +111,11 @@ class Evaluation:
             for m, a, b in zip(means, low, high, strict=True)
         ]
 
+    def first(self, n: int) -> "Evaluation":
+        """Return the same for the first n measures."""
+        runs = tuple(run.first(n) for run in self.runs)
+        return replace(self, measures=self.measures[:n], runs=runs)
+
     def run(self, name: str) -> RunScores:
         """Return the run with this name."""
         return next(run for run in self.runs if run.name == name)
@@ -110,38 +140,57 @@ def evaluate(
     """
     _check(measures, by_ids=bool(qrels))
     relevant = clusters_of(qrels)
-    known = [q for q in questions if q.answers or q.regex or q.id in relevant]
+    inside = [q.id in relevant if qrels else bool(q.answers or q.regex) for q in questions]
+    known = list(compress(questions, inside))
     if not known:
-        raise DataError("no question has an answer; give a questions file that holds them")
-    aligned = {name: align(known, rankings) for name, rankings in runs.items()}
-    ordered = {name: [settle_ties(r) for r in run.rankings] for name, run in aligned.items()}
-    others = [align(known, pool).rankings] if pool else []
+        raise DataError(
+            "no question has a relevant judgement; are the ids of both the same?"
+            if qrels
+            else "no question has an answer; give a questions file that holds them"
+        )
+    aligned = {name: align(questions, rankings) for name, rankings in runs.items()}
+    ordered = {
+        name: [settle_ties(ranking) for ranking in compress(run.rankings, inside)]
+        for name, run in aligned.items()
+    }
+    others = [list(compress(align(questions, pool).rankings, inside))] if pool else []
     pooled = pool_runs(known, [*ordered.values(), *others], relevant)
     if qrels:
         coverage = cover_by_ids(pooled, relevant)
     else:
-        _check_texts(pooled)
         coverage = cover(pooled, strict=strict, workers=workers, cache=cache, progress=progress)
-    scored = []
-    for name, run in aligned.items():
-        judged = Judged(coverage.reorder(positions_in(ordered[name], pooled)), coverage)
-        scored.append(
-            RunScores(
-                name,
-                np.column_stack([measure.of(judged) for measure in measures]),
-                run.missing,
-                run.unknown,
-                sum(map(is_flat, run.rankings)),
-                _best(judged, measures),
-            )
+    ids = {question.id for question in known}
+    scored = [
+        replace(
+            _scored(name, ordered[name], pooled, coverage, measures),
+            missing=tuple(id for id in run.missing if id in ids),
+            unknown=run.unknown,
+            differing=tuple(id for id in run.differing if id in ids),
+            bare=0 if qrels else _bare(name, ordered[name], pooled),
         )
-    n_answers = coverage.n_answers
-    lacking = (
-        tuple(q.id for q in questions if q not in known) if len(known) < len(questions) else ()
-    )
+        for name, run in aligned.items()
+    ]
     return Evaluation(
-        tuple(known), n_answers, n_answers > 1, tuple(measures), tuple(scored), lacking
+        tuple(known),
+        coverage.n_answers,
+        coverage.n_answers > 1,
+        tuple(measures),
+        tuple(scored),
+        without_answers=tuple(q.id for q, here in zip(questions, inside, strict=True) if not here),
     )
+
+
+def _scored(
+    name: str,
+    rankings: Sequence[Ranking],
+    pooled: Sequence[Ranking],
+    coverage: Coverage,
+    measures: Sequence[Measure],
+) -> RunScores:
+    judged = Judged(coverage.reorder(positions_in(rankings, pooled)), coverage)
+    values = np.column_stack([measure.of(judged) for measure in measures])
+    flat = sum(map(is_flat, rankings))
+    return RunScores(name, values, flat=flat, best=_best(judged, measures))
 
 
 def evaluate_answers(
@@ -174,6 +223,10 @@ def evaluate_answers(
 def _check(measures: Sequence[Measure], by_ids: bool) -> None:
     if not measures:
         raise ConfigError("no measure is asked for; write for example MRecall@5")
+    for measure in measures:
+        measure.check()
+    if len(set(measures)) < len(measures):
+        raise ConfigError("a measure is asked for twice; name each once")
     names = {measure.name for measure in measures}
     if by_ids and MRecall.name in names:
         raise ConfigError("MRecall counts answer strings; with qrels write MRecall_clusters")
@@ -181,26 +234,38 @@ def _check(measures: Sequence[Measure], by_ids: bool) -> None:
         raise ConfigError("MRecall_clusters counts gold passage ids; it needs qrels")
 
 
-def _check_texts(pooled: Sequence[Ranking]) -> None:
-    hits = [hit for ranking in pooled for hit in ranking.hits]
-    if hits and not any(hit.passage.text or hit.passage.title for hit in hits):
+def _bare(name: str, rankings: Sequence[Ranking], pooled: Sequence[Ranking]) -> int:
+    """Count the passages of a run that are only ids; refuse a run that has no others."""
+    bare, total = bare_in(rankings, pooled)
+    if total and bare == total:
         raise DataError(
-            "the run holds passage ids only; give their texts with --corpus or judgements with "
-            "--qrels"
+            f"{name}: the run holds passage ids only; give their texts with --corpus or judgements "
+            "with --qrels"
         )
+    return bare
 
 
 def _best(judged: Judged, measures: Sequence[Measure]) -> BestOrder:
     """Score the best order of each question's own passages."""
-    values, bounds = [], []
+    run, longest = judged.run, max(measure.k for measure in measures)
+
+    @functools.cache
+    def greedy_order(alpha: float) -> Judged:  # its first k are the greedy order of length k
+        return Judged(run.reorder(greedy(run, longest, alpha).positions()), judged.pool)
+
+    @functools.cache
+    def exact_order(k: int) -> Order:
+        return best_cover(run, k)
+
+    values, quick, bounds = [], [], []
     for measure in measures:
-        if measure.of_found is None:
-            positions = greedy(judged.run, measure.k, measure.alpha).positions()
-            values.append(measure.of(Judged(judged.run.reorder(positions), judged.pool)))
-            bounds.append(values[-1])
-        else:
-            order = best_cover(judged.run, measure.k)
-            covered = found(judged.run.reorder(order.positions), measure.k)
-            for counts, into in ((covered, values), (order.bounds, bounds)):
-                into.append(measure.of_found(counts, judged.run.n_answers, measure.k))
-    return BestOrder(np.column_stack(values), np.column_stack(bounds))
+        quick.append(measure.of(greedy_order(1.0 if measure.alpha is None else measure.alpha)))
+        if measure.of_found is None or measure.greedy_is_exact:
+            values.append(quick[-1])
+            bounds.append(quick[-1])
+            continue
+        order = exact_order(measure.k)
+        covered = found(run.reorder(order.positions), measure.k)
+        values.append(measure.of_found(covered, run.n_answers, measure.k))
+        bounds.append(measure.of_found(order.bounds, run.n_answers, measure.k))
+    return BestOrder(np.column_stack(values), np.column_stack(quick), np.column_stack(bounds))

@@ -11,9 +11,11 @@ from difflib import get_close_matches
 
 import numpy as np
 
-from jpr.coverage import Coverage, Ints
+from jpr.coverage import Coverage, Ints, starts
 from jpr.errors import ConfigError
 from jpr.judge.best import Floats, found, greedy, sums_of
+
+MOST_K = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,12 +45,16 @@ class Measure:
     """The value from the ranks at which answers stand, and α."""
     binary: bool = False
     """Whether every value is 0 or 1, so that McNemar's test applies."""
+    greedy_is_exact: bool = False
+    """Whether no order beats the greedy one: it asks for no more answers than passages."""
     k: int = 0
-    alpha: float = 0.0
+    """Cut-off; 0 until `@ k` sets it."""
+    alpha: float | None = None
+    """How little a repeated answer is worth; None where it is not set or has no meaning."""
 
     def __matmul__(self, k: int) -> "Measure":
-        if k < 1:
-            raise ConfigError(f"{self.name}@{k}: k must be at least 1")
+        if not isinstance(k, int) or isinstance(k, bool) or not 1 <= k <= MOST_K:
+            raise ConfigError(f"{self.name}@{k}: k must be a whole number from 1 to {MOST_K:,}")
         return replace(self, k=k)
 
     def __call__(self, alpha: float) -> "Measure":
@@ -60,11 +66,23 @@ class Measure:
         return replace(self, alpha=alpha)
 
     def __repr__(self) -> str:
-        return f"{self.name}({self.alpha:g})@{self.k}" if self.of_ranks else f"{self.name}@{self.k}"
+        alpha = "" if self.of_found else "(?)" if self.alpha is None else f"({self.alpha!r})"
+        return f"{self.name}{alpha}@{self.k or '?'}"
+
+    def check(self) -> None:
+        """Refuse a measure whose k or α was never said."""
+        if not self.k:
+            raise ConfigError(f"{self.name} needs its k: write {self.name}@5")
+        if self.of_ranks and self.alpha is None:
+            raise ConfigError(
+                f"{self.name} needs its α: the paper's is {self.name}(0.9)@{self.k}, "
+                f"ndeval's {self.name}(0.5)@{self.k}"
+            )
 
     def of(self, judged: Judged) -> Floats:
         """Return the measure's value for each question."""
-        if self.of_ranks is not None:
+        self.check()
+        if self.of_ranks is not None and self.alpha is not None:
             return self.of_ranks(judged, self.k, self.alpha)
         assert self.of_found is not None
         return self.of_found(found(judged.run, self.k), judged.run.n_answers, self.k)
@@ -88,6 +106,7 @@ def _subtopic_recall(found: Ints, n: Ints, k: int) -> Floats:
 
 
 def _alpha_ndcg(judged: Judged, k: int, alpha: float) -> Floats:
+    k = min(k, int(judged.pool.n_passages.max(initial=1)))  # no ranking is longer than the pool
     discount = 1 / np.log2(np.arange(k) + 2)
     gained = _gains(judged.run, k, alpha) @ discount
     ideal = greedy(judged.pool, k, alpha).gains @ discount
@@ -97,7 +116,8 @@ def _alpha_ndcg(judged: Judged, k: int, alpha: float) -> Floats:
 def _err_ia(judged: Judged, k: int, alpha: float) -> Floats:
     discount = 1 / (np.arange(k) + 1)
     best = judged.run.n_answers * ((1 - alpha) ** np.arange(k) @ discount)
-    gained = _gains(judged.run, k, alpha) @ discount
+    gains = _gains(judged.run, min(k, int(judged.run.n_passages.max(initial=1))), alpha)
+    gained = gains @ discount[: gains.shape[1]]
     return np.divide(gained, best, out=np.zeros_like(gained), where=best > 0)
 
 
@@ -105,7 +125,7 @@ def _gains(run: Coverage, k: int, alpha: float) -> Floats:
     """Return (questions × k) the gain at each rank: Σ over its answers of (1-α)^times seen."""
     top = run.rank < k
     question, rank, answer = run.question[top], run.rank[top], run.answer[top]
-    offsets = np.cumsum(run.n_answers) - run.n_answers
+    offsets = starts(run.n_answers)
     order = np.lexsort((rank, offsets[question] + answer))
     group = (offsets[question] + answer)[order]
     new = np.ones(len(group), dtype=bool)
@@ -117,10 +137,10 @@ def _gains(run: Coverage, k: int, alpha: float) -> Floats:
     return sums_of(cell, gain, len(run) * k).reshape(len(run), k)
 
 
-MRecall = Measure("MRecall", _mrecall, binary=True)
+MRecall = Measure("MRecall", _mrecall, binary=True, greedy_is_exact=True)
 MRecall_superset = Measure("MRecall_superset", _mrecall_superset, binary=True)
-MRecall_clusters = Measure("MRecall_clusters", _mrecall, binary=True)
-Recall = Measure("Recall", _recall, binary=True)
+MRecall_clusters = Measure("MRecall_clusters", _mrecall, binary=True, greedy_is_exact=True)
+Recall = Measure("Recall", _recall, binary=True, greedy_is_exact=True)
 StRecall = Measure("StRecall", _subtopic_recall)
 alpha_nDCG = Measure("alpha_nDCG", of_ranks=_alpha_ndcg)
 ERR_IA = Measure("ERR_IA", of_ranks=_err_ia, alpha=0.5)
@@ -137,7 +157,9 @@ MEASURES = {
         ERR_IA,
     )
 }
-_FORM = re.compile(r"(?P<name>\w+)(\((alpha=)?(?P<alpha>[0-9]*\.?[0-9]+)\))?@(?P<k>[0-9]+)")
+_FORM = re.compile(
+    r"(?P<name>\w+)(\((alpha=)?(?P<alpha>[0-9]+\.?[0-9]*|\.[0-9]+)\))?@(?P<k>[0-9]+)"
+)
 
 
 def parse_measure(text: str) -> Measure:
@@ -151,13 +173,14 @@ def parse_measure(text: str) -> Measure:
         raise ConfigError(f"{text!r} is not a measure; write for example MRecall@5")
     measure = MEASURES.get(form["name"])
     if measure is None:
-        close = get_close_matches(form["name"], MEASURES, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(MEASURES)}"
+        folded = {name.casefold(): name for name in MEASURES}
+        close = get_close_matches(form["name"].casefold(), folded, n=1)
+        hint = f"did you mean {folded[close[0]]}?" if close else f"known: {', '.join(MEASURES)}"
         raise ConfigError(f"unknown measure {form['name']!r}; {hint}")
     if form["alpha"]:
         measure = measure(float(form["alpha"]))
-    elif measure is alpha_nDCG:
-        raise ConfigError(
-            "alpha_nDCG needs its α: the paper's is alpha_nDCG(0.9)@5, ndeval's alpha_nDCG(0.5)@5"
-        )
-    return measure @ int(form["k"])
+    if len(form["k"]) > len(str(MOST_K)):
+        raise ConfigError(f"{text}: k must be a whole number from 1 to {MOST_K:,}")
+    asked = measure @ int(form["k"])
+    asked.check()
+    return asked

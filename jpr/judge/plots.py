@@ -13,6 +13,7 @@ from jpr.errors import ConfigError, MissingExtraError
 from jpr.files import publish_binary
 from jpr.judge.evaluation import Evaluation
 from jpr.judge.measures import Measure, MRecall
+from jpr.judge.tables import short_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,6 +21,29 @@ if TYPE_CHECKING:
 
 _MOST = 5
 """Questions with this many answers or more share a bar."""
+_ROOM = 75
+"""Characters of a legend that fit side by side."""
+
+
+PICTURES = ("svg", "png", "pdf")
+
+
+def check_picture(kind: str) -> None:
+    """Refuse, before anything is computed, a picture that cannot be drawn."""
+    if kind not in PICTURES:
+        raise ConfigError(f"a picture of kind {kind!r}; choose one of {', '.join(PICTURES)}")
+    _figure()
+
+
+def main_measure(evaluation: Evaluation) -> str:
+    """Return the measure to draw by the number of answers: the first MRecall, if there is one."""
+    names = [repr(measure) for measure in evaluation.measures]
+    return next((name for name in names if name.startswith(MRecall.name)), names[0])
+
+
+def has_curve(evaluation: Evaluation) -> bool:
+    """Tell whether there is anything for `plot_curve` to draw."""
+    return bool(_curve_columns(evaluation))
 
 
 def curve_measures(longest: int, upto: int = 20) -> list[Measure]:
@@ -36,11 +60,12 @@ def plot_by_answers(evaluation: Evaluation, measure: str, path: Path) -> None:
     column = _column(evaluation, measure)
     counts = np.minimum(evaluation.n_answers, _MOST)
     groups = [n for n in range(1, _MOST + 1) if (counts == n).any()]
+    names = _labels(evaluation)
     width = 0.8 / len(evaluation.runs)
     for i, run in enumerate(evaluation.runs):
         means = [100 * run.values[counts == n, column].mean() for n in groups]
         places = np.arange(len(groups)) + (i - (len(evaluation.runs) - 1) / 2) * width
-        axes.bar(places, means, width, label=run.name)
+        axes.bar(places, means, width, label=names[run.name])
     axes.set_xticks(range(len(groups)), [f"{n}+" if n == _MOST else str(n) for n in groups])
     axes.set_xlabel("number of distinct answers")
     axes.set_ylabel(f"{measure} (%)")
@@ -50,34 +75,38 @@ def plot_by_answers(evaluation: Evaluation, measure: str, path: Path) -> None:
     )
     share.set_ylabel("share of questions (%)")
     share.set_ylim(0, 100)
-    figure.legend(loc="outside upper center", ncols=4)
+    _legend(figure)
     _save(figure, path)
 
 
 def plot_curve(evaluation: Evaluation, path: Path) -> None:
     """Draw each run's MRecall@k as k grows, dashed what the best order of its passages reaches."""
     figure, axes = _figure()
-    columns = [
-        (measure.k, i)
-        for i, measure in enumerate(evaluation.measures)
-        if isinstance(measure, Measure) and measure.name == MRecall.name
-    ]
+    columns = _curve_columns(evaluation)
+    names = _labels(evaluation)
     for run in evaluation.runs:
-        (line,) = axes.plot(*_points(columns, run.values), marker=".", label=run.name)
+        (line,) = axes.plot(*_points(columns, run.values), marker=".", label=names[run.name])
         if run.best:
             axes.plot(*_points(columns, run.best.values), "--", color=line.get_color())
     axes.plot([], [], "k--", label="best order of the same passages")
     axes.set_xlabel("k")
     axes.set_ylabel("MRecall@k (%)")
-    figure.legend(loc="outside upper center", ncols=3)
+    _legend(figure)
     _save(figure, path)
+
+
+def _curve_columns(evaluation: Evaluation) -> list[tuple[int, int]]:
+    return sorted(
+        (measure.k, i)
+        for i, measure in enumerate(evaluation.measures)
+        if isinstance(measure, Measure) and measure.name == MRecall.name
+    )
 
 
 def _points(
     columns: Sequence[tuple[int, int]], values: "np.typing.NDArray[np.float64]"
 ) -> tuple[list[int], list[float]]:
-    ordered = sorted(columns)
-    return [k for k, _ in ordered], [100 * float(values[:, i].mean()) for _, i in ordered]
+    return [k for k, _ in columns], [100 * float(values[:, i].mean()) for _, i in columns]
 
 
 def _column(evaluation: Evaluation, measure: str) -> int:
@@ -96,9 +125,32 @@ def _figure() -> "tuple[Figure, Axes]":
     return figure, figure.subplots()
 
 
+def _labels(evaluation: Evaluation) -> dict[str, str]:
+    """Return what the legend calls each run: of a long name the end, which tells files apart."""
+    return {run: _label(name) for run, name in short_names(evaluation).items()}
+
+
+def _label(name: str) -> str:
+    most = _ROOM - 10
+    fitting = name if len(name) <= most else "…" + name[1 - most :]
+    literal = fitting.replace("$", r"\$")  # dollars would enclose a formula
+    return f" {literal}" if literal.startswith("_") else literal  # else it would be left out
+
+
+def _legend(figure: "Figure") -> None:
+    """Put the names above the picture, as many side by side as it has room for."""
+    handles, labels = [], []
+    for axes in figure.axes:
+        of_axes = axes.get_legend_handles_labels()
+        handles += of_axes[0]
+        labels += of_axes[1]
+    columns = max(1, _ROOM // (max(map(len, labels)) + 7))  # 7: the line or box and the gaps
+    figure.legend(handles, labels, loc="outside upper center", ncols=columns)
+
+
 def _save(figure: "Figure", path: Path) -> None:
     kind = path.suffix.removeprefix(".").lower()
-    if kind not in ("svg", "png", "pdf"):
+    if kind not in PICTURES:
         raise ConfigError(f"{path}: a picture's name should end in .svg, .png or .pdf")
     from matplotlib import rc_context
 

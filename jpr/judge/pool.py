@@ -33,6 +33,8 @@ def settle_ties(ranking: Ranking) -> Ranking:
     A system that gives every passage the same score has not ranked them: without this it would be
     judged by the order of the file it was given.
     """
+    if all(a.score != b.score for a, b in pairwise(ranking.hits)):
+        return ranking
     hits: list[Hit] = []
     for _, tied in groupby(ranking.hits, key=lambda hit: hit.score):
         hits += sorted(tied, key=lambda hit: hit.passage.id, reverse=True)
@@ -44,22 +46,47 @@ def pool_runs(
 ) -> list[Ranking]:
     """Return each question's passages from all runs and judgements, by descending id."""
     pooled = []
-    for i, question in enumerate(questions):
-        passages: dict[str, Passage] = {}
-        for run in runs:
-            for hit in run[i].hits:
-                known = passages.setdefault(hit.passage.id, hit.passage)
-                if known.text != hit.passage.text:
-                    raise DataError(
-                        f"question {question.id!r}: passage {known.id!r} has two different texts; "
-                        "the runs come from different corpora"
-                    )
+    for question, *rankings in zip(questions, *runs, strict=True):
+        hits: dict[str, Hit] = {}
+        for ranking in rankings:
+            hits = _joined(hits, ranking) if hits else {h.passage.id: h for h in ranking.hits}
         for ids in relevant.get(question.id, {}).values():
             for id in ids:
-                passages.setdefault(id, Passage(id, "", ""))
-        hits = tuple(Hit(passages[id], 0.0) for id in sorted(passages, reverse=True))
-        pooled.append(Ranking(question, hits))
+                if id not in hits:
+                    hits[id] = Hit(Passage(id, "", ""), 0.0)
+        pooled.append(Ranking(question, tuple(hits[id] for id in sorted(hits, reverse=True))))
     return pooled
+
+
+def _joined(hits: dict[str, Hit], ranking: Ranking) -> dict[str, Hit]:
+    """Add a ranking's passages to those known; the same id must stand for the same text."""
+    for hit in ranking.hits:
+        known = hits.setdefault(hit.passage.id, hit).passage
+        if known.text == hit.passage.text:
+            continue
+        if is_bare(known):  # another run may know what this id stands for
+            hits[known.id] = hit
+        elif not is_bare(hit.passage):
+            raise DataError(
+                f"question {ranking.question.id!r}: passage {known.id!r} has two different texts; "
+                "the runs come from different corpora"
+            )
+    return hits
+
+
+def is_bare(passage: Passage) -> bool:
+    """Tell whether a passage is only an id, as in TREC runs."""
+    return not passage.text and not passage.title
+
+
+def bare_in(rankings: Sequence[Ranking], pooled: Sequence[Ranking]) -> tuple[int, int]:
+    """Return how many of a run's passages have no text even in the pool, and how many it has."""
+    bare = total = 0
+    for ranking, pool in zip(rankings, pooled, strict=True):
+        unknown = {hit.passage.id for hit in pool.hits if is_bare(hit.passage)}
+        bare += sum(hit.passage.id in unknown for hit in ranking.hits)
+        total += len(ranking.hits)
+    return bare, total
 
 
 def positions_in(rankings: Sequence[Ranking], pooled: Sequence[Ranking]) -> list[list[int]]:

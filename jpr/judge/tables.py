@@ -8,17 +8,34 @@ import numpy as np
 from jpr.judge.compare import Comparison
 from jpr.judge.evaluation import ALL, MULTI, Evaluation, RunScores, Score
 
-HEADER = ("run", "measure", "all", "95 % interval", "n", "multi", "n multi", "best order")
+HEADER: tuple[str, ...] = (
+    "run",
+    "measure",
+    "all",
+    "95 % interval",
+    "n",
+    "multi",
+    "n multi",
+    "best order",
+)
 
 
 def short_names(evaluation: Evaluation) -> dict[str, str]:
-    """Return each run's file name without folder and ending, or its whole name if two agree."""
-    short = {run.name: PurePath(run.name).name.split(".")[0] for run in evaluation.runs}
-    return short if len(set(short.values())) == len(short) else {name: name for name in short}
+    """Return what tells the runs apart: file names without ending, or as many folders as it takes.
+
+    A name that is no path, such as `one by one`, stays as it is.
+    """
+    paths = {run.name: PurePath(run.name) for run in evaluation.runs}
+    short = {name: path.name.split(".")[0] or path.name for name, path in paths.items()}
+    for n in range(1, 1 + max((len(path.parts) for path in paths.values()), default=0)):
+        if len(set(short.values())) == len(short):
+            return short
+        short = {name: str(PurePath(*path.parts[-n:])) for name, path in paths.items()}
+    return short
 
 
-def rows(evaluation: Evaluation, shown: int) -> list[tuple[str, ...]]:
-    """Return a row of text per run and measure, for the first `shown` measures.
+def rows(evaluation: Evaluation) -> list[tuple[str, ...]]:
+    """Return a row of text per run and measure.
 
     "best order" is what the best order of the run's own passages would score (all questions).
     """
@@ -26,13 +43,13 @@ def rows(evaluation: Evaluation, shown: int) -> list[tuple[str, ...]]:
     names = short_names(evaluation)
     for run in evaluation.runs:
         overall, multi = evaluation.scores(run, ALL), evaluation.scores(run, MULTI)
-        for i, measure in enumerate(evaluation.measures[:shown]):
+        for i, measure in enumerate(evaluation.measures):
             table.append(
                 (
                     names[run.name],
                     repr(measure),
                     _percent(overall[i].value),
-                    f"{_percent(overall[i].low)}–{_percent(overall[i].high)}",
+                    f"{_percent(overall[i].low)} to {_percent(overall[i].high)}",
                     str(overall[i].n),
                     _percent(multi[i].value),
                     str(multi[i].n),
@@ -42,7 +59,7 @@ def rows(evaluation: Evaluation, shown: int) -> list[tuple[str, ...]]:
     return table
 
 
-COMPARED = (
+COMPARED: tuple[str, ...] = (
     "run",
     "measure",
     "slice",
@@ -68,7 +85,7 @@ def compared_rows(
             c.slice,
             str(c.n),
             f"{100 * c.difference:+.1f}",
-            f"{100 * c.low:+.1f}…{100 * c.high:+.1f}",
+            f"{100 * c.low:+.1f} to {100 * c.high:+.1f}",
             str(len(c.wins)),
             str(len(c.losses)),
             _p(c.p),
@@ -90,7 +107,7 @@ def _best(run: RunScores, i: int) -> str:
     if run.best is None:
         return ""
     value, bound = run.best.values[:, i].mean(), run.best.bounds[:, i].mean()
-    return _percent(value) if bound == value else f"{_percent(value)}–{_percent(bound)}"
+    return _percent(value) if bound == value else f"{_percent(value)} to {_percent(bound)}"
 
 
 def markdown(header: Sequence[str], table: Sequence[Sequence[str]]) -> str:
@@ -126,25 +143,21 @@ def _latex_text(text: str) -> str:
     return "".join(special.get(character, character) for character in text)
 
 
-def as_json(
-    evaluation: Evaluation, shown: int, comparisons: Sequence[Comparison] = ()
-) -> dict[str, object]:
+def as_json(evaluation: Evaluation, comparisons: Sequence[Comparison] = ()) -> dict[str, object]:
     """Return everything as one object; values are percentages in full precision."""
     result: dict[str, object] = {
-        "runs": [_run_json(evaluation, run, shown) for run in evaluation.runs],
+        "runs": [_run_json(evaluation, run) for run in evaluation.runs],
         "without_answers": list(evaluation.without_answers),
     }
-    names = {repr(measure) for measure in evaluation.measures[:shown]}
-    kept = [comparison for comparison in comparisons if comparison.measure in names]
-    if kept:
-        result["comparisons"] = [_comparison_json(comparison) for comparison in kept]
+    if comparisons:
+        result["comparisons"] = [_comparison_json(comparison) for comparison in comparisons]
     return result
 
 
-def _run_json(evaluation: Evaluation, run: RunScores, shown: int) -> dict[str, object]:
+def _run_json(evaluation: Evaluation, run: RunScores) -> dict[str, object]:
     overall, multi = evaluation.scores(run, ALL), evaluation.scores(run, MULTI)
     measures = {}
-    for i, measure in enumerate(evaluation.measures[:shown]):
+    for i, measure in enumerate(evaluation.measures):
         measures[repr(measure)] = {
             **_score_json(overall[i], multi[i]),
             "by_answers": _by_answers(evaluation, run, i),
@@ -157,6 +170,7 @@ def _run_json(evaluation: Evaluation, run: RunScores, shown: int) -> dict[str, o
         "missing": list(run.missing),
         "unknown": list(run.unknown),
         "flat": run.flat,
+        "bare": run.bare,
         "measures": measures,
     }
 
@@ -191,6 +205,7 @@ def _best_json(run: RunScores, i: int) -> dict[str, object]:
     values, bounds = run.best.values[:, i], run.best.bounds[:, i]
     return {
         "best_order": 100 * float(values.mean()),
+        "best_order_greedy": 100 * float(run.best.greedy[:, i].mean()),
         "best_order_bound": 100 * float(bounds.mean()),
         "best_order_unproven": int((bounds > values).sum()),
     }

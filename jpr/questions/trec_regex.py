@@ -75,15 +75,15 @@ def group_answers(
     *,
     workers: int = 1,
     cache: Path | None = None,
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[int], None] = lambda _: None,
     time_limit: float = 1.0,
 ) -> Grouped:
     """Fill in the distinct answers that the questions' expressions have in a corpus.
 
     Answers and their spellings are lower-cased and stand in the order of the corpus. `cache` is a
-    folder for what is known of each chunk of passages; `progress` is told the number of passages
-    done. An expression gets `time_limit` seconds per text. With more than one worker, a script
-    must call this under `if __name__ == "__main__":`.
+    folder for what is known of each chunk of passages; `progress` is called with the number of
+    passages just done. An expression gets `time_limit` seconds per text. With more than one
+    worker, a script must call this under `if __name__ == "__main__":`.
     """
     if workers < 1:
         raise ConfigError(f"workers must be at least 1, not {workers}")
@@ -92,14 +92,11 @@ def group_answers(
     sources = [pattern_source(question) for question in questions]
     patterns = tuple(sorted(set(sources)))
     found: defaultdict[str, Matches] = defaultdict(Matches)
-    done = 0
     for n_passages, matches in _scan(patterns, passages, workers, cache, time_limit):
         for number, pattern in enumerate(patterns):
             if number in matches:
                 found[pattern] = _merged(found[pattern], matches[number])
-        done += n_passages
-        if progress:
-            progress(done)
+        progress(n_passages)
     return _grouped(questions, [found[source] for source in sources])
 
 

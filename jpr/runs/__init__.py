@@ -6,8 +6,6 @@ question id uses the question's text as its id.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TextIO
 
@@ -34,10 +32,6 @@ def read_rankings(path: str | Path, format: str | None = None) -> Iterator[Ranki
     return read_records(Path(path), FORMATS, format, key=lambda ranking: ranking.question.id)
 
 
-def write_rankings(
-    rankings: Iterable[Ranking], stream: TextIO, format: str = "ctxs", tag: str = "jpr"
-) -> None:
-    """Write rankings; "ctxs" holds all of them, and `tag` names the run in TREC's last column."""
-    tagged = replace(trec.FORMAT, write=partial(trec.write, tag=tag))
-    formats = [tagged if known is trec.FORMAT else known for known in FORMATS]
-    write_records(rankings, stream, formats, format)
+def write_rankings(rankings: Iterable[Ranking], stream: TextIO, format: str = "ctxs") -> None:
+    """Write rankings in a format; "ctxs" holds all that they say."""
+    write_records(rankings, stream, FORMATS, format)

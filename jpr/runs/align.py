@@ -2,11 +2,13 @@
 
 What is matched: the id; failing that, the text of the question, stripped and case-folded, where
 it is that of one question only. A question that the run lacks has an empty ranking, so that no
-average silently leaves it out.
+average silently leaves it out. Where an id is known, the texts should agree too, whatever their
+case, punctuation, accents and white space: ids may be plain numbers, which every data set has.
 """
 
+import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Generic, TypeVar
@@ -18,57 +20,47 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Alignment:
-    """A run in the order of the questions, and what did not fit."""
+class Alignment(Generic[T]):
+    """A run, or predictions, in the order of the questions, and what did not fit."""
 
-    rankings: tuple[Ranking, ...]
-    """One for each question, with the question as it was given."""
+    items: tuple[T, ...]
+    """One for each question, with the question or the id as it was given."""
     missing: tuple[str, ...]
-    """Ids of questions that the run lacks; their rankings are empty."""
+    """Ids of questions that nothing belongs to; their items are empty."""
     unknown: tuple[str, ...]
-    """Ids of rankings whose question is not among the questions."""
+    """Ids of rankings or predictions whose question is not among the questions."""
+    differing: tuple[str, ...] = ()
+    """Ids of questions whose text is another in the run; they are matched all the same."""
+
+    @property
+    def rankings(self: "Alignment[Ranking]") -> tuple[Ranking, ...]:
+        """The items of a run."""
+        return self.items
+
+    @property
+    def predictions(self: "Alignment[Prediction]") -> tuple[Prediction, ...]:
+        """The items of predictions."""
+        return self.items
 
 
-@dataclass(frozen=True, slots=True)
-class AlignedPredictions:
-    """Predictions in the order of the questions, and what did not fit."""
-
-    predictions: tuple[Prediction, ...]
-    """One for each question, under the question's id."""
-    missing: tuple[str, ...]
-    """Ids of questions without a prediction; theirs hold no answer."""
-    unknown: tuple[str, ...]
-    """Ids of predictions whose question is not among the questions."""
-
-
-def align(questions: Sequence[Question], rankings: Iterable[Ranking]) -> Alignment:
+def align(questions: Sequence[Question], rankings: Iterable[Ranking]) -> Alignment[Ranking]:
     """Give each question its ranking, with the gold question in it."""
-    matches = _Matches[Ranking](questions)
+    matches = _Matches[Ranking](questions, "ranking")
     for ranking in rankings:
         check_unique_passages(ranking)
         matches.add(ranking.question.id, ranking.question.text, ranking)
-    matches.check("ranking")
-    hits = {id: ranking.hits for id, ranking in matches.found.items()}
-    return Alignment(
-        tuple(Ranking(question, hits.get(question.id, ())) for question in questions),
-        matches.missing(),
-        tuple(matches.unknown),
-    )
+    return matches.alignment(lambda question, found: Ranking(question, found.hits if found else ()))
 
 
 def align_predictions(
     questions: Sequence[Question], predictions: Iterable[Prediction]
-) -> AlignedPredictions:
+) -> Alignment[Prediction]:
     """Give each question its prediction; ids of predictions may be texts of questions."""
-    matches = _Matches[Prediction](questions)
+    matches = _Matches[Prediction](questions, "prediction")
     for prediction in predictions:
         matches.add(prediction.id, "", prediction)
-    matches.check("prediction")
-    answers = {id: prediction.answers for id, prediction in matches.found.items()}
-    return AlignedPredictions(
-        tuple(Prediction(question.id, answers.get(question.id, ())) for question in questions),
-        matches.missing(),
-        tuple(matches.unknown),
+    return matches.alignment(
+        lambda question, found: Prediction(question.id, found.answers if found else ())
     )
 
 
@@ -87,52 +79,84 @@ def check_unique_passages(ranking: Ranking) -> None:
 class _Matches(Generic[T]):
     """What belongs to which question."""
 
-    def __init__(self, questions: Sequence[Question]) -> None:
-        self.questions = {question.id: question for question in questions}
-        if len(self.questions) < len(questions):
+    def __init__(self, questions: Sequence[Question], kind: str) -> None:
+        self._kind = kind
+        self._questions = {question.id: question for question in questions}
+        if len(self._questions) < len(questions):
             id, times = Counter(question.id for question in questions).most_common(1)[0]
             raise DataError(f"{times} questions have the id {id!r}; ids must differ")
         counts = Counter(_folded(question.text) for question in questions)
-        self.by_text = {
+        self._by_text = {
             text: question.id
             for question in questions
             if counts[text := _folded(question.text)] == 1 and text
         }
-        self.found: dict[str, T] = {}
-        self.unknown: list[str] = []
+        self._found: dict[str, T] = {}
+        self._unknown: list[str] = []
+        self._n_compared = 0
+        self._differing: dict[str, str] = {}  # id -> the text in the run
 
     def add(self, id: str, text: str, item: T) -> None:
         """Find the question of an item that has this id and, where it is known, this text."""
-        of_text = self.by_text.get(_folded(text or id))
-        if id not in self.questions and of_text is None:
-            self.unknown.append(id)
+        of_text = self._by_text.get(_folded(text or id))
+        question = id if id in self._questions else of_text
+        if question is None:
+            self._unknown.append(id)
             return
-        question = id if id in self.questions else str(of_text)
-        if of_text is not None and of_text != question and text:
-            raise DataError(
-                f"the ranking with id {id!r} has the text of question {of_text!r}; its ids number "
-                "other questions: remove them, and the texts will be matched"
-            )
-        if question in self.found:
+        if question == id and text.strip():
+            self._compare(id, text, of_text)
+        if question in self._found:
             raise DataError(f"question {question!r} comes twice in the run; keep one of the two")
-        self.found[question] = item
+        self._found[question] = item
 
-    def missing(self) -> tuple[str, ...]:
-        """Return the ids of the questions that nothing was found for."""
-        return tuple(id for id in self.questions if id not in self.found)
-
-    def check(self, kind: str) -> None:
-        """Refuse to go on where nothing fits at all."""
-        if not self.found:
+    def _compare(self, id: str, text: str, of_text: str | None) -> None:
+        """Note whether an item has the text of the question that has its id."""
+        gold = self._questions[id].text
+        self._n_compared += bool(gold.strip())
+        if _loose(text) == _loose(gold):
+            return
+        if of_text is not None:
             raise DataError(
-                f"no {kind} belongs to any question: the questions have ids like "
-                f"{_examples(self.questions)}, the {kind}s {_examples(self.unknown)}; "
+                f"the {self._kind} with id {id!r} has the text of question {of_text!r}; its ids "
+                "number other questions: remove them, and the texts will be matched"
+            )
+        if gold.strip():
+            self._differing[id] = text
+
+    def alignment(self, make: Callable[[Question, T | None], T]) -> Alignment[T]:
+        """Return an item for each question, made of what was found for it."""
+        self._check()
+        return Alignment(
+            tuple(make(question, self._found.get(id)) for id, question in self._questions.items()),
+            tuple(id for id in self._questions if id not in self._found),
+            tuple(self._unknown),
+            tuple(self._differing),
+        )
+
+    def _check(self) -> None:
+        """Refuse to go on where nothing fits, or ids fit by chance."""
+        if not self._found:
+            raise DataError(
+                f"no {self._kind} belongs to any question: the questions have ids like "
+                f"{_examples(self._questions)}, the {self._kind}s {_examples(self._unknown)}; "
+                "are they of the same data set?"
+            )
+        if 2 * len(self._differing) > self._n_compared:
+            id, text = next(iter(self._differing.items()))
+            raise DataError(
+                f"ids agree but the questions' texts differ for {len(self._differing)} of "
+                f"{self._n_compared}, e.g. {text!r:.60} against {self._questions[id].text!r:.60}; "
                 "are they of the same data set?"
             )
 
 
 def _folded(text: str) -> str:
     return text.strip().casefold()
+
+
+def _loose(text: str) -> str:
+    """Return letters and digits only: files differ in quotes, spaces and question marks."""
+    return "".join(filter(str.isalnum, unicodedata.normalize("NFKD", _folded(text))))
 
 
 def _examples(ids: Iterable[str]) -> str:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TextIO
 
 from jpr.formats import Format, Head, Located
-from jpr.gold import json_rows, question_record
-from jpr.runs.fields import TEXTS, Record, hits_of, json_text, with_meta, writable
+from jpr.gold import json_line, json_rows, question_record
+from jpr.runs.fields import TEXTS, Record, hits_of, with_meta, writable
 from jpr.runs.question import has_entities, question_of
 from jpr.types import Hit, Ranking
 
@@ -41,7 +41,7 @@ def _write(rankings: Iterable[Ranking], stream: TextIO) -> None:
     for ranking in writable(rankings):
         record = question_record(ranking.question)
         record["ctxs"] = [_ctx(hit) for hit in ranking.hits]
-        stream.write(json_text(record))
+        stream.write(json_line(record))
 
 
 def _ctx(hit: Hit) -> Record:

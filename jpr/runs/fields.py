@@ -10,7 +10,7 @@ from math import isfinite, nan
 from pathlib import Path
 
 from jpr.errors import DataError, FormatError
-from jpr.gold import Row, json_line
+from jpr.gold import Row
 from jpr.types import Hit, Passage, Ranking
 
 PASSAGE_IDS = ("id", "passage_id", "docid", "doc_id", "pid", "psg_id", "_id")
@@ -98,11 +98,3 @@ def writable(rankings: Iterable[Ranking]) -> Iterator[Ranking]:
                     "only finite scores can be written"
                 )
         yield ranking
-
-
-def json_text(record: Record) -> str:
-    """Return a record as a line of JSON, or say that a passage's `meta` is none."""
-    try:
-        return json_line(record)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"a passage's meta cannot be written as JSON: {error}") from error

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TextIO
 
 from jpr.formats import Format, Head, Located
-from jpr.gold import Row, json_documents, question_record
-from jpr.runs.fields import Record, hit_of, hits_of, json_text, passage, with_meta, writable
+from jpr.gold import Row, json_documents, json_line, question_record
+from jpr.runs.fields import Record, hit_of, hits_of, passage, with_meta, writable
 from jpr.runs.question import question_of
 from jpr.types import Hit, Passage, Question, Ranking
 
@@ -57,7 +57,7 @@ def _write(rankings: Iterable[Ranking], stream: TextIO) -> None:
     for ranking in writable(rankings):
         record = _question(ranking.question)
         record["contexts"] = [_context(hit) for hit in ranking.hits]
-        stream.write(f"{before}{json.dumps(ranking.question.id)}: {json_text(record)}")
+        stream.write(f"{before}{json.dumps(ranking.question.id)}: {json_line(record)}")
         before = ","
     stream.write("{}\n" if before == "{\n" else "}\n")
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TextIO
 
 from jpr.formats import Format, Head, Located
-from jpr.gold import Row, json_rows
-from jpr.runs.fields import Record, hit_of, hits_of, json_text, with_meta, writable
+from jpr.gold import Row, json_line, json_rows
+from jpr.runs.fields import Record, hit_of, hits_of, with_meta, writable
 from jpr.types import Hit, Question, Ranking
 
 
@@ -44,7 +44,7 @@ def _write(rankings: Iterable[Ranking], stream: TextIO) -> None:
             "query": {"text": ranking.question.text, "qid": ranking.question.id},
             "candidates": [_candidate(hit) for hit in ranking.hits],
         }
-        stream.write(json_text(record))
+        stream.write(json_line(record))
 
 
 def _candidate(hit: Hit) -> Record:

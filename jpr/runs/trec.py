@@ -15,7 +15,7 @@ from typing import TextIO
 
 import numpy as np
 
-from jpr.errors import ConfigError, DataError, FormatError
+from jpr.errors import DataError, FormatError
 from jpr.files import read_lines
 from jpr.formats import Format, Head, Located
 from jpr.runs.align import check_unique_passages
@@ -66,17 +66,14 @@ def _place(columns: Sequence[str], places: _Places, path: Path, line: int) -> No
     places[passage] = (-number(score, path, line), int(rank))
 
 
-def write(rankings: Iterable[Ranking], stream: TextIO, tag: str = "jpr") -> None:
-    """Write a run called `tag`."""
-    if not is_word(tag):
-        raise ConfigError(f"run tag {tag!r} has white space or is empty; choose one word")
+def _write(rankings: Iterable[Ranking], stream: TextIO) -> None:
     for ranking in writable(rankings):
         check_unique_passages(ranking)
         question = _id(ranking.question.id, "question")
         scores = _falling([hit.score for hit in ranking.hits])
         for rank, (hit, score) in enumerate(zip(ranking.hits, scores, strict=True), start=1):
             passage = _id(hit.passage.id, "passage")
-            stream.write(f"{question} Q0 {passage} {rank} {score!r} {tag}\n")
+            stream.write(f"{question} Q0 {passage} {rank} {score!r} jpr\n")
 
 
 def _falling(scores: list[float]) -> list[float]:
@@ -101,5 +98,5 @@ FORMAT = Format(
     "TREC run: question Q0 passage rank score tag, separated by white space",
     _sniff,
     _read,
-    write,
+    _write,
 )

@@ -157,3 +157,11 @@ def test_a_file_that_is_no_tokenizer_is_named(tmp_path: Path, content: bytes) ->
         load_tokenizer(tmp_path / "t.json")
     with pytest.raises(FormatError, match=r"tokenizer\.json: cannot be opened: No such file"):
         load_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize("tokenizer", TOKENIZERS.values(), ids=TOKENIZERS)
+def test_half_a_character_is_cut_like_any_other(tokenizer: Tokenizer) -> None:
+    pieces = [
+        piece.text for piece in split_wordpieces(Passage("1", "", "a \ud83d bé"), tokenizer, 6)
+    ]
+    assert "".join(pieces).replace(" ", "") == "a\ud83dbé"

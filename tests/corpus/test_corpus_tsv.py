@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from jpr.corpus import read_passages, write_passages
-from jpr.errors import FormatError
+from jpr.errors import DataError, FormatError
 from jpr.types import Passage
 
 HEADER = "id\ttext\ttitle\n"
@@ -70,6 +70,18 @@ def test_dpr_is_written_with_header_and_quotes_only_where_needed() -> None:
     stream = io.StringIO()
     write_passages([Passage("1", "X", 'a "b"'), Passage("2", "Y", "c\td\n")], stream, "dpr")
     assert stream.getvalue() == f'{HEADER}1\t"a ""b"""\tX\n2\tc d \tY\n'
+
+
+@pytest.mark.parametrize("name", ["dpr", "tsv"])
+@pytest.mark.parametrize(
+    "passage",
+    [Passage("7\ud83d", "", ""), Passage("7", "\ud83d", ""), Passage("7", "é", "a \ud83d b")],
+)
+def test_half_a_character_is_refused(name: str, passage: Passage) -> None:
+    with pytest.raises(
+        DataError, match=r"passage '7.*' holds half a character \('\\ud83d'\), .* such as beir"
+    ):
+        write_passages([passage], io.StringIO(), name)
 
 
 def test_without_a_header_quotes_are_plain_and_a_fourth_column_is_the_source(

@@ -45,3 +45,9 @@ def test_exact_match_looks_at_the_first_answer() -> None:
     assert exact_match(MARK, ["quinn"]) == 1
     assert exact_match(MARK, ["John Goodman", "quinn"]) == 0
     assert exact_match(MARK, []) == 0
+
+
+def test_a_given_answer_can_be_taken_once() -> None:
+    twice = Question("1", "?", (("a",), ("a", "b")))  # two pairs of AmbigNQ with one answer
+    assert answer_f1(twice, ["a"]) == pytest.approx(2 / 3)
+    assert answer_f1(twice, ["a", "A"]) == 1.0

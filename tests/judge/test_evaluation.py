@@ -1,11 +1,15 @@
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from jpr.coverage import Coverage
 from jpr.errors import ConfigError, DataError
 from jpr.judge.answers import EM, AnswerF1
+from jpr.judge.best import Order
 from jpr.judge.compare import compare
 from jpr.judge.evaluation import Evaluation, evaluate, evaluate_answers
 from jpr.judge.measures import MRecall, MRecall_clusters, Recall, StRecall, alpha_nDCG
@@ -72,7 +76,7 @@ def test_other_questions_and_questions_without_answers_are_reported() -> None:
     questions = [*QUESTIONS[:1], Question("open", "no answer known?")]
     evaluation = evaluate(questions, {"run": [*GOOD, ranking("open", "x")]}, [Recall @ 1])
     assert evaluation.without_answers == ("open",)
-    assert evaluation.runs[0].unknown == ("two", "three", "open")
+    assert evaluation.runs[0].unknown == ("two", "three")  # "open" was asked, only unanswered
     assert len(evaluation.questions) == 1
 
 
@@ -168,12 +172,14 @@ def test_answers_are_scored_on_ambigqas_multi_questions() -> None:
 
 
 def test_tables_say_the_same_in_every_form(evaluation: Evaluation) -> None:
-    table = rows(evaluation, 2)
+    table = rows(evaluation)
     assert table[2][:3] == ("poor", "MRecall@2", "33.3")
     assert "| poor | MRecall@2 | 33.3 |" in markdown(HEADER, table)
     assert r"poor & alpha\_nDCG(0.9)@2 &" in latex(HEADER, table)
     assert compared_rows(evaluation, compare(evaluation, "poor"))[0][4] == "+66.7"
-    found = json.loads(json.dumps(as_json(evaluation, 1, compare(evaluation, "poor"))))
+    found = json.loads(
+        json.dumps(as_json(evaluation.first(1), compare(evaluation.first(1), "poor")))
+    )
     poor = found["runs"][1]
     assert (poor["run"], poor["n"], poor["n_multi"]) == ("poor", 3, 2)
     assert list(poor["measures"]) == ["MRecall@2"]
@@ -198,3 +204,86 @@ def test_pictures_are_the_same_each_time(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="was not computed"):
         plot_by_answers(evaluation, "Recall@5", tmp_path / "a.svg")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.svg", "b.svg", "curve.png"]
+
+
+def bare(id: str, *passages: str) -> Ranking:
+    """A ranking of ids without texts, as in a TREC run."""
+    hits = [Hit(Passage(p, "", ""), -float(i)) for i, p in enumerate(passages)]
+    return Ranking(Question(id, ""), tuple(hits))
+
+
+def test_a_run_of_ids_takes_texts_from_other_runs_but_never_scores_without() -> None:
+    runs = {"texts": GOOD[1:2], "ids": [bare("two", "beta b", "alpha a", "unheard of")]}
+    found = evaluate(QUESTIONS[1:2], runs, [MRecall @ 2]).run("ids")
+    assert (found.values.tolist(), found.bare) == ([[1.0]], 1)
+    runs["ids"] = [bare("two", "unheard of")]
+    with pytest.raises(DataError, match="ids: the run holds passage ids only"):
+        evaluate(QUESTIONS[1:2], runs, [MRecall @ 2])
+
+
+def test_a_measure_must_be_complete_and_asked_for_once() -> None:
+    for measures, says in (
+        ([MRecall], "needs its k"),
+        ([alpha_nDCG @ 5], "needs its α"),
+        ([MRecall @ 5, MRecall @ 5], "twice"),
+    ):
+        with pytest.raises(ConfigError, match=says):
+            evaluate(QUESTIONS, {"good": GOOD}, measures)
+    for k in (0, 2.5, True, 10**7):
+        with pytest.raises(ConfigError, match="whole number"):
+            _ = MRecall @ k  # type: ignore[operator]  # wrong on purpose
+
+
+def test_a_cut_off_beyond_every_ranking_costs_nothing() -> None:
+    huge = [alpha_nDCG(0.9) @ 1_000_000, MRecall @ 1_000_000, StRecall @ 1_000_000]
+    assert evaluate(QUESTIONS, {"good": GOOD}, huge).runs[0].values.tolist() == [[1.0] * 3] * 3
+
+
+def test_with_judgements_only_judged_questions_count() -> None:
+    qrels = [Judgement("two", "a", "alpha a", 1)]
+    evaluation = evaluate(QUESTIONS, {"good": GOOD}, [StRecall @ 2], qrels=qrels)
+    assert [question.id for question in evaluation.questions] == ["two"]
+    assert evaluation.without_answers == ("one", "three")
+    with pytest.raises(DataError, match="no question has a relevant judgement"):
+        evaluate(QUESTIONS[:1], {"good": GOOD}, [StRecall @ 2], qrels=qrels)
+
+
+def test_judged_passages_belong_to_the_ideal_even_if_no_run_has_them() -> None:
+    qrels = [Judgement("two", "a", "alpha a", 1), Judgement("two", "b", "elsewhere", 1)]
+    run = {"run": [ranking("two", "alpha a")]}
+    found = evaluate([Question("two", "")], run, [alpha_nDCG(0.9) @ 2], qrels=qrels)
+    assert found.runs[0].values[0, 0] == pytest.approx(1 / (1 + 1 / math.log2(3)))
+
+
+def test_the_first_measures_alone(evaluation: Evaluation) -> None:
+    alone = evaluation.first(1)
+    assert [repr(measure) for measure in alone.measures] == ["MRecall@2"]
+    assert compare(alone, "poor")[0].p_holm == 1.0  # two comparisons instead of four
+    assert len(compare(alone, "poor")) == 2
+    assert alone.runs[0].best is not None
+    assert alone.runs[0].best.values.shape == (3, 1)
+
+
+def test_a_search_cut_short_is_told_by_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hurried(coverage: Coverage, k: int) -> Order:
+        return Order([[0]] * len(coverage), np.array([1, 2, 3]))
+
+    monkeypatch.setattr("jpr.judge.evaluation.best_cover", hurried)
+    best = evaluate(QUESTIONS, {"good": GOOD}, [StRecall @ 2]).runs[0].best
+    assert best is not None
+    assert best.values[:, 0].tolist() == pytest.approx([1, 1 / 2, 2 / 3])
+    assert best.bounds[:, 0].tolist() == [1, 1, 1]
+    assert best.greedy[:, 0].tolist() == [1, 1, 1]
+
+
+def test_wins_are_listed_clearest_first() -> None:
+    worse = [ranking("two", "x", "alpha a"), ranking("three", "x")]
+    runs = {"good": GOOD, "worse": worse}
+    (first, *_) = compare(evaluate(QUESTIONS, runs, [StRecall @ 2]), "worse")
+    assert first.wins == ("one", "three", "two")
+
+
+def test_a_question_repeated_with_another_text_is_noted() -> None:
+    texts = ["single?", "double?", "something else?"]
+    run = [Ranking(Question(g.question.id, t), g.hits) for g, t in zip(GOOD, texts, strict=True)]
+    assert evaluate(QUESTIONS, {"run": run}, [MRecall @ 2]).runs[0].differing == ("three",)

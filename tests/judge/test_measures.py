@@ -143,7 +143,7 @@ def test_the_long_spelling_of_alpha_is_read_too() -> None:
         ("MRecal@5", "did you mean MRecall"),
         ("nonsense@5", "known: MRecall"),
         ("MRecall", "write for example MRecall@5"),
-        ("MRecall@0", "k must be at least 1"),
+        ("MRecall@0", "k must be a whole number from 1"),
         ("MRecall(0.5)@5", "takes no α"),
         ("alpha_nDCG@5", "needs its α"),
         ("alpha_nDCG(1.5)@5", "between 0 and 1"),

@@ -60,3 +60,7 @@ def test_holm_never_lowers_a_p_value_and_keeps_their_order(p_values: list[float]
     assert all(p <= c <= 1 for p, c in zip(p_values, corrected, strict=True))
     assert [corrected[i] for i in np.argsort(p_values)] == sorted(corrected)
     assert min(corrected) == pytest.approx(min(1.0, len(p_values) * min(p_values)))
+
+
+def test_a_sampled_p_value_is_never_zero() -> None:
+    assert permutation(np.ones(100), np.zeros(100)) == 1 / 10_001

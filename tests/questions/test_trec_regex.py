@@ -192,8 +192,8 @@ def test_a_changed_passage_or_expression_is_scanned(
 
 
 def test_a_run_that_was_stopped_continues(tmp_path: Path, scanned: list[list[str]]) -> None:
-    def stop(done: int) -> None:
-        if done == 2:
+    def stop(_: int) -> None:
+        if len(scanned) == 2:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -204,7 +204,7 @@ def test_a_run_that_was_stopped_continues(tmp_path: Path, scanned: list[list[str
     ).questions
     assert kept.answers == PLACES
     assert len(scanned) == 4
-    assert done == [1, 2, 3, 4]
+    assert done == [1, 1, 1, 1]
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,45 @@ def test_a_text_that_two_questions_have_finds_neither() -> None:
     assert (aligned.missing, aligned.unknown) == (("2", "3"), ("x",))
 
 
+NUMBERED = [
+    Question("1", "Who’s the king of café-land?"),
+    Question("2", "Where is it?"),
+    Question("3", "When was it built?"),
+    Question("4", " "),
+    Question("5", "Why?"),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "differing"),
+    [
+        ("who 's the king of  CAFE LAND", ()),
+        ("Who's the queen of café-land?", ("1",)),
+        (" ", ()),
+    ],
+)
+def test_a_text_that_differs_is_noted_beside_its_id(text: str, differing: tuple[str, ...]) -> None:
+    others = [ranking("2", "where is it"), ranking("4", "of a question without a text")]
+    aligned = align(NUMBERED, [ranking("1", text, "a"), *others])
+    assert (aligned.differing, aligned.missing) == (differing, ("3", "5"))
+    assert aligned.rankings[0] == Ranking(NUMBERED[0], ranking("", "", "a").hits)
+
+
+def test_ids_that_number_other_questions_are_refused() -> None:
+    other = [ranking("2", "How tall is she?"), ranking("3", "Which team won?")]
+    half = [ranking("1", NUMBERED[0].text), ranking("5", "why")]
+    assert align(NUMBERED, [*other, *half]).differing == ("2", "3")
+    says = "texts differ for 2 of 3, e.g. 'How tall is she.' against 'Where is it.'; are they of"
+    with pytest.raises(DataError, match=says):
+        align(NUMBERED, [*other, half[0], ranking("4", "x"), ranking("5", ""), ranking("9", "y")])
+
+
+def test_the_text_of_its_own_question_counts_before_a_closer_one_of_another() -> None:
+    questions = [Question("1", "Who is it?"), Question("2", "who is it")]
+    aligned = align(questions, [ranking("1", "who is it", "a")])
+    assert (aligned.missing, aligned.differing) == (("2",), ())
+
+
 @pytest.mark.parametrize(
     ("questions", "rankings", "says"),
     [

@@ -6,7 +6,7 @@ import ir_measures
 import pytest
 from ir_measures import RR
 
-from jpr.errors import ConfigError, DataError, FormatError
+from jpr.errors import DataError, FormatError
 from jpr.runs import load_rankings, write_rankings
 from jpr.types import Hit, Passage, Question, Ranking
 
@@ -18,9 +18,9 @@ def ranking(question: str, *scored: tuple[str, float]) -> Ranking:
     return Ranking(Question(question, ""), hits)
 
 
-def written(*rankings: Ranking, tag: str = "jpr") -> str:
+def written(*rankings: Ranking) -> str:
     stream = io.StringIO()
-    write_rankings(rankings, stream, "trec", tag)
+    write_rankings(rankings, stream, "trec")
     return stream.getvalue()
 
 
@@ -44,8 +44,8 @@ def test_only_ascii_white_space_separates(save: Save) -> None:
 
 
 def test_a_run_is_written_with_its_scores() -> None:
-    run = written(ranking("q", ("a", 2.5), ("b", -1.0)), ranking("none"), tag="mine")
-    assert run == "q Q0 a 1 2.5 mine\nq Q0 b 2 -1.0 mine\n"
+    run = written(ranking("q", ("a", 2.5), ("b", -1.0)), ranking("none"))
+    assert run == "q Q0 a 1 2.5 jpr\nq Q0 b 2 -1.0 jpr\n"
 
 
 @pytest.mark.parametrize(
@@ -103,8 +103,3 @@ def test_an_empty_run_is_an_error_even_when_the_format_is_named(save: Save) -> N
 def test_what_a_run_cannot_hold_is_said(bad: Ranking, says: str) -> None:
     with pytest.raises(DataError, match=says):
         written(ranking("before", ("a", 1.0)), bad)
-
-
-def test_a_tag_is_one_word() -> None:
-    with pytest.raises(ConfigError, match="run tag 'my run'"):
-        written(ranking("q"), tag="my run")

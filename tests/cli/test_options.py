@@ -1,0 +1,160 @@
+"""Options that do not go together are refused; nothing that was asked for is silently left out."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import jpr.corpus
+from jpr.cli import app
+from jpr.types import Passage
+from tests.cli.running import fails, questions_file, run_file
+from tests.cli.running import jpr as run_jpr
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
+    monkeypatch.chdir(tmp_path)
+    twice = '{"id": "7", "title": "", "text": "red", "score": 1}'
+    texts = {
+        "answers": '{"id": "a", "answers": ["Red"]}\n{"id": "b", "answers": ["green"]}\n',
+        "others": '{"id": "a", "answers": ["grey"]}\n{"id": "zz", "answers": ["grey"]}\n',
+        "twice": f'{{"id": "a", "question": "first?", "ctxs": [{twice}, {twice}]}}\n',
+        "again": '{"id": "a", "question": "first?", "ctxs": []}\n'
+        '{"id": "x", "question": "zz?", "ctxs": []}\n',
+        "elsewhere": '{"id": "x", "question": "other?", "ctxs": []}\n',
+        "trec": "a Q0 7 1 2.5 x\nzz Q0 8 2 1.5 x\n",
+        "ids": "a Q0 9 1 2.5 x\n",
+        "corpus": "7\tred and blue\tTitle\n8\tgrey\tTitle\n",
+        "expression": '{"id": "t", "question": "What?", "answers": [], "regex": "(x"}\n',
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    run_file(tmp_path, "run", ["red"])
+    questions_file(tmp_path).rename(tmp_path / "questions")
+    return {path.name: path for path in tmp_path.iterdir()}
+
+
+ANSWERS = ["evaluate", "--answers", "answers", "-q", "questions"]
+EVALUATE = ["evaluate", "-q", "questions"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([*ANSWERS, "run"], "leave out runs"),
+        ([*ANSWERS, "--qrels", "x", "--corpus", "y"], "leave out --corpus, --qrels"),
+        ([*ANSWERS, "--pool", "run", "--strict"], "leave out --pool, --strict"),
+        ([*ANSWERS, "--plots", "pictures"], "leave out --plots"),
+        ([*ANSWERS, "-m", "MRecall@5"], "'MRecall@5' does not score answers; choose AnswerF1 or"),
+        ([*EVALUATE, "run", "-m", "EM"], "EM scores answers; give them with --answers"),
+        (["evaluate", "--example", "run"], "--example has its own files; leave out runs"),
+        ([*EVALUATE, "run", "--baseline", "run", "--json", "--details"], "leave out --details"),
+        ([*EVALUATE, "run", "--details"], "name it: --baseline"),
+        (["evaluate", "absent", "--plots", "p", "--picture", "gif"], "one of svg, png, pdf"),
+        ([*EVALUATE, "run", "twice"], "jpr: twice: question 'a': passage '7' comes 2 times"),
+        (["validate", "twice"], "jpr: twice: question 'a': passage '7' comes 2 times"),
+        ([*EVALUATE, "run", "elsewhere"], "jpr: elsewhere: no ranking belongs to any question"),
+        ([*EVALUATE, "run", "--pool", "elsewhere"], "jpr: elsewhere: no ranking belongs"),
+        ([*EVALUATE, "trec", "ids", "--corpus", "corpus"], "jpr: ids: 1 of 1 passages of the run"),
+        ([*EVALUATE, "--answers", "others", "--baseline", "run"], "run: not recognised"),
+        ([*EVALUATE, "questions"], "rewrite it: jpr convert FILE OUT --from NAME --to NAME"),
+        ([*EVALUATE, "--answers", "questions"], "docs/formats.md shows what they look like"),
+        (["validate", "expression"], "jpr: expression: question 't': '(x' is not a regular"),
+        (["group-answers", "expression", "corpus", "-o", "out"], "jpr: expression: question 't'"),
+        (["group-answers", "expression", "corpus", "-o", "out", "--workers", "0"], "'--workers'"),
+        (["convert", "trec", "out", "--to", "tsv"], "jpr: trec: the run holds ids only; give the"),
+        (["convert", "trec", "out", "--to", "jpr"], "give the questions with --questions"),
+        (["convert", "corpus", "out", "--to", "dpr", "--tokenizer", "t"], "leave it out"),
+        (["convert", "run", "out", "--to", "rankings:trec"], "cannot be written"),
+        (["evaluate", "run", "--nonsense"], "No such option: --nonsense"),
+        (["evaluat"], "No such command 'evaluat'"),
+        (["convert", "run"], "; see jpr convert --help"),
+    ],
+)
+def test_what_has_no_meaning_is_refused_in_one_sentence(
+    files: dict[str, Path],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    says: str,
+) -> None:
+    assert says in fails(capsys, monkeypatch, *arguments)
+    assert {path.name for path in Path().iterdir()} == set(files)
+
+
+def test_answers_take_measures_and_a_baseline(files: dict[str, Path]) -> None:
+    arguments = [*ANSWERS, "--baseline", "others", "-m", "EM", "--json"]
+    result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    found = json.loads(result.stdout)
+    assert [(run["run"], run["measures"]["EM"]["all"]) for run in found["runs"]] == [
+        ("answers", 100),
+        ("others", 0),
+    ]
+    assert {comparison["measure"] for comparison in found["comparisons"]} == {"EM"}
+    assert "others: 1 answers are for other questions" in result.stderr
+    assert "rankings" not in result.stderr
+
+
+def test_a_conversion_says_what_it_leaves_out(files: dict[str, Path]) -> None:
+    arguments = ["convert", "again", "out.jsonl", "--to", "ctxs", "--questions", "questions"]
+    result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert "1 rankings are for other questions; left out" in result.stderr
+    assert "1 questions have no ranking; an empty one is made" in result.stderr
+
+
+def test_the_corpus_is_read_once_for_all_runs(
+    files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = jpr.corpus.read_passages
+    times = []
+
+    def counting(path: Path) -> Iterator[Passage]:
+        times.append(path)
+        return read(path)
+
+    monkeypatch.setattr("jpr.corpus.read_passages", counting)
+    Path("copy").write_bytes(Path("trec").read_bytes())
+    options = ["--corpus", "corpus", "-m", "MRecall@2", "--json"]
+    out = run_jpr(*EVALUATE, "trec", "copy", "--pool", "trec", *options)
+    assert [run["measures"]["MRecall@2"]["multi"] for run in json.loads(out)["runs"]] == [100, 100]
+    assert len(times) == 1
+
+
+def test_measures_of_the_curve_are_compared_with_nothing(tmp_path: Path) -> None:
+    arguments = ["evaluate", "--example", "--json"]  # among its p values are some below 1
+    assert run_jpr(*arguments) == run_jpr(*arguments, "--plots", tmp_path)
+
+
+def test_an_unwritable_cache_is_a_note(
+    files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JPR_CACHE", str(files["run"]))  # a file, no folder
+    result = CliRunner().invoke(app, [*EVALUATE, "run"], catch_exceptions=False)
+    assert result.exit_code == 0
+    assert "jpr: what was found is not kept" in result.stderr
+
+
+def test_equal_scores_are_told_without_advice_that_a_trec_run_cannot_follow(
+    files: dict[str, Path],
+) -> None:
+    Path("flat").write_text("a Q0 7 1 1 x\na Q0 8 2 1 x\n")
+    result = CliRunner().invoke(app, [*EVALUATE, "flat", "--corpus", "corpus"])
+    assert "mostly equal scores" in result.stderr
+    assert "leave the scores out" not in result.stderr
+
+
+def test_help_and_version() -> None:
+    shown = run_jpr("evaluate", "--help") + run_jpr("group-answers", "--help")
+    assert "--no-cache" in shown
+    assert "--no-no-cache" not in shown
+    assert "Do not count a lone numeral" in shown
+    assert run_jpr("--version") == f"jpr {jpr.__version__}\n"
+
+
+def test_runs_are_not_committed_but_the_package_is() -> None:
+    ignored = (Path(__file__).parents[2] / ".gitignore").read_text().splitlines()
+    assert "/runs/" in ignored
+    assert "runs/" not in ignored
