@@ -22,6 +22,8 @@ from jpr.judge.measures import StRecall as StRecall
 from jpr.judge.measures import alpha_nDCG as alpha_nDCG
 from jpr.questions import load_questions as load_questions
 from jpr.questions import write_questions as write_questions
+from jpr.retrieve.index import Bm25Retriever as Bm25Retriever
+from jpr.retrieve.index import build_index as build_index
 from jpr.runs import load_rankings as load_rankings
 from jpr.runs import write_rankings as write_rankings
 from jpr.runs.predictions import load_predictions as load_predictions

@@ -9,9 +9,9 @@ import pytest
 import jpr
 
 NAMES = """
-AnswerF1 ConfigError Coverage DataError EM ERR_IA FormatError Hit JprError MRecall
+AnswerF1 Bm25Retriever ConfigError Coverage DataError EM ERR_IA FormatError Hit JprError MRecall
 MRecall_clusters MRecall_superset MissingExtraError Passage Prediction Question Ranking Recall
-StRecall alpha_nDCG compare cover evaluate evaluate_answers load_predictions load_qrels
+StRecall alpha_nDCG build_index compare cover evaluate evaluate_answers load_predictions load_qrels
 load_questions load_rankings read_passages write_passages write_questions write_rankings
 """.split()  # noqa: SIM905  it reads better so
 

@@ -14,7 +14,18 @@ from typing import Annotated, Any, TextIO
 import typer
 
 import jpr
-from jpr.cli import convert, evaluate, formats, group, report, screen, validate
+from jpr.cli import (
+    convert,
+    evaluate,
+    formats,
+    group,
+    index,
+    report,
+    retrieve,
+    screen,
+    search,
+    validate,
+)
 from jpr.errors import JprError
 
 app = typer.Typer(
@@ -25,7 +36,17 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for command in (evaluate, convert, validate, group, formats, report):
+for command in (
+    index,
+    search,
+    retrieve,
+    evaluate,
+    convert,
+    validate,
+    group,
+    formats,
+    report,
+):
     app.command(command.NAME, help=command.HELP)(command.run)
 
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]

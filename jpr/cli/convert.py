@@ -65,7 +65,7 @@ def run(
         if from_kind is not to_kind:
             records = _taken_out(records, from_kind.name, to_kind.name)
         if split:
-            records = _split(records, split, tokenizer)
+            records = split_passages(records, split, tokenizer)
         _write(records, target, to_kind, to_format.name)
 
 
@@ -130,9 +130,14 @@ def _passages_of(rankings: "Iterable[Ranking]") -> "Iterator[Passage]":
                 yield hit.passage
 
 
-def _split(passages: "Iterable[Passage]", how: str, tokenizer: Path | None) -> "Iterator[Passage]":
+def split_passages(
+    passages: "Iterable[Passage]", how: str | None, tokenizer: Path | None
+) -> "Iterator[Passage]":
+    """Cut passages as `--split` and `--tokenizer` say; without them, leave them whole."""
     from jpr.corpus.split import load_tokenizer, split_wordpieces, split_words
 
+    if how is None:
+        return iter(passages)
     unit, _, size = how.partition(":")
     if unit not in ("words", "wordpieces") or not size.isdecimal() or not int(size):
         raise ConfigError(f"--split {how}: write words:100 or wordpieces:288")

@@ -218,3 +218,19 @@ def test_start_up_loads_nothing_heavy() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert not {"numpy", "torch", "onnxruntime", "tokenizers", "regex"} & set(loaded.stdout.split())
+
+
+def test_from_a_corpus_to_a_scored_run(tmp_path: Path) -> None:
+    (tmp_path / "corpus.tsv").write_text(
+        "1\tred paint dries first\tPaint\n2\tblue was second?\tPaint\n3\tnothing here\tOther\n"
+    )
+    jpr("index", tmp_path / "corpus.tsv", "--out", tmp_path / "index")
+    found = json.loads(jpr("search", tmp_path / "index", "first paint", "-k", 5, "--json"))
+    assert found["question"] == "first paint"
+    assert [hit["id"] for hit in found["hits"]] == ["1", "2"]
+    assert set(found["hits"][0]) == {"id", "title", "text", "score"}
+    assert "Paint  [1]" in jpr("search", tmp_path / "index", "first")
+    questions, run = questions_file(tmp_path), tmp_path / "run.jsonl"
+    jpr("retrieve", tmp_path / "index", "-q", questions, "-o", run, "-k", 2)
+    out = json.loads(jpr("evaluate", run, "-q", questions, "-m", "Recall@2", "--json"))
+    assert out["runs"][0]["measures"]["Recall@2"]["all"] == 50

@@ -1,0 +1,1 @@
+"""The first stage: from a corpus to the candidates that a reranker chooses from."""
