@@ -28,6 +28,13 @@ Example: jpr convert enwiki.xml.bz2 passages.tsv --to tsv --split words:100
 Example: jpr convert run.trec run.jsonl --to ctxs --corpus passages.tsv --questions dev.jsonl
 """
 
+Split = Annotated[
+    str | None, typer.Option(help="Cut passages: words:100, or wordpieces:288 as the paper.")
+]
+TokenizerFile = Annotated[
+    Path | None, typer.Option(help="tokenizer.json, for --split wordpieces:N.")
+]
+
 
 def run(
     source: Annotated[Path, typer.Argument(help="File or folder to read.")],
@@ -36,12 +43,8 @@ def run(
     origin: Annotated[
         str | None, typer.Option("--from", help="Format of the input, if it is not recognised.")
     ] = None,
-    split: Annotated[
-        str | None, typer.Option(help="Cut passages: words:100, or wordpieces:288 as the paper.")
-    ] = None,
-    tokenizer: Annotated[
-        Path | None, typer.Option(help="tokenizer.json, for --split wordpieces:N.")
-    ] = None,
+    split: Split = None,
+    tokenizer: TokenizerFile = None,
     corpus: Annotated[
         Path | None, typer.Option(help="Passages, to fill in texts of a run that has only ids.")
     ] = None,

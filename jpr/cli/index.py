@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from jpr.cli import screen
+from jpr.cli.convert import Split, TokenizerFile, split_passages
 
 NAME = "index"
 HELP = """Index a corpus, so that `jpr search` and `jpr retrieve` find passages in it.
@@ -22,15 +23,10 @@ Example: jpr index articles/ --out notes --split words:100
 def run(
     corpus: Annotated[Path, typer.Argument(help="File or folder of passages.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the index.")],
-    split: Annotated[
-        str | None, typer.Option(help="Cut passages: words:100, or wordpieces:288 as the paper.")
-    ] = None,
-    tokenizer: Annotated[
-        Path | None, typer.Option(help="tokenizer.json, for --split wordpieces:N.")
-    ] = None,
+    split: Split = None,
+    tokenizer: TokenizerFile = None,
 ) -> None:
     """Read, cut, index, publish."""
-    from jpr.cli.convert import split_passages
     from jpr.corpus import read_passages
     from jpr.retrieve.index import build_index
 

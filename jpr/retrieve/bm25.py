@@ -10,7 +10,7 @@ from pathlib import Path
 
 import tantivy
 
-from jpr.errors import FormatError
+from jpr.errors import ConfigError, FormatError
 from jpr.types import Passage
 
 _MEMORY = 200_000_000
@@ -44,14 +44,17 @@ def _analyser() -> tantivy.TextAnalyzer:
 
 def write_bm25(passages: Iterable[Passage], folder: Path, threads: int = 1) -> None:
     """Index passages, in the order of their rows, into an existing empty folder."""
-    index = tantivy.Index(_schema(), str(folder))
-    index.register_tokenizer("jpr", _analyser())
-    writer = index.writer(heap_size=_MEMORY, num_threads=threads)
-    for row, passage in enumerate(passages):
-        body = f"{passage.title}\n{passage.text}"
-        writer.add_document(tantivy.Document(row=row, body=body))
-    writer.commit()
-    writer.wait_merging_threads()
+    bodies = ((row, f"{p.title}\n{p.text}") for row, p in enumerate(passages))
+    try:
+        index = tantivy.Index(_schema(), str(folder))
+        index.register_tokenizer("jpr", _analyser())
+        writer = index.writer(heap_size=_MEMORY, num_threads=threads)
+        for row, body in bodies:
+            writer.add_document(tantivy.Document(row=row, body=body))
+        writer.commit()
+        writer.wait_merging_threads()
+    except ValueError as error:  # all that tantivy says, a full disk for instance
+        raise ConfigError(f"{folder}: the words cannot be indexed: {error}") from error
 
 
 class Bm25:

@@ -42,24 +42,34 @@ def build_index(
         number = int(current[1:]) + 1 if current else 1
         _clean(folder, keep=current)
         version = folder / f"v{number}"
-        (version / "store").mkdir(parents=True)
-        (version / "bm25").mkdir()
-        digest = hashlib.sha256()
-        n = write_store(_watched(passages, digest.update, progress), version / "store")
-        write_bm25(PassageStore(version / "store"), version / "bm25")
-        manifest = {
-            "format": _FORMAT,
-            "passages": n,
-            "source": source,
-            "corpus_sha256": digest.hexdigest(),
-            "sizes": _sizes(version),
-        }
-        with publish(version / "manifest.json") as stream:
-            stream.write(json.dumps(manifest, indent=1) + "\n")
-        _sync(version)
+        try:
+            n = _build(passages, version, source, progress)
+        except BaseException:
+            shutil.rmtree(version, ignore_errors=True)
+            raise
         with publish(folder / "CURRENT") as stream:
             stream.write(f"{version.name}\n")
         _clean(folder, keep=version.name)
+    return n
+
+
+def _build(passages: Iterable[Passage], version: Path, source: str, progress: Progress) -> int:
+    """Write a whole version to the disk."""
+    (version / "store").mkdir(parents=True)
+    (version / "bm25").mkdir()
+    digest = hashlib.sha256()
+    n = write_store(_watched(passages, digest.update, progress), version / "store")
+    write_bm25(PassageStore(version / "store"), version / "bm25")
+    manifest = {
+        "format": _FORMAT,
+        "passages": n,
+        "source": source,
+        "corpus_sha256": digest.hexdigest(),
+        "sizes": _sizes(version),
+    }
+    with publish(version / "manifest.json") as stream:
+        stream.write(json.dumps(manifest, indent=1) + "\n")
+    _sync(version)
     return n
 
 

@@ -55,6 +55,7 @@ def test_a_build_that_fails_leaves_the_old_index(tmp_path: Path) -> None:
         with pytest.raises(DataError):
             build_index(wrong, tmp_path, source="second")
         assert ids(tmp_path) == before
+        assert not (tmp_path / "v2").exists()
 
 
 BUILD = """
