@@ -15,6 +15,7 @@ from jpr.judge.answers import AnswerMeasure, is_multi
 from jpr.judge.best import Floats, Order, best_cover, found, greedy
 from jpr.judge.measures import Judged, Measure, MRecall, MRecall_clusters
 from jpr.judge.pool import (
+    Clusters,
     bare_in,
     clusters_of,
     is_flat,
@@ -140,14 +141,8 @@ def evaluate(
     """
     _check(measures, by_ids=bool(qrels))
     relevant = clusters_of(qrels)
-    inside = [q.id in relevant if qrels else bool(q.answers or q.regex) for q in questions]
+    inside = _judgeable(questions, relevant if qrels else None)
     known = list(compress(questions, inside))
-    if not known:
-        raise DataError(
-            "no question has a relevant judgement; are the ids of both the same?"
-            if qrels
-            else "no question has an answer; give a questions file that holds them"
-        )
     aligned = {name: align(questions, rankings) for name, rankings in runs.items()}
     ordered = {
         name: [settle_ties(ranking) for ranking in compress(run.rankings, inside)]
@@ -178,6 +173,19 @@ def evaluate(
         tuple(scored),
         without_answers=tuple(q.id for q, here in zip(questions, inside, strict=True) if not here),
     )
+
+
+def _judgeable(questions: Sequence[Question], relevant: Clusters | None) -> list[bool]:
+    """Tell for each question whether an answer to it, or a relevant passage, is known."""
+    if relevant is None:
+        inside = [bool(question.answers or question.regex) for question in questions]
+        problem = "no question has an answer; give a questions file that holds them"
+    else:
+        inside = [question.id in relevant for question in questions]
+        problem = "no question has a relevant judgement; are the ids of both the same?"
+    if not any(inside):
+        raise DataError(problem)
+    return inside
 
 
 def _scored(
