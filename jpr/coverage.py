@@ -7,7 +7,7 @@ is computed for all questions together.
 import hashlib
 import warnings
 import zipfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, fields
 from functools import partial
@@ -20,12 +20,11 @@ from numpy.typing import NDArray
 
 from jpr.errors import ConfigError
 from jpr.files import publish_binary
+from jpr.stages import Progress
 from jpr.text import AnswerMatcher
 from jpr.types import Question, Ranking
 
 Ints = NDArray[np.int64]
-Progress = Callable[[int], None]
-"""Called with the number of questions just finished."""
 
 _VERSION = "1"
 """Part of every cache key; raised when the definition of a match changes."""

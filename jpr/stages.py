@@ -1,9 +1,12 @@
 """The stages of the system, as protocols: what a new method has to have, and nothing more."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from jpr.types import Question, Ranking
+
+Progress = Callable[[int], None]
+"""What long work calls with the number of things just finished."""
 
 
 class Retriever(Protocol):

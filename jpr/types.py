@@ -16,6 +16,11 @@ class Passage:
     meta: Mapping[str, object] = field(default_factory=lambda: _NO_META, hash=False)
     """Whatever else the source said of the passage; carried along, never dropped."""
 
+    @property
+    def is_bare(self) -> bool:
+        """Whether the passage is only an id, as in TREC runs."""
+        return not self.text and not self.title
+
 
 @dataclass(frozen=True, slots=True)
 class Question:

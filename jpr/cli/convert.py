@@ -127,7 +127,7 @@ def _passages_of(rankings: "Iterable[Ranking]") -> "Iterator[Passage]":
     for ranking in rankings:
         for hit in ranking.hits:
             if hit.passage.id not in seen:
-                if not (hit.passage.title or hit.passage.text):
+                if hit.passage.is_bare:
                     raise DataError("the run holds ids only; give the texts with --corpus")
                 seen.add(hit.passage.id)
                 yield hit.passage

@@ -1,10 +1,12 @@
 """What `jpr evaluate` scores, read from its files and scored."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from jpr.cli import screen
 from jpr.errors import ConfigError, DataError
@@ -14,8 +16,9 @@ if TYPE_CHECKING:
     from jpr.judge.evaluation import Evaluation
     from jpr.judge.measures import Measure
     from jpr.runs.qrels import Judgement
-    from jpr.types import Passage, Question, Ranking
+    from jpr.types import Question, Ranking
 
+T = TypeVar("T")
 Runs = dict[Path, "list[Ranking]"]
 
 
@@ -46,6 +49,7 @@ def score_runs(measures: "Sequence[Measure]", inputs: Inputs, curve: bool) -> "E
     """Score runs by the measures, and after them by those that the curve needs."""
     from jpr.judge.evaluation import evaluate
     from jpr.judge.plots import curve_measures
+    from jpr.runs.align import align
     from jpr.runs.qrels import load_qrels
 
     if not inputs.runs:
@@ -59,7 +63,7 @@ def score_runs(measures: "Sequence[Measure]", inputs: Inputs, curve: bool) -> "E
         measures = [*measures, *(m for m in curve_measures(longest) if m not in measures)]
     with (
         screen.warnings_as_notes(),
-        _naming_runs(questions, loaded),
+        _naming_files(loaded, partial(align, questions)),
         screen.progress("searching answers", len(questions)) as progress,
     ):
         return evaluate(
@@ -85,23 +89,19 @@ def score_answers(
 
     asked = _questions(questions, [])
     systems = {path: load_predictions(path) for path in paths}
-    for path, given in systems.items():
-        with naming(path):
-            align_predictions(asked, given)
-    return evaluate_answers(asked, {str(path): systems[path] for path in paths}, measures)
+    with _naming_files(systems, partial(align_predictions, asked)):
+        return evaluate_answers(asked, {str(path): systems[path] for path in paths}, measures)
 
 
 @contextmanager
-def _naming_runs(questions: "list[Question]", runs: Runs) -> Iterator[None]:
-    """Where something does not fit, find the run that it is in."""
-    from jpr.runs.align import align
-
+def _naming_files(files: Mapping[Path, T], align: Callable[[T], object]) -> Iterator[None]:
+    """Where something does not fit the questions, find the file that it is in."""
     try:
         yield
     except DataError:
-        for path, rankings in runs.items():
+        for path, records in files.items():
             with naming(path):
-                align(questions, rankings)
+                align(records)
         raise
 
 
@@ -120,28 +120,15 @@ def _rankings(paths: Iterable[Path], corpus: Path | None) -> Runs:
     """Read runs, and the texts that all of them lack in one pass over the corpus."""
     from jpr.corpus import read_passages
     from jpr.runs import load_rankings
-    from jpr.runs.texts import fill_texts
+    from jpr.runs.texts import fill_texts, texts_for
 
     runs = {path: load_rankings(path) for path in paths}
     if corpus is None:
         return runs
     with screen.progress("reading passages", None) as progress:
-        passages = _wanted(runs, screen.counted(read_passages(corpus), progress))
+        passages = screen.counted(read_passages(corpus), progress)
+        texts = texts_for(chain.from_iterable(runs.values()), passages)
     for path in runs:
         with naming(path):
-            runs[path] = fill_texts(runs[path], passages)
+            runs[path] = fill_texts(runs[path], texts.values())
     return runs
-
-
-def _wanted(runs: Runs, passages: "Iterable[Passage]") -> "list[Passage]":
-    """Return the passages of which the runs hold only ids, reading no further than needed."""
-    hits = (hit for rankings in runs.values() for ranking in rankings for hit in ranking.hits)
-    wanted = {hit.passage.id for hit in hits if not (hit.passage.title or hit.passage.text)}
-    found: list[Passage] = []
-    if wanted:
-        for passage in passages:
-            if passage.id in wanted:
-                found.append(passage)
-                if len(found) == len(wanted):
-                    break
-    return found

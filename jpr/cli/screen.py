@@ -4,10 +4,12 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
+
+from jpr.stages import Progress
 
 T = TypeVar("T")
 _FOLDED = 12
@@ -77,7 +79,7 @@ def _least_width(rows: Sequence[Sequence[str]], folds: int) -> int:
 
 
 @contextmanager
-def progress(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
+def progress(what: str, total: int | None) -> Iterator[Progress]:
     """Show a bar on standard error while something long goes on; nothing where that is piped."""
     if not sys.stderr.isatty():
         yield lambda _: None
@@ -86,18 +88,18 @@ def progress(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
-        Progress,
         TextColumn,
         TimeRemainingColumn,
     )
+    from rich.progress import Progress as Bar
 
     columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=total)
         yield lambda done: bar.advance(task, done)
 
 
-def counted(records: Iterable[T], progress: Callable[[int], None]) -> Iterator[T]:
+def counted(records: Iterable[T], progress: Progress) -> Iterator[T]:
     """Pass records on and count them as progress."""
     for record in records:
         yield record

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from jpr.coverage import Coverage, Ints, Progress, cover, cover_by_ids
+from jpr.coverage import Coverage, Ints, cover, cover_by_ids
 from jpr.errors import ConfigError, DataError
 from jpr.judge.answers import AnswerMeasure, is_multi
 from jpr.judge.best import Floats, Order, best_cover, found, greedy
@@ -26,6 +26,7 @@ from jpr.judge.pool import (
 from jpr.judge.statistics import bootstrap
 from jpr.runs.align import align, align_predictions
 from jpr.runs.qrels import Judgement
+from jpr.stages import Progress
 from jpr.types import Prediction, Question, Ranking
 
 ALL, MULTI = "all", "multi"

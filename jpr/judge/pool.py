@@ -64,9 +64,9 @@ def _joined(hits: dict[str, Hit], ranking: Ranking) -> dict[str, Hit]:
         known = hits.setdefault(hit.passage.id, hit).passage
         if known.text == hit.passage.text:
             continue
-        if is_bare(known):  # another run may know what this id stands for
+        if known.is_bare:  # another run may know what this id stands for
             hits[known.id] = hit
-        elif not is_bare(hit.passage):
+        elif not hit.passage.is_bare:
             raise DataError(
                 f"question {ranking.question.id!r}: passage {known.id!r} has two different texts; "
                 "the runs come from different corpora"
@@ -74,16 +74,11 @@ def _joined(hits: dict[str, Hit], ranking: Ranking) -> dict[str, Hit]:
     return hits
 
 
-def is_bare(passage: Passage) -> bool:
-    """Tell whether a passage is only an id, as in TREC runs."""
-    return not passage.text and not passage.title
-
-
 def bare_in(rankings: Sequence[Ranking], pooled: Sequence[Ranking]) -> tuple[int, int]:
     """Return how many of a run's passages have no text even in the pool, and how many it has."""
     bare = total = 0
     for ranking, pool in zip(rankings, pooled, strict=True):
-        unknown = {hit.passage.id for hit in pool.hits if is_bare(hit.passage)}
+        unknown = {hit.passage.id for hit in pool.hits if hit.passage.is_bare}
         bare += sum(hit.passage.id in unknown for hit in ranking.hits)
         total += len(ranking.hits)
     return bare, total

@@ -31,6 +31,7 @@ from jpr.formats import field_of
 from jpr.jsonfile import read_json
 from jpr.questions.literals import squeezed
 from jpr.questions.scan import Matches, Scanner
+from jpr.stages import Progress
 from jpr.text import normalise_answer, pattern_source, tokens
 from jpr.types import Passage, Question
 
@@ -75,7 +76,7 @@ def group_answers(
     *,
     workers: int = 1,
     cache: Path | None = None,
-    progress: Callable[[int], None] = lambda _: None,
+    progress: Progress = lambda _: None,
     time_limit: float = 1.0,
 ) -> Grouped:
     """Fill in the distinct answers that the questions' expressions have in a corpus.

@@ -6,14 +6,14 @@ for; the result appears under its name when all are there.
 
 import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
 from jpr.errors import ConfigError
 from jpr.files import publish
 from jpr.runs import write_rankings
-from jpr.stages import Retriever
+from jpr.stages import Progress, Retriever
 from jpr.types import Question
 
 
@@ -24,7 +24,7 @@ def retrieve_to_file(
     k: int,
     *,
     key: str,
-    progress: Callable[[int], None] = lambda _: None,
+    progress: Progress = lambda _: None,
 ) -> None:
     """Write each question's k candidates; `key` names what they come from."""
     part = path.with_name(f".{path.name}.part")

@@ -5,7 +5,7 @@ out, of passages and questions alike: an encyclopedia says "what" and "who" so r
 would give them weight (`docs/lab.md`: 2 to 4 points of recall).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import tantivy
@@ -42,26 +42,41 @@ def _analyser() -> tantivy.TextAnalyzer:
     )
 
 
-def write_bm25(passages: Iterable[Passage], folder: Path, threads: int = 1) -> None:
-    """Index passages, in the order of their rows, into an existing empty folder."""
-    bodies = ((row, f"{p.title}\n{p.text}") for row, p in enumerate(passages))
+def indexed(passages: Iterable[Passage], folder: Path) -> Iterator[Passage]:
+    """Pass passages on and index them, in the order of their rows, into an empty folder.
+
+    The index is whole when the last passage has been taken.
+    """
     try:
         index = tantivy.Index(_schema(), str(folder))
         index.register_tokenizer("jpr", _analyser())
-        writer = index.writer(heap_size=_MEMORY, num_threads=threads)
-        for row, body in bodies:
+        writer = index.writer(heap_size=_MEMORY, num_threads=1)
+    except ValueError as error:
+        raise _refused(folder, error) from error
+    for row, passage in enumerate(passages):
+        body = f"{passage.title}\n{passage.text}"
+        try:
             writer.add_document(tantivy.Document(row=row, body=body))
+        except ValueError as error:
+            raise _refused(folder, error) from error
+        yield passage
+    try:
         writer.commit()
         writer.wait_merging_threads()
-    except ValueError as error:  # all that tantivy says, a full disk for instance
-        raise ConfigError(f"{folder}: the words cannot be indexed: {error}") from error
+    except ValueError as error:
+        raise _refused(folder, error) from error
+
+
+def _refused(folder: Path, error: ValueError) -> ConfigError:
+    """Explain what tantivy says, of a full disk for instance: it has one kind of error only."""
+    return ConfigError(f"{folder}: the words cannot be indexed: {error}")
 
 
 class Bm25:
     """An open BM25 index; threads may share it."""
 
     def __init__(self, folder: Path) -> None:
-        """Open an index that `write_bm25` made."""
+        """Open an index that `indexed` made."""
         try:
             self._index = tantivy.Index.open(str(folder))
         except ValueError as error:

@@ -22,12 +22,12 @@ from pathlib import Path
 from jpr.corpus.store import PassageStore, write_store
 from jpr.errors import ConfigError, DataError, FormatError
 from jpr.files import publish
-from jpr.retrieve.bm25 import Bm25, write_bm25
+from jpr.retrieve.bm25 import Bm25, indexed
+from jpr.stages import Progress
 from jpr.types import Hit, Passage, Question, Ranking
 
 _FORMAT = 1
 _VERSION = re.compile("v[0-9]{1,9}")
-Progress = Callable[[int], None]
 
 
 def build_index(
@@ -58,8 +58,8 @@ def _build(passages: Iterable[Passage], version: Path, source: str, progress: Pr
     (version / "store").mkdir(parents=True)
     (version / "bm25").mkdir()
     digest = hashlib.sha256()
-    n = write_store(_watched(passages, digest.update, progress), version / "store")
-    write_bm25(PassageStore(version / "store"), version / "bm25")
+    watched = _watched(passages, digest.update, progress)
+    n = write_store(indexed(watched, version / "bm25"), version / "store")
     manifest = {
         "format": _FORMAT,
         "passages": n,

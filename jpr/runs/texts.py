@@ -17,20 +17,12 @@ def fill_texts(rankings: Iterable[Ranking], passages: Iterable[Passage]) -> list
     'It shines.'
     """
     run = list(rankings)
-    wanted = {hit.passage.id for ranking in run for hit in ranking.hits if _bare(hit.passage)}
-    n_wanted = len(wanted)
-    texts: dict[str, Passage] = {}
-    if wanted:
-        for passage in passages:
-            if passage.id in wanted:
-                wanted.remove(passage.id)
-                texts[passage.id] = passage
-                if not wanted:
-                    break
-    if wanted:
+    texts = texts_for(run, passages)
+    absent = _ids(run) - texts.keys()
+    if absent:
         raise DataError(
-            f"{len(wanted)} of {n_wanted} passages of the run are not in the corpus, "
-            f"e.g. {min(wanted)!r}; is it the corpus that the run was made with?"
+            f"{len(absent)} of {len(texts) + len(absent)} passages of the run are not in the "
+            f"corpus, e.g. {min(absent)!r}; is it the corpus that the run was made with?"
         )
     return [
         Ranking(ranking.question, tuple(_filled(hit, texts) for hit in ranking.hits))
@@ -38,12 +30,25 @@ def fill_texts(rankings: Iterable[Ranking], passages: Iterable[Passage]) -> list
     ]
 
 
-def _bare(passage: Passage) -> bool:
-    return not passage.title and not passage.text
+def texts_for(rankings: Iterable[Ranking], passages: Iterable[Passage]) -> dict[str, Passage]:
+    """Return those passages, by id, of which the rankings hold only ids."""
+    wanted = _ids(rankings)
+    texts: dict[str, Passage] = {}
+    if wanted:
+        for passage in passages:
+            if passage.id in wanted:
+                texts[passage.id] = passage
+                if len(texts) == len(wanted):
+                    break
+    return texts
+
+
+def _ids(rankings: Iterable[Ranking]) -> set[str]:
+    return {hit.passage.id for r in rankings for hit in r.hits if hit.passage.is_bare}
 
 
 def _filled(hit: Hit, texts: dict[str, Passage]) -> Hit:
-    if not _bare(hit.passage):
+    if not hit.passage.is_bare:
         return hit
     known = texts[hit.passage.id]
     if hit.passage.meta:

@@ -1,10 +1,11 @@
 import math
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from jpr.errors import FormatError
-from jpr.retrieve.bm25 import STOP_WORDS, Bm25, write_bm25
+from jpr.retrieve.bm25 import STOP_WORDS, Bm25, indexed
 from jpr.types import Passage
 
 TEXTS = [
@@ -13,6 +14,11 @@ TEXTS = [
     "dogs bark loudly dogs bark often",
     "nothing to see",
 ]
+
+
+def write_bm25(passages: Iterable[Passage], folder: Path) -> None:
+    for _ in indexed(passages, folder):
+        pass
 
 
 @pytest.fixture
