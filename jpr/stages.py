@@ -1,9 +1,15 @@
 """The stages of the system, as protocols: what a new method has to have, and nothing more."""
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Protocol
+from __future__ import annotations
 
-from jpr.types import Question, Ranking
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from jpr.types import Passage, Question, Ranking
+
+if TYPE_CHECKING:  # `jpr --help` must not load numpy
+    import numpy as np
+    from numpy.typing import NDArray
 
 Progress = Callable[[int], None]
 """What long work calls with the number of things just finished."""
@@ -17,3 +23,17 @@ class Retriever(Protocol):
 
     def retrieve_many(self, questions: Iterable[Question], k: int) -> Iterator[Ranking]:
         """Do the same for many questions, in their order, in batches where that pays."""
+
+
+class Encoder(Protocol):
+    """Turns texts into vectors; the inner product says how well a passage answers a question."""
+
+    key: str
+    """Names the weights and settings: only vectors made under the same key can be compared."""
+    dimension: int
+
+    def encode_questions(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return one vector per question, (n, dimension)."""
+
+    def encode_passages(self, passages: Sequence[Passage]) -> NDArray[np.float32]:
+        """Return one vector per passage, (n, dimension)."""

@@ -1,0 +1,1 @@
+"""Neural networks: numbers in, numbers out; they never see a string."""

@@ -1,0 +1,248 @@
+"""BERT- and MPNet-style encoders: our own few lines, which load Hugging Face weights.
+
+Two families share the block and differ in how positions enter: BERT adds learned position and
+segment embeddings; MPNet adds positions (counted from the padding id) and a bias by relative
+position, shared by all layers.
+
+`forward` takes padded rows. `packed` takes rows laid end to end and spends nothing on padding where
+the device has an attention kernel for that (CUDA, 16 bits); elsewhere it pads and gives the same.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from jpr.errors import DataError
+
+Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""Mixes values (…, heads, d/heads) by the agreement of queries with keys, all of the same shape."""
+
+
+@dataclass(frozen=True, slots=True)
+class BertConfig:
+    """The shape of an encoder, as in Hugging Face's config.json."""
+
+    vocab_size: int
+    hidden_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    intermediate_size: int
+    max_position_embeddings: int
+    layer_norm_eps: float = 1e-12
+    type_vocab_size: int = 2
+    model_type: str = "bert"
+    pad_token_id: int = 0
+    relative_attention_num_buckets: int = 32
+
+    @classmethod
+    def of(cls, config: Mapping[str, object]) -> "BertConfig":
+        """Take what is needed of a config.json."""
+        known = {name: config[name] for name in cls.__dataclass_fields__ if name in config}
+        try:
+            return cls(**known)  # type: ignore[arg-type]  # checked by use
+        except TypeError as error:
+            raise DataError(f"config.json is not that of a BERT or MPNet: {error}") from error
+
+
+class Block(nn.Module):
+    """Self-attention and a feed-forward layer, each followed by a norm over the residual sum."""
+
+    def __init__(self, config: BertConfig, dropout: float) -> None:
+        super().__init__()
+        d = config.hidden_size
+        self.heads = config.num_attention_heads
+        self.dropout = dropout
+        self.qkv = nn.Linear(d, 3 * d)
+        self.out = nn.Linear(d, d)
+        self.norm1 = nn.LayerNorm(d, eps=config.layer_norm_eps)
+        self.up = nn.Linear(d, config.intermediate_size)
+        self.down = nn.Linear(config.intermediate_size, d)
+        self.norm2 = nn.LayerNorm(d, eps=config.layer_norm_eps)
+
+    def forward(self, x: Tensor, attend: Attend) -> Tensor:
+        """Map (…, d) to the same."""
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).unbind(-3)
+        mixed = self.out(attend(q, k, v).flatten(-2))
+        x = self.norm1(x + F.dropout(mixed, self.dropout, self.training))
+        widened = self.down(F.gelu(self.up(x)))
+        out: Tensor = self.norm2(x + F.dropout(widened, self.dropout, self.training))
+        return out
+
+
+class Bert(nn.Module):
+    """Token ids to vectors; stateless, so that threads may share it."""
+
+    def __init__(self, config: BertConfig, dropout: float = 0.0) -> None:
+        super().__init__()
+        d = config.hidden_size
+        self.config = config
+        self.dropout = dropout
+        self.is_mpnet = config.model_type == "mpnet"
+        self.words = nn.Embedding(config.vocab_size, d)
+        self.positions = nn.Embedding(config.max_position_embeddings, d)
+        self.norm = nn.LayerNorm(d, eps=config.layer_norm_eps)
+        self.blocks = nn.ModuleList(Block(config, dropout) for _ in range(config.num_hidden_layers))
+        if self.is_mpnet:
+            self.relative = nn.Embedding(
+                config.relative_attention_num_buckets, config.num_attention_heads
+            )
+        else:
+            self.segments = nn.Embedding(config.type_vocab_size, d)
+
+    def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
+        """Map ids (B, T), of which the first `lengths` (B,) of each row count, to (B, T, d)."""
+        place = torch.arange(ids.shape[1], device=ids.device)
+        x = self._embed(ids, place)
+        mask = self._mask(place[None] < lengths[:, None], x.dtype)  # (B, 1 or heads, T, T)
+
+        def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            q, k, v = (part.transpose(1, 2) for part in (q, k, v))  # (B, heads, T, d/heads)
+            mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask.to(q.dtype))
+            return mixed.transpose(1, 2)
+
+        return self._blocks(x, attend)
+
+    def packed(self, ids: Tensor, lengths: Tensor) -> Tensor:
+        """Map rows of `lengths` (B,) laid end to end, ids (N,), to (N, d)."""
+        if self.is_mpnet or not _has_packed_attention(ids.device):
+            inside, rows = _unpacked(ids, lengths)
+            return self.forward(rows, lengths)[inside]
+        from torch.nn.attention.varlen import varlen_attn
+
+        ends = F.pad(lengths.cumsum(0), (1, 0)).to(torch.int32)
+        longest = int(lengths.max())
+        place = torch.arange(len(ids), device=ids.device)
+        place = place - torch.repeat_interleave(ends[:-1].long(), lengths, output_size=len(ids))
+
+        def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            mixed = varlen_attn(q, k, v, ends, ends, longest, longest)
+            assert isinstance(mixed, Tensor)  # nothing else was asked for
+            return mixed
+
+        return self._blocks(self._embed(ids, place), attend)
+
+    def _embed(self, ids: Tensor, place: Tensor) -> Tensor:
+        first = self.config.pad_token_id + 1 if self.is_mpnet else 0
+        x: Tensor = self.words(ids) + self.positions(place + first)
+        if not self.is_mpnet:
+            x = x + self.segments.weight[0]
+        return F.dropout(self.norm(x), self.dropout, self.training)
+
+    def _mask(self, inside: Tensor, dtype: torch.dtype) -> Tensor:
+        """Return what is added to the attention scores, given which tokens count (B, T)."""
+        t = inside.shape[1]
+        mask = torch.zeros(inside.shape, dtype=dtype, device=inside.device)
+        mask = mask.masked_fill(~inside, torch.finfo(dtype).min)[:, None, None]
+        if self.is_mpnet:
+            bias = self.relative(_buckets(t, self.config, inside.device)).permute(2, 0, 1)
+            mask = mask + bias[None]
+        return mask.expand(-1, -1, t, -1)
+
+    def _blocks(self, x: Tensor, attend: Attend) -> Tensor:
+        for block in self.blocks:
+            x = block(x, attend)
+        return x
+
+
+def _has_packed_attention(device: torch.device) -> bool:
+    return device.type == "cuda" and torch.is_autocast_enabled("cuda")
+
+
+def _unpacked(ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """Return which places of padded rows count (B, T), and the rows (B, T)."""
+    inside = torch.arange(int(lengths.max()), device=ids.device)[None] < lengths[:, None]
+    rows = torch.zeros(inside.shape, dtype=ids.dtype, device=ids.device)
+    rows[inside] = ids
+    return inside, rows
+
+
+def _buckets(length: int, config: BertConfig, device: torch.device) -> Tensor:
+    """Return (T, T) the bucket of each relative position: exact when near, logarithmic when far."""
+    place = torch.arange(length, device=device)
+    distance = place[None] - place[:, None]
+    half = config.relative_attention_num_buckets // 2
+    exact = half // 2
+    far = distance.abs().clamp(min=1).float()
+    scaled = exact + (torch.log(far / exact) / math.log(128 / exact) * (half - exact)).long()
+    near = distance.abs() < exact
+    bucket = torch.where(near, distance.abs(), scaled.clamp(max=half - 1))
+    return bucket + half * (distance > 0)
+
+
+def pool(hidden: Tensor, lengths: Tensor, how: str) -> Tensor:
+    """Return one unit vector per padded row (B, d): the mean of its tokens, or its first."""
+    if how == "cls":
+        vector = hidden[:, 0]
+    else:
+        inside = torch.arange(hidden.shape[1], device=hidden.device)[None] < lengths[:, None]
+        total = (hidden * inside[..., None]).sum(dim=1)
+        vector = total / lengths[:, None].clamp(min=1)
+    return F.normalize(vector.float(), dim=-1)
+
+
+def pool_packed(hidden: Tensor, lengths: Tensor, how: str) -> Tensor:
+    """Do the same for rows laid end to end, (N, d) to (B, d)."""
+    if how == "cls":
+        vector = hidden[lengths.cumsum(0) - lengths]
+    else:
+        row = torch.repeat_interleave(lengths, output_size=len(hidden))  # (N,) whose token it is
+        total = torch.zeros(len(lengths), hidden.shape[1], device=hidden.device)
+        vector = total.index_add(0, row, hidden.float()) / lengths[:, None]
+    return F.normalize(vector.float(), dim=-1)
+
+
+def from_hugging_face(weights: Mapping[str, Tensor], config: BertConfig) -> dict[str, Tensor]:
+    """Rename the weights of a Hugging Face BERT or MPNet to those of `Bert`."""
+    plain = {name.removeprefix("bert.").removeprefix("mpnet."): w for name, w in weights.items()}
+    try:
+        return {
+            ours: torch.cat([plain[name] for name in theirs])
+            for ours, theirs in _names(config).items()
+        }
+    except KeyError as error:
+        raise DataError(f"the checkpoint lacks the weight {error}; is it a BERT?") from error
+
+
+def to_hugging_face(weights: Mapping[str, Tensor], config: BertConfig) -> dict[str, Tensor]:
+    """Rename the weights of a `Bert` to Hugging Face's."""
+    return {
+        name: part
+        for ours, theirs in _names(config).items()
+        for name, part in zip(theirs, weights[ours].chunk(len(theirs)), strict=True)
+    }
+
+
+def _names(config: BertConfig) -> dict[str, tuple[str, ...]]:
+    """Return, for each weight of `Bert`, the Hugging Face weights that are stacked in it."""
+    mpnet = config.model_type == "mpnet"
+    names: dict[str, tuple[str, ...]] = {
+        "words.weight": ("embeddings.word_embeddings.weight",),
+        "positions.weight": ("embeddings.position_embeddings.weight",),
+        "norm.weight": ("embeddings.LayerNorm.weight",),
+        "norm.bias": ("embeddings.LayerNorm.bias",),
+    }
+    if mpnet:
+        names["relative.weight"] = ("encoder.relative_attention_bias.weight",)
+    else:
+        names["segments.weight"] = ("embeddings.token_type_embeddings.weight",)
+    bert_parts = ("self.query", "self.key", "self.value"), "output.dense", "output.LayerNorm"
+    mpnet_parts = ("attn.q", "attn.k", "attn.v"), "attn.o", "LayerNorm"
+    qkv, out, norm = mpnet_parts if mpnet else bert_parts
+    for i in range(config.num_hidden_layers):
+        layer = f"encoder.layer.{i}"
+        parts = {
+            "qkv": tuple(f"attention.{part}" for part in qkv),
+            "out": (f"attention.{out}",),
+            "norm1": (f"attention.{norm}",),
+            "up": ("intermediate.dense",),
+            "down": ("output.dense",),
+            "norm2": ("output.LayerNorm",),
+        }
+        for ours, theirs in parts.items():
+            for kind in ("weight", "bias"):
+                names[f"blocks.{i}.{ours}.{kind}"] = tuple(f"{layer}.{t}.{kind}" for t in theirs)
+    return names

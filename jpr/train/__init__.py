@@ -1,0 +1,1 @@
+"""Training: torch, numpy, tokenizers and safetensors are all it needs; no stage depends on it."""

@@ -1,0 +1,19 @@
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jpr.train.tokens import TokenRows
+
+texts = st.lists(st.lists(st.integers(3, 999), max_size=9), min_size=1, max_size=6)
+
+
+@given(texts, st.integers(3, 12), st.data())
+def test_a_batch_is_each_row_between_head_and_tail_cut_at_the_longest(
+    rows: list[list[int]], longest: int, data: st.DataObject
+) -> None:
+    packed = TokenRows.of(rows, head=(1, 7), tail=2)
+    wanted = data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=5))
+    ids, lengths = packed.packed(torch.tensor(wanted), longest)
+    expected = [[*[1, 7, *rows[i]][: longest - 1], 2] for i in wanted]
+    assert ids.tolist() == [token for row in expected for token in row]
+    assert lengths.tolist() == [len(row) for row in expected]
