@@ -13,7 +13,7 @@ LAYERS = [
     {"train"},
     {"coverage", "retrieve"},
     {"encode"},
-    {"corpus", "models", "questions", "runs"},
+    {"corpus", "decode", "models", "questions", "runs"},
     {"gold"},
     {"formats", "stages"},
     {"jsonfile", "manifest"},

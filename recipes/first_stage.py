@@ -1,0 +1,143 @@
+"""What each first stage finds: 100 candidates per question, for every system tried.
+
+Needs: the index of the passages with vectors (`jpr index passages.tsv.xz --out wiki --vectors …`),
+the lists of nearest passages that `recipes/dpr_plus.py` made on a GPU, questions; 15 minutes.
+
+    python recipes/first_stage.py wiki LISTS ambignq_dev.jsonl webqsp_test.jsonl trec_test.jsonl ...
+
+It leaves the numbers in `results/first-stage.jsonl`, with paired tests in the manifest, and with
+`--runs FOLDER` the runs of the default retriever.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from jpr import MRecall, Recall, evaluate, load_questions, write_rankings
+from jpr.files import publish
+from jpr.judge.compare import Comparison, compare
+from jpr.judge.evaluation import Evaluation, RunScores
+from jpr.manifest import commit, manifest
+from jpr.report import Record, records_of, save_records
+from jpr.retrieve.fuse import Scored, ScoreMix
+from jpr.retrieve.index import Index
+from jpr.retrieve.retrievers import DEPTH, HYBRID, open_retriever
+from jpr.types import Hit, Question, Ranking
+
+NAME = "first-stage"
+K = 100
+MEASURES = [Recall @ 5, Recall @ 100, MRecall @ 5, MRecall @ 10]
+LINEAR = ScoreMix((0.3, 0.7))
+ENCODERS = {
+    "minilm": "MiniLM-L6",
+    "gte": "gte-small",
+    "e5": "e5-small",
+    "full": "e5-small, full negatives",
+    "teacher": "e5-small, distant negatives",
+    "student": "MiniLM-L6, distant negatives, taught by it",
+}
+ABOUT = (
+    "100 candidates per question from 1,222,650 passages. BM25 is that of `jpr index` (tantivy). "
+    "Encoders search exactly, in 16 bits; the first three as they come, the others trained by "
+    "`recipes/dpr_plus.py`. Fusions are of BM25 and the last encoder, 300 deep. The last system "
+    "is what `jpr retrieve` does by default: the same encoder in 8 bits, its vectors in 8 bits in "
+    "an IVF index. "
+    "MRecall of the best order is what a perfect reranker of the 100 would reach."
+)
+
+
+def ranking(index: Index, question: Question, hits: Scored) -> Ranking:
+    """Put passages in the place of rows."""
+    return Ranking(question, tuple(Hit(index.store[row], score) for row, score in hits[:K]))
+
+
+def systems(
+    index: Index, folder: Path, lists: Path, questions: Sequence[Question], data: str
+) -> Iterator[tuple[str, list[Ranking]]]:
+    """Yield every system's name and rankings."""
+
+    def made(found: Sequence[Scored]) -> list[Ranking]:
+        return [ranking(index, q, hits) for q, hits in zip(questions, found, strict=True)]
+
+    words = [index.search_words(question.text, DEPTH) for question in questions]
+    yield "BM25", made(words)
+    near: list[Scored] = []
+    for name, label in ENCODERS.items():
+        arrays = np.load(lists / f"{name}.npz")
+        rows, scores = arrays[f"{data}.rows"].tolist(), arrays[f"{data}.scores"].tolist()
+        near = [list(zip(r, s, strict=True)) for r, s in zip(rows, scores, strict=True)]
+        yield label, made(near)
+    pairs = list(zip(words, near, strict=True))
+    yield "BM25 + the last, linear 0.3 : 0.7", made([LINEAR(pair) for pair in pairs])
+    yield "BM25 + the last, ranks 0.4 : 0.6", made([HYBRID(pair) for pair in pairs])
+    yield "jpr, hybrid as installed", list(open_retriever(folder).retrieve_many(questions, K))
+
+
+def against_bm25(scored: Evaluation, data: str) -> list[dict[str, object]]:
+    """Test every system against BM25: as they rank, and in their best order."""
+    best = tuple(RunScores(run.name, run.best.values) for run in scored.runs if run.best)
+    rows = []
+    for order, evaluation in (("own", scored), ("best", replace(scored, runs=best))):
+        rows += [_row(data, order, found) for found in compare(evaluation, "BM25")]
+    return rows
+
+
+def _row(data: str, order: str, found: Comparison) -> dict[str, object]:
+    kept = ("run", "baseline", "measure", "slice", "n", "test")
+    numbers = {name: round(100 * getattr(found, name), 2) for name in ("difference", "low", "high")}
+    tests = {name: float(f"{getattr(found, name):.2g}") for name in ("p", "p_holm")}
+    return {
+        "data": data,
+        "order": order,
+        **{name: getattr(found, name) for name in kept},
+        **numbers,
+        **tests,
+    }
+
+
+def main() -> None:
+    """Retrieve, score, record."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("index", type=Path)
+    parser.add_argument("lists", type=Path)
+    parser.add_argument("questions", type=Path, nargs="+")
+    parser.add_argument("--runs", type=Path)
+    parser.add_argument("--results", type=Path, default=Path("results"))
+    options = parser.parse_args()
+    start = time.perf_counter()
+    index = Index(options.index)
+    records: list[Record] = []
+    tests: list[dict[str, object]] = []
+    for path in options.questions:
+        questions = load_questions(path)
+        runs = dict(systems(index, options.index, options.lists, questions, path.stem))
+        scored = evaluate(questions, runs, MEASURES, workers=2)
+        records += records_of(scored, NAME, path.stem, commit())
+        tests += against_bm25(scored, path.stem)
+        if options.runs:
+            with publish(options.runs / f"hybrid-{path.stem}.jsonl") as stream:
+                write_rankings(list(runs.values())[-1], stream)
+        print(f"{path.stem}: {time.perf_counter() - start:.0f} s", flush=True)
+    inputs = {path.name: path for path in options.questions}
+    inputs |= {path.name: path for path in sorted(options.lists.glob("*.npz"))}
+    command = (
+        f"python recipes/first_stage.py wiki LISTS {' '.join(p.name for p in options.questions)}"
+    )
+    made = manifest(
+        command, inputs, time.perf_counter() - start,
+        packages=("tantivy", "faiss-cpu", "onnxruntime"),
+    )  # fmt: skip
+    trained = [json.loads(p.read_text()) for p in sorted(options.lists.glob("manifest*.json"))]
+    extra = {"index": index.key, "trained": trained, "tests": tests}
+    save_records(options.results, NAME, records, {"about": ABOUT, **made, **extra})
+
+
+if __name__ == "__main__":
+    main()

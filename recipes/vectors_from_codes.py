@@ -1,0 +1,61 @@
+"""The 8-bit vectors that `recipes/dpr_plus.py` puts out → a folder for `jpr index --vectors`.
+
+    python recipes/vectors_from_codes.py passages.tsv.xz CODES VECTORS [--encoder FOLDER]
+
+The codes are kept as they are; what is added is what the folder has to know: the encoder's key, the
+steps, and a digest of the passages of each chunk.
+"""
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from jpr import read_passages
+from jpr.encode.encoder import Vectors
+from jpr.encode.folder import load_encoder
+from jpr.encode.vectors import Chunk, encode_to_folder
+from jpr.stages import Encoder
+
+
+def main() -> None:
+    """Read the codes chunk by chunk."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    for name in ("passages", "codes", "vectors"):
+        parser.add_argument(name, type=Path)
+    parser.add_argument("--encoder", type=Path, help="the default is the embedded one")
+    options = parser.parse_args()
+    low, high = np.load(options.codes / "range.npy")
+    parts = [np.load(path, mmap_mode="r") for path in sorted(options.codes.glob("codes.*.npy"))]
+    first = np.cumsum([0, *map(len, parts)])
+
+    def rows(start: int, end: int) -> Vectors:
+        pieces = [
+            part[max(0, start - at) : max(0, end - at)]
+            for part, at in zip(parts, first, strict=False)
+        ]
+        codes: Vectors = np.concatenate(pieces).astype(np.float32)
+        found: Vectors = codes / 255 * (high - low) + low
+        return found
+
+    def look_up(chunks: Iterator[Chunk], _: Encoder) -> Iterator[tuple[int, Vectors]]:
+        at = 0
+        for number, passages in chunks:
+            yield number, rows(at, at + len(passages))
+            at += len(passages)
+
+    count = encode_to_folder(
+        read_passages(options.passages),
+        load_encoder(options.encoder),
+        options.vectors,
+        kind="float16",
+        map_chunks=look_up,  # type: ignore[arg-type]
+    )
+    print(f"{count:,} vectors in {options.vectors}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,218 @@
+import math
+from collections.abc import Sequence
+from functools import cache
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jpr.decode import (
+    Decoded,
+    Limits,
+    Prefix,
+    Rows,
+    Search,
+    beam,
+    decode,
+    decode_many,
+    independent,
+    length_penalty,
+    sequence,
+    tree,
+)
+from jpr.errors import ConfigError, DataError
+
+
+class Chance:
+    """log P(p | prefix) drawn once for each prefix; passages of the prefix have none."""
+
+    def __init__(self, n: int, seed: int) -> None:
+        self.n, self.seed = n, seed
+        self.row = cache(self._row)
+
+    def _row(self, prefix: Prefix) -> np.ndarray:
+        chance = np.random.default_rng([self.seed, *(i + 1 for i in prefix)])
+        logits = np.round(chance.normal(size=self.n), 1)  # rounded, so that there are ties
+        logits[list(prefix)] = -np.inf
+        return np.asarray(logits - np.log(np.exp(logits).sum()))
+
+    def __call__(self, prefixes: Sequence[Prefix]) -> Rows:
+        return [self.row(prefix) for prefix in prefixes]
+
+
+models = st.builds(Chance, st.integers(1, 6), st.integers(0, 10_000))
+counts = st.integers(0, 7)
+betas = st.sampled_from([-3.0, -1.0, 0.0, 0.5, 2.0, 6.0])
+
+
+def transcribed(model: Chance, k: int, beta: float) -> tuple[list[int], list[Prefix]]:
+    """Algorithm 1 of the paper, line by line, with our rule for ties."""
+    chosen: list[int] = []
+    grown: list[Prefix] = [()]
+    while len(chosen) < k:
+        best: tuple[float, int, int, int] | None = None
+        for opened, s in enumerate(grown):
+            for p in range(model.n):
+                if (*s, p) in grown or p in s:
+                    continue
+                score = ((5 + len(s) + 1) / 6) ** beta * float(model.row(s)[p])
+                order = (-score, len(s), opened, p)
+                best = order if best is None or order < best else best
+        assert best is not None
+        _, _, opened, p = best
+        if p not in chosen:
+            chosen.append(p)
+        grown.append((*grown[opened], p))
+    return chosen, grown[1:]
+
+
+@given(models, counts, betas)
+def test_tree_decode_is_algorithm_1(model: Chance, k: int, beta: float) -> None:
+    found = decode(tree(model.n, Limits(k), beta), model)
+    chosen, grown = transcribed(model, min(k, model.n), beta)
+    assert list(found.passages) == chosen
+    assert [(*node.prefix, node.passage) for node in found.nodes] == grown
+
+
+@given(models, counts)
+def test_a_large_beta_is_independent_scoring(model: Chance, k: int) -> None:
+    wide = decode(tree(model.n, Limits(k), beta=500.0), model)
+    alone = decode(independent(model.n, Limits(k)), model)
+    assert wide.passages == alone.passages
+
+
+@given(models, counts)
+def test_where_the_next_step_is_always_surest_the_tree_is_the_sequence(
+    model: Chance, k: int
+) -> None:
+    def surer(prefixes: Sequence[Prefix]) -> Rows:
+        """Each step surer than all of the step before: log-probabilities divided by 1000."""
+        return [model.row(prefix) / 1000.0 ** len(prefix) for prefix in prefixes]
+
+    deep = decode(tree(model.n, Limits(k)), surer)
+    straight = decode(sequence(model.n, Limits(k)), surer)
+    assert deep.passages == straight.passages
+
+
+@given(models, counts)
+def test_a_beam_of_one_is_the_sequence_and_a_full_one_the_best_of_all(
+    model: Chance, k: int
+) -> None:
+    k = min(k, model.n)
+    straight = decode(sequence(model.n, Limits(k)), model)
+    assert decode(beam(model.n, Limits(k), width=1), model).passages == straight.passages
+
+    def total(order: Sequence[int]) -> float:
+        return sum(float(model.row(tuple(order[:i]))[p]) for i, p in enumerate(order))
+
+    found = decode(beam(model.n, Limits(k), width=10_000), model).passages
+    assert total(found) == pytest.approx(max(map(total, permutations(range(model.n), k))))
+
+
+@given(models, st.integers(1, 6), betas)
+def test_each_decoder_finds_k_distinct_passages_or_all(model: Chance, k: int, beta: float) -> None:
+    limits = Limits(k)
+    searches: list[Search] = [
+        tree(model.n, limits, beta),
+        sequence(model.n, limits),
+        independent(model.n, limits),
+        beam(model.n, limits),
+    ]
+    for search in searches:
+        found = decode(search, model).passages
+        assert len(found) == len(set(found)) == min(k, model.n)
+
+
+@given(st.lists(models, max_size=4), st.integers(1, 4), betas)
+def test_questions_decoded_together_are_decoded_as_alone(
+    together: list[Chance], k: int, beta: float
+) -> None:
+    calls = 0
+
+    def scores(wanted: Sequence[tuple[int, Prefix]]) -> Rows:
+        nonlocal calls
+        calls += 1
+        return [together[number].row(prefix) for number, prefix in wanted]
+
+    found = decode_many([tree(m.n, Limits(k), beta) for m in together], scores)
+    alone = [decode(tree(m.n, Limits(k), beta), m) for m in together]
+    assert found == alone
+    assert calls == max((len(d.nodes) for d in alone), default=0)  # one call a round
+
+
+@given(models, st.integers(1, 6), st.integers(0, 12), st.data())
+def test_a_budget_is_never_exceeded_nor_left_when_something_fits(
+    model: Chance, k: int, budget: int, data: st.DataObject
+) -> None:
+    costs = data.draw(st.lists(st.integers(1, 5), min_size=model.n, max_size=model.n))
+    limits = Limits(k, budget=budget, costs=costs)
+    searches: list[Search] = [
+        tree(model.n, limits),
+        sequence(model.n, limits),
+        independent(model.n, limits),
+        beam(model.n, limits),
+    ]
+    for search in searches:
+        found = decode(search, model).passages
+        spent = sum(costs[p] for p in found)
+        assert spent <= budget
+        left = [costs[p] for p in range(model.n) if p not in found]
+        assert len(found) == min(k, model.n) or all(spent + cost > budget for cost in left)
+
+
+@given(models, betas, st.floats(-4, 0))
+def test_nothing_below_the_threshold_is_chosen_and_the_start_is_the_same(
+    model: Chance, beta: float, threshold: float
+) -> None:
+    some = decode(tree(model.n, Limits(6, threshold), beta), model)
+    every = decode(tree(model.n, Limits(6), beta), model)
+    assert some.nodes == every.nodes[: len(some.nodes)]
+    assert all(node.score >= threshold for node in some.nodes)
+    if len(some.nodes) < len(every.nodes):
+        assert every.nodes[len(some.nodes)].score < threshold
+
+
+def test_the_tree_tells_why() -> None:
+    table = {(): [-0.1, -0.3, -9.0], (0,): [-9.0, -1.0, -0.2], (0, 2): [-9.0, -0.9, -9.0]}
+    table |= {(1,): [-2.0, -9.0, -0.25]}
+    rows = {prefix: np.array(row) for prefix, row in table.items()}
+    found = decode(tree(3, Limits(3)), lambda prefixes: [rows[p] for p in prefixes])
+    assert found == Decoded(found.nodes)
+    assert found.passages == (0, 2, 1)
+    assert found.depth == 2
+    assert [(node.prefix, node.passage) for node in found.nodes] == [((), 0), ((0,), 2), ((), 1)]
+    assert found.nodes[1].instead_of == (((), 1, -0.3), ((0,), 1, -1.0), ((), 2, -9.0))
+
+
+def test_a_passage_may_be_expanded_again_but_counts_once() -> None:
+    table = {(): [-0.1, -0.2, -9.0], (0,): [-9.0, -0.3, -0.5], (1,): [-9.0, -9.0, -9.0]}
+    table |= {(0, 1): [-9.0, -9.0, -8.0]}
+    rows = {prefix: np.array(row) for prefix, row in table.items()}
+    found = decode(tree(3, Limits(3)), lambda prefixes: [rows[p] for p in prefixes])
+    assert [(*n.prefix, n.passage) for n in found.nodes] == [(0,), (1,), (0, 1), (0, 2)]
+    assert [n.is_new for n in found.nodes] == [True, True, False, True]
+    assert found.passages == (0, 1, 2)
+
+
+def test_the_penalty_is_that_of_the_paper() -> None:
+    assert length_penalty(3, 2.0) == pytest.approx((8 / 6) ** 2)
+
+
+def test_what_is_no_distribution_is_refused() -> None:
+    with pytest.raises(DataError, match="not a number"):
+        decode(tree(2, Limits(1)), lambda prefixes: [np.array([math.nan, 0.0])])
+    with pytest.raises(DataError, match="rows of 2"):
+        decode(sequence(2, Limits(1)), lambda prefixes: [np.zeros(3)])
+    with pytest.raises(ConfigError, match="costs for 3 candidates"):
+        decode(tree(3, Limits(1, budget=5)), Chance(3, 0))
+    with pytest.raises(ConfigError, match="at least one sequence"):
+        decode(beam(3, Limits(1), width=0), Chance(3, 0))
+    with pytest.raises(ConfigError, match="at least no passage"):
+        Limits(-1)
+
+
+def test_without_candidates_nothing_is_chosen() -> None:
+    for search in (tree(0, Limits(5)), sequence(0, Limits(5)), independent(0, Limits(5))):
+        assert decode(search, Chance(1, 0)).passages == ()
