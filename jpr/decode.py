@@ -127,7 +127,7 @@ def tree(n: int, limits: Limits, beta: float = 0.0) -> Search:
 
 
 _Expansion = tuple[float, int, int, int, Prefix, float]
-"""Minus the score, the prefix's length, when it was opened, the passage; prefix, log-probability."""
+"""Minus the score, length of the prefix, when it was opened, passage; prefix, log-probability."""
 
 
 def _pop(heap: list[tuple[float, int, int, int, Prefix, float]], chosen: "_Chosen") -> Node | None:

@@ -7,10 +7,12 @@ import hashlib
 import io
 import lzma
 import os
+import shutil
 import tempfile
 import zlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from pathlib import Path
 from typing import IO, Any, BinaryIO, TextIO, cast
 
@@ -22,8 +24,53 @@ _CHUNK = 1 << 20
 _DAMAGE = (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
 
 
+class Reading:
+    """How far the reading of files has come, in bytes as they lie on the disk."""
+
+    def __init__(self) -> None:
+        """Begin before the first file."""
+        self._before = 0
+        self._path: Path | None = None
+        self._stream: BinaryIO | None = None
+
+    def open(self, path: Path, stream: BinaryIO) -> None:
+        """Take note of a file that is about to be read."""
+        if path != self._path:  # a file may be opened twice: to recognise it, and to read it
+            self._before, self._path = self.bytes, path
+        self._stream = stream
+
+    @property
+    def bytes(self) -> int:
+        """Bytes read so far, some buffers more or less."""
+        if self._path is None or self._stream is None:
+            return self._before
+        if self._stream.closed:
+            return self._before + self._path.stat().st_size
+        return self._before + os.lseek(self._stream.fileno(), 0, os.SEEK_CUR)
+
+
+_reading: ContextVar[Reading | None] = ContextVar("reading", default=None)
+
+
+@contextmanager
+def watch_reading() -> Iterator[Reading]:
+    """Yield what tells how far files that are opened meanwhile have been read."""
+    token = _reading.set(reading := Reading())
+    try:
+        yield reading
+    finally:
+        _reading.reset(token)
+
+
 def open_binary(path: Path) -> BinaryIO:
     """Open a file for reading; gzip, xz, bzip2 and zstd are known by their first bytes."""
+    stream = _open(path)
+    if reading := _reading.get():
+        reading.open(path, stream)
+    return stream
+
+
+def _open(path: Path) -> BinaryIO:
     try:
         if path.exists() and not path.is_file():
             raise FormatError(path, 0, "is no regular file; it is read twice, so save it first")
@@ -54,6 +101,10 @@ class _ZstdFile(io.RawIOBase):
     def readable(self) -> bool:
         """Tell that this is for reading."""
         return True
+
+    def fileno(self) -> int:
+        """Return the descriptor of the file underneath."""
+        return self._packed.fileno()
 
     def readinto(self, buffer: Any, /) -> int:  # noqa: ANN401  typeshed has no public name for it
         """Fill the buffer with as much as is at hand."""
@@ -208,6 +259,14 @@ def _umask() -> int:
     mask = os.umask(0o022)
     os.umask(mask)
     return mask
+
+
+def link(source: Path, target: Path) -> None:
+    """Give a file that nobody will change a second name, or copy it where that cannot be done."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
 
 
 def sha256(path: Path) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from jpr.errors import FormatError
 from jpr.files import publish
@@ -93,6 +94,8 @@ def results_page(folder: Path) -> str:
         parts.append(f"{manifest['about']}\n\n    {manifest['command']}")
         for data, records in groupby(of_recipe, key=lambda record: record.data):
             parts.append(_table(data, list(records)))
+        if "tests" in manifest:
+            parts.append(_tests(manifest["tests"]))
         versions = ", ".join(f"{name} {number}" for name, number in manifest["versions"].items())
         parts.append(
             f"Commit {manifest['commit']}; {versions}; {manifest['machine']}; "
@@ -119,3 +122,26 @@ def _table(data: str, records: Sequence[Record]) -> str:
     return f"**{data}** (n = {sizes[ALL]:,}, several answers: {sizes[MULTI]:,})\n\n" + markdown(
         header, rows
     )
+
+
+def _tests(tests: Sequence[Mapping[str, Any]]) -> str:
+    """Return the paired tests of a manifest as a table."""
+    rows = [
+        [
+            test["data"],
+            f"{test['run']} – {test['baseline']}",
+            f"{test['measure']}{', best order' if test['order'] == 'best' else ''}",
+            test["slice"],
+            f"{test['difference']:+.1f} ({test['low']:+.1f} to {test['high']:+.1f})",
+            f"{test['p_holm']:.2g}",
+        ]
+        for test in tests
+        if test["slice"] == ALL and (test["measure"], test["order"]) in _SHOWN
+    ]
+    header = ["data", "systems", "measure", "slice", "difference (95 %)", "p (Holm)"]
+    return "Paired tests, question by question; the manifest has all of them:\n\n" + markdown(
+        header, rows
+    )
+
+
+_SHOWN = {("Recall@100", "own"), ("MRecall@5", "best"), ("MRecall@10", "best")}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from jpr.types import Passage, Question, Ranking
+from jpr.types import Hit, Passage, Question, Ranking
 
 if TYPE_CHECKING:  # `jpr --help` must not load numpy
     import numpy as np
@@ -37,3 +37,17 @@ class Encoder(Protocol):
 
     def encode_passages(self, passages: Sequence[Passage]) -> NDArray[np.float32]:
         """Return one vector per passage, (n, dimension)."""
+
+
+class Reranker(Protocol):
+    """Chooses from candidates: the second stage."""
+
+    def rank(self, question: Question, candidates: Sequence[Hit], k: int) -> Ranking:
+        """Return k of the candidates, best first, or all where there are fewer.
+
+        Passages come back as they were; scores are the reranker's own and fall from each passage
+        to the next, so that who sorts by them finds the same order.
+        """
+
+    def rank_many(self, rankings: Iterable[Ranking], k: int) -> Iterator[Ranking]:
+        """Do the same for the candidates of many questions, in their order."""

@@ -16,11 +16,14 @@ import typer
 import jpr
 from jpr.cli import (
     convert,
+    doctor,
+    encode,
     evaluate,
     formats,
     group,
     index,
     report,
+    rerank,
     retrieve,
     screen,
     search,
@@ -38,13 +41,16 @@ app = typer.Typer(
 )
 for command in (
     index,
+    encode,
     search,
     retrieve,
+    rerank,
     evaluate,
     convert,
     validate,
     group,
     formats,
+    doctor,
     report,
 ):
     app.command(command.NAME, help=command.HELP)(command.run)

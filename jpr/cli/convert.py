@@ -62,7 +62,7 @@ def run(
     records = from_kind.read(source, from_format.name)
     with naming(source):
         if from_kind.name == "rankings":
-            records = _filled(records, corpus, questions)
+            records = fill_in(records, corpus, questions)
         elif corpus or questions:
             raise ConfigError("--corpus and --questions fill in rankings; the input holds none")
         if from_kind is not to_kind:
@@ -87,9 +87,10 @@ def _check(split: str | None, tokenizer: Path | None, wanted: str) -> None:
         raise ConfigError("--tokenizer is for --split wordpieces:N; leave it out")
 
 
-def _filled(
+def fill_in(
     rankings: "Iterable[Ranking]", corpus: Path | None, questions: Path | None
 ) -> "Iterator[Ranking]":
+    """Give rankings the texts of a corpus and the questions of a file, where these are given."""
     from jpr.corpus import read_passages
     from jpr.questions import load_questions
     from jpr.runs.align import align

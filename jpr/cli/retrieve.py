@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from jpr.cli import screen
-from jpr.errors import ConfigError
+from jpr.cli.search import Distinct, EncoderFolder, IndexFolder, Kind, Where, open_index
 
 NAME = "retrieve"
 HELP = """Find candidates for every question of a file, and write them as a run (ctxs).
@@ -18,20 +18,21 @@ Example: jpr retrieve wiki --questions dev.jsonl --out bm25.jsonl -k 100
 
 
 def run(
-    index: Annotated[Path, typer.Argument(help="Folder that `jpr index` made.")],
+    index: IndexFolder,
     questions: Annotated[Path, typer.Option("--questions", "-q", help="File of questions.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="File of rankings to write.")],
     k: Annotated[int, typer.Option("-k", help="How many passages for each.")] = 100,
+    retriever: Kind = None,
+    where: Where = None,
+    encoder: EncoderFolder = None,
+    distinct: Distinct = False,
 ) -> None:
     """Retrieve question by question."""
     from jpr.questions import load_questions
     from jpr.retrieve.batch import retrieve_to_file
-    from jpr.retrieve.index import Bm25Retriever
 
-    if k < 1:
-        raise ConfigError(f"-k {k}: ask for at least one passage")
     asked = load_questions(questions)
-    retriever = Bm25Retriever(index)
+    opened, key = open_index(index, k, retriever, where, encoder, distinct)
     with screen.progress("retrieving", len(asked)) as progress:
-        retrieve_to_file(retriever, asked, out, k, key=retriever.key, progress=progress)
+        retrieve_to_file(opened, asked, out, k, key=key, progress=progress)
     screen.note(f"{len(asked):,} rankings are in {out}")

@@ -1,47 +1,108 @@
 """`jpr search`: passages for one question."""
 
-import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from jpr.cli import screen
 from jpr.errors import ConfigError
 
+if TYPE_CHECKING:
+    from jpr.stages import Encoder, Retriever
+
 NAME = "search"
-HELP = """Find the passages of an index that answer a question best, one by one (BM25).
+HELP = """Find the passages of an index that answer a question best, one by one.
 
 Example: jpr search wiki "who plays mark on roseanne" -k 20
+
+Example: jpr search wiki "who won the cup" --retriever bm25 --where year=1998 --where year=2002
 """
 _SHOWN = 10
 _WIDTH = 100
 
+IndexFolder = Annotated[Path, typer.Argument(help="Folder that `jpr index` made.")]
+Kind = Annotated[
+    str | None,
+    typer.Option(
+        "--retriever",
+        "-r",
+        help="bm25, dense or hybrid; by default hybrid where the index has vectors, else bm25.",
+    ),
+]
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--where",
+        help="Only passages with this title or metadata: field=value. The same field again "
+        "accepts another value; other fields must agree too.",
+    ),
+]
+EncoderFolder = Annotated[
+    Path | None,
+    typer.Option("--encoder", help="Where the encoder of the index is, if it has moved."),
+]
+Distinct = Annotated[
+    bool, typer.Option("--distinct", help="Leave out passages nearly identical to a better one.")
+]
+
 
 def run(
-    index: Annotated[Path, typer.Argument(help="Folder that `jpr index` made.")],
+    index: IndexFolder,
     question: Annotated[str, typer.Argument(help="What to look for.")],
     k: Annotated[int, typer.Option("-k", help="How many passages.")] = 100,
+    retriever: Kind = None,
+    where: Where = None,
+    encoder: EncoderFolder = None,
+    distinct: Distinct = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Search and print."""
-    from jpr.retrieve.index import Bm25Retriever
     from jpr.types import Question
 
-    if k < 1:
-        raise ConfigError(f"-k {k}: ask for at least one passage")
-    hits = Bm25Retriever(index).retrieve(Question("", question), k).hits
+    opened, _ = open_index(index, k, retriever, where, encoder, distinct)
+    hits = opened.retrieve(Question("", question), k).hits
     if as_json:
         rows = [
             {"id": h.passage.id, "title": h.passage.title, "text": h.passage.text, "score": h.score}
             for h in hits
         ]
-        screen.say(json.dumps({"question": question, "hits": rows}))
+        screen.say_json({"question": question, "hits": rows})
         return
     for rank, hit in enumerate(hits[:_SHOWN], start=1):
-        screen.say(f"{rank:3}  {hit.score:6.2f}  {hit.passage.title}  [{hit.passage.id}]")
-        screen.say(f"            {' '.join(hit.passage.text.split())[:_WIDTH]}")
+        screen.say(f"{rank:3}  {hit.score:6.3g}  {hit.passage.title}  [{hit.passage.id}]")
+        screen.say(f"             {' '.join(hit.passage.text.split())[:_WIDTH]}")
     if len(hits) > _SHOWN:
         screen.note(f"{len(hits) - _SHOWN} more; --json prints all")
     if not hits:
-        screen.note("no passage holds a word of the question")
+        screen.note("no passage was found")
+
+
+def open_index(
+    folder: Path,
+    k: int,
+    kind: str | None,
+    where: list[str] | None,
+    encoder: Path | None,
+    distinct: bool,
+) -> "tuple[Retriever, str]":
+    """Open an index as the options of a command say, and name what its rankings depend on."""
+    from jpr.retrieve.duplicates import THRESHOLD, DistinctRetriever
+    from jpr.retrieve.filters import parse_filter
+    from jpr.retrieve.retrievers import open_retriever
+
+    if k < 1:
+        raise ConfigError(f"-k {k}: ask for at least one passage")
+    filter = parse_filter(where) if where else None
+    opened = open_retriever(folder, kind, encoder=_loaded(encoder), where=filter)
+    if distinct:
+        return DistinctRetriever(opened), f"{opened.key} distinct {THRESHOLD}"
+    return opened, opened.key
+
+
+def _loaded(encoder: Path | None) -> "Encoder | None":
+    if encoder is None:
+        return None
+    from jpr.encode.folder import load_encoder
+
+    return load_encoder(encoder)

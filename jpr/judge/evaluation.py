@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from jpr.coverage import Coverage, Ints, cover, cover_by_ids
 from jpr.errors import ConfigError, DataError
 from jpr.judge.answers import AnswerMeasure, is_multi
-from jpr.judge.best import Floats, Order, best_cover, found, greedy
 from jpr.judge.measures import Judged, Measure, MRecall, MRecall_clusters
 from jpr.judge.pool import (
     Clusters,
@@ -24,6 +23,7 @@ from jpr.judge.pool import (
     settle_ties,
 )
 from jpr.judge.statistics import bootstrap
+from jpr.oracle import Floats, Order, best_cover, found, greedy
 from jpr.runs.align import align, align_predictions
 from jpr.runs.qrels import Judgement
 from jpr.stages import Progress

@@ -13,7 +13,7 @@ import numpy as np
 
 from jpr.coverage import Coverage, Ints, starts
 from jpr.errors import ConfigError
-from jpr.judge.best import Floats, found, greedy, sums_of
+from jpr.oracle import Floats, found, greedy, sums_of
 
 MOST_K = 1_000_000
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jpr.judge.best import Floats
+from jpr.oracle import Floats
 
 RESAMPLES = 10_000
 _SEED = 20211

@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from pickle import UnpicklingError
 
 import torch
 from safetensors import SafetensorError
@@ -18,33 +19,91 @@ from jpr.errors import FormatError
 
 Config = dict[str, object]
 
+SHARD_BYTES = 5_000_000_000
+"""Weights beyond this go into several files, since not every disk and server takes larger ones."""
+_WHOLE = "model.safetensors"
+
 
 def read_checkpoint(folder: Path) -> tuple[Config, dict[str, Tensor]]:
     """Read a folder's configuration and all its weights."""
     config = read_json_object(folder / "config.json")
     tensors: dict[str, Tensor] = {}
     for path in _weight_files(folder):
-        try:
-            if path.suffix == ".bin":
-                tensors |= torch.load(path, map_location="cpu", weights_only=True)
-            else:
-                tensors |= load_file(path)
-        except (OSError, RuntimeError, ValueError, SafetensorError) as error:
-            raise FormatError(path, 0, f"holds no weights ({error}); copy it again") from error
+        found = _load(path)
+        _check_numbers(path, found)
+        tensors |= found
     return config, tensors
 
 
+def _load(path: Path) -> dict[str, Tensor]:
+    try:
+        if path.suffix == ".bin":
+            found = torch.load(path, map_location="cpu", weights_only=True)
+        else:
+            found = load_file(path)
+    except (OSError, EOFError, RuntimeError, ValueError, UnpicklingError, SafetensorError) as error:
+        reason = " ".join(str(error).split())[:200] or "it is empty"
+        raise FormatError(path, 0, f"holds no weights ({reason}); copy it again") from error
+    if not isinstance(found, dict) or not all(isinstance(w, Tensor) for w in found.values()):
+        raise FormatError(path, 0, "holds something else than weights by name; save those alone")
+    return found
+
+
+def _check_numbers(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Refuse weights that are no numbers: everything computed from them would be none either."""
+    for name, weight in tensors.items():
+        if weight.is_floating_point() and weight.numel():
+            largest = torch.stack(torch.aminmax(weight)).abs().max()  # carries NaN along
+            if not bool(largest.isfinite()):
+                problem = f"the weight {name} holds NaN or infinity; take an earlier checkpoint"
+                raise FormatError(path, 0, problem)
+
+
 def write_checkpoint(
-    folder: Path, config: Mapping[str, object], tensors: dict[str, Tensor]
+    folder: Path,
+    config: Mapping[str, object],
+    tensors: Mapping[str, Tensor],
+    shard_bytes: int = SHARD_BYTES,
 ) -> None:
     """Write a folder that `read_checkpoint` and Hugging Face read; each file whole or not."""
     folder.mkdir(parents=True, exist_ok=True)
-    weights = folder / ".model.safetensors.part"
-    save_file({name: w.contiguous() for name, w in tensors.items()}, weights, {"format": "pt"})
-    _publish(weights, folder / "model.safetensors")
-    text = folder / ".config.json.part"
-    text.write_text(json.dumps(dict(config), indent=1) + "\n", encoding="utf-8")
-    _publish(text, folder / "config.json")
+    shards = _shards(tensors, shard_bytes)
+    names = _shard_names(len(shards))
+    for name, shard in zip(names, shards, strict=True):
+        plain = {weight: tensors[weight].contiguous() for weight in shard}
+        save_file(plain, _part(folder, name), {"format": "pt"})
+    for name in names:
+        _publish(_part(folder, name), folder / name)
+    index = folder / f"{_WHOLE}.index.json"
+    if len(shards) > 1:
+        where = {
+            weight: name for name, shard in zip(names, shards, strict=True) for weight in shard
+        }
+        total = sum(weight.nbytes for weight in tensors.values())
+        _write_json(index, {"metadata": {"total_size": total}, "weight_map": where})
+        (folder / _WHOLE).unlink(missing_ok=True)  # a whole file would be read instead
+    else:
+        index.unlink(missing_ok=True)
+    _write_json(folder / "config.json", config)
+
+
+def _shards(tensors: Mapping[str, Tensor], limit: int) -> list[list[str]]:
+    """Cut names into runs of at most `limit` bytes, or of one weight that is larger."""
+    shards: list[list[str]] = [[]]
+    size = 0
+    for name, weight in tensors.items():
+        if shards[-1] and size + weight.nbytes > limit:
+            shards.append([])
+            size = 0
+        shards[-1].append(name)
+        size += weight.nbytes
+    return shards
+
+
+def _shard_names(count: int) -> list[str]:
+    if count == 1:
+        return [_WHOLE]
+    return [f"model-{i:05}-of-{count:05}.safetensors" for i in range(1, count + 1)]
 
 
 def read_json_object(path: Path) -> dict[str, object]:
@@ -61,7 +120,7 @@ def read_json_object(path: Path) -> dict[str, object]:
 
 
 def _weight_files(folder: Path) -> list[Path]:
-    for name in ("model.safetensors", "pytorch_model.bin"):
+    for name in (_WHOLE, "pytorch_model.bin"):
         index = folder / f"{name}.index.json"
         if (folder / name).exists():
             return [folder / name]
@@ -71,6 +130,16 @@ def _weight_files(folder: Path) -> list[Path]:
                 raise FormatError(index, 0, "has no weight_map; copy it again")
             return [folder / str(shard) for shard in sorted(set(shards.values()))]
     raise FormatError(folder, 0, "holds neither model.safetensors nor pytorch_model.bin")
+
+
+def _write_json(path: Path, value: Mapping[str, object]) -> None:
+    part = _part(path.parent, path.name)
+    part.write_text(json.dumps(dict(value), indent=1) + "\n", encoding="utf-8")
+    _publish(part, path)
+
+
+def _part(folder: Path, name: str) -> Path:
+    return folder / f".{name}.part"
 
 
 def _publish(part: Path, path: Path) -> None:

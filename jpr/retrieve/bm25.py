@@ -2,18 +2,31 @@
 
 Words are lower-cased, freed of accents and stemmed. Function words and question words are left
 out, of passages and questions alike: an encyclopedia says "what" and "who" so rarely that BM25
-would give them weight (`docs/lab.md`: 2 to 4 points of recall).
+would give them weight (`docs/lab.md`: 2 to 4 points of recall). Beside its words a passage has the
+terms of `jpr.retrieve.filters`.
 """
 
-from collections.abc import Iterable, Iterator
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Self
 
+import numpy as np
 import tantivy
+from numpy.typing import NDArray
 
 from jpr.errors import ConfigError, FormatError
+from jpr.files import link
+from jpr.retrieve.filters import Clauses, terms
 from jpr.types import Passage
 
+ANALYSER = "simple, 64 bytes at most, lower case, ASCII folding, stop words, English stems"
 _MEMORY = 200_000_000
+_HALF = re.compile("[\ud800-\udfff]")
+"""Halves of surrogate pairs, which tantivy cannot take."""
 STOP_WORDS = """
 a about all also am an and any are as at be been being but by can could did do does doing for from
 had has have having he her here hers him his how i if in into is it its itself just me my no nor not
@@ -25,8 +38,9 @@ whose why will with would you your yours
 
 def _schema() -> tantivy.Schema:
     builder = tantivy.SchemaBuilder()
-    builder.add_integer_field("row", fast=True)
+    builder.add_integer_field("row", fast=True, indexed=True)
     builder.add_text_field("body", tokenizer_name="jpr", index_option="freq")
+    builder.add_text_field("meta", tokenizer_name="raw", index_option="basic")
     return builder.build()
 
 
@@ -42,27 +56,72 @@ def _analyser() -> tantivy.TextAnalyzer:
     )
 
 
-def indexed(passages: Iterable[Passage], folder: Path) -> Iterator[Passage]:
-    """Pass passages on and index them, in the order of their rows, into an empty folder.
+class Bm25Writer:
+    """Writes a BM25 index passage by passage; it is whole when `close` has returned."""
 
-    The index is whole when the last passage has been taken.
-    """
-    try:
-        index = tantivy.Index(_schema(), str(folder))
-        index.register_tokenizer("jpr", _analyser())
-        writer = index.writer(heap_size=_MEMORY, num_threads=1)
-    except ValueError as error:
-        raise _refused(folder, error) from error
-    for row, passage in enumerate(passages):
+    def __init__(self, folder: Path, base: Path | None = None) -> None:
+        """Begin in an existing folder: anew, or with what another index holds.
+
+        tantivy never changes a file, it replaces it; so the base's files are linked, not copied.
+        """
+        self._folder = folder
+        if base is not None:
+            for path in base.iterdir():
+                if not path.name.endswith(".lock"):
+                    link(path, folder / path.name)
+        with _explained(folder):
+            if base is None:
+                index = tantivy.Index(_schema(), str(folder))
+            else:
+                index = tantivy.Index.open(str(folder))
+            index.register_tokenizer("jpr", _analyser())
+            self._writer = index.writer(heap_size=_MEMORY, num_threads=1)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:  # let no thread go on writing into the folder
+            with suppress(ValueError, RuntimeError):
+                self._writer.rollback()
+            with suppress(ValueError, RuntimeError):
+                self._writer.wait_merging_threads()
+
+    def add(self, row: int, passage: Passage) -> None:
+        """Index a passage under its row."""
+        document = tantivy.Document()
+        document.add_integer("row", row)
         body = f"{passage.title}\n{passage.text}"
         try:
-            writer.add_document(tantivy.Document(row=row, body=body))
+            document.add_text("body", body)
+        except UnicodeEncodeError:
+            document.add_text("body", _HALF.sub("\ufffd", body))
+        for term in terms(passage):
+            document.add_text("meta", term)
+        try:
+            self._writer.add_document(document)
         except ValueError as error:
-            raise _refused(folder, error) from error
-        yield passage
+            raise _refused(self._folder, error) from error
+
+    def remove(self, row: int) -> None:
+        """Remove the passage in a row of the base."""
+        with _explained(self._folder):
+            self._writer.delete_documents_by_term("row", row)
+
+    def close(self) -> None:
+        """Finish the index."""
+        with _explained(self._folder):
+            self._writer.commit()
+            self._writer.wait_merging_threads()
+        readable = self._folder.stat().st_mode & 0o444
+        for path in self._folder.iterdir():  # tantivy keeps some of its files to the user
+            path.chmod(path.stat().st_mode | readable)
+
+
+@contextmanager
+def _explained(folder: Path) -> Iterator[None]:
     try:
-        writer.commit()
-        writer.wait_merging_threads()
+        yield
     except ValueError as error:
         raise _refused(folder, error) from error
 
@@ -72,37 +131,76 @@ def _refused(folder: Path, error: ValueError) -> ConfigError:
     return ConfigError(f"{folder}: the words cannot be indexed: {error}")
 
 
+def _open(folder: Path) -> tantivy.Index:
+    """Open an index for reading, which is never reloaded.
+
+    tantivy wants to lock a file beside those it opens; where it may not, it is given links to them.
+    """
+    if os.access(folder, os.W_OK):
+        index = tantivy.Index.open(str(folder))
+        index.config_reader("manual")
+        return index
+    with TemporaryDirectory() as links:
+        for path in folder.iterdir():
+            if not path.name.endswith(".lock"):
+                Path(links, path.name).symlink_to(path.resolve())
+        index = tantivy.Index.open(links)
+        index.config_reader("manual")
+        return index
+
+
 class Bm25:
     """An open BM25 index; threads may share it."""
 
     def __init__(self, folder: Path) -> None:
-        """Open an index that `indexed` made."""
+        """Open an index that `Bm25Writer` made."""
         try:
-            self._index = tantivy.Index.open(str(folder))
-        except ValueError as error:
+            index = _open(folder)
+            self._searcher = index.searcher()
+        except (OSError, ValueError) as error:
             raise FormatError(
                 folder, 0, f"is no whole BM25 index ({error}); build it again"
             ) from error
+        self._schema = index.schema
         self._analyser = _analyser()
-        self._index.register_tokenizer("jpr", self._analyser)
-        self._searcher = self._index.searcher()
 
     def __len__(self) -> int:
         return int(self._searcher.num_docs)
 
-    def search(self, text: str, k: int) -> list[tuple[int, float]]:
+    def search(self, text: str, k: int, where: Clauses = ()) -> list[tuple[int, float]]:
         """Return (row, score) of the k best passages, best first; equal ones by row."""
-        words = list(dict.fromkeys(self._analyser.analyze(text)))
+        words = list(dict.fromkeys(self._analyser.analyze(_HALF.sub("\ufffd", text))))
         if not words or k < 1:
             return []
-        schema = self._index.schema
-        clauses = [
-            (tantivy.Occur.Should, tantivy.Query.term_query(schema, "body", word, "freq"))
-            for word in words
-        ]
-        hits = self._searcher.search(
-            tantivy.Query.boolean_query(clauses), limit=k, count=False
-        ).hits
+        query = tantivy.Query.boolean_query(
+            [
+                (
+                    tantivy.Occur.Should,
+                    tantivy.Query.term_query(self._schema, "body", word, "freq"),
+                )
+                for word in words
+            ]
+        )
+        if where:
+            query = self._filter(where).and_must_match(query)
+        hits = self._searcher.search(query, limit=k, count=False).hits
         rows = self._searcher.fast_field_values("row", [at for _, at in hits])
         scored = [(int(row or 0), float(score)) for row, (score, _) in zip(rows, hits, strict=True)]
         return sorted(scored, key=lambda hit: (-hit[1], hit[0]))
+
+    def rows(self, where: Clauses) -> NDArray[np.int64]:
+        """Return the rows of all passages that a filter accepts, ascending."""
+        hits = self._searcher.search(
+            self._filter(where),
+            limit=max(1, len(self)),
+            count=False,
+            order_by_field="row",
+            order=tantivy.Order.Asc,
+        ).hits
+        return np.fromiter((row for row, _ in hits), np.int64, len(hits))
+
+    def _filter(self, where: Clauses) -> tantivy.Query:
+        """Return the query that accepts what the filter does, at no score."""
+        sets = [tantivy.Query.term_set_query(self._schema, "meta", any_of) for any_of in where]
+        accepted = tantivy.Query.boolean_query([(tantivy.Occur.Must, query) for query in sets])
+        return tantivy.Query.const_score_query(accepted, 0.0)

@@ -1,183 +1,217 @@
-"""An index on disk: built beside the old one, published whole, checked when it is opened.
+"""An index on disk: passages, their words and their vectors, made and changed as one.
 
-A folder holds numbered versions and `CURRENT`, which names the one in use and is replaced in one
-step. Whatever happens while a version is being built, the one before stays whole and in use.
-
-    DIR/CURRENT               "v3"
-    DIR/v3/manifest.json      what is inside: counts, sizes, analyser, where it came from
-    DIR/v3/store/…            the passages
-    DIR/v3/bm25/…             the words
+DIR/CURRENT               "v3", the version in use
+DIR/v3/manifest.json      what is inside: counts, sizes, analyser, encoder, history
+DIR/v3/store/…            the passages
+DIR/v3/bm25/…             the words
+DIR/v3/vectors/…          the vectors, if there are any
 """
 
-import fcntl
 import hashlib
-import json
-import os
-import re
-import shutil
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from jpr.corpus.store import PassageStore, write_store
-from jpr.errors import ConfigError, DataError, FormatError
-from jpr.files import publish
-from jpr.retrieve.bm25 import Bm25, indexed
-from jpr.stages import Progress
-from jpr.types import Hit, Passage, Question, Ranking
+import numpy as np
+from numpy.typing import NDArray
 
-_FORMAT = 1
-_VERSION = re.compile("v[0-9]{1,9}")
+from jpr.corpus.store import PassageStore
+from jpr.errors import ConfigError, FormatError
+from jpr.retrieve.bm25 import ANALYSER, Bm25
+from jpr.retrieve.contents import Change, Contents, read_contents
+from jpr.retrieve.draft import Draft, VectorsOf
+from jpr.retrieve.filters import Clauses, Filter, clauses
+from jpr.retrieve.versions import KEPT, next_version, open_current
+from jpr.stages import Encoder, Progress
+from jpr.types import Passage
 
+if TYPE_CHECKING:  # words can do without faiss and encoders
+    from jpr.encode.vectors import MapChunks
+    from jpr.retrieve.dense import Dense, VectorSource
 
-def build_index(
-    passages: Iterable[Passage], folder: Path, *, source: str, progress: Progress = lambda _: None
-) -> int:
-    """Index a corpus into a folder and return the number of passages.
+_CHUNK = 1024
+"""Passages encoded before they are safe from a kill: a minute's work on one core."""
 
-    An index that is already there stays in use until the new one is whole, and is then removed.
-    """
-    with _only_writer(folder):
-        current = _current(folder)
-        number = int(current[1:]) + 1 if current else 1
-        _clean(folder, keep=current)
-        version = folder / f"v{number}"
-        try:
-            n = _build(passages, version, source, progress)
-        except BaseException:
-            shutil.rmtree(version, ignore_errors=True)
-            raise
-        with publish(folder / "CURRENT") as stream:
-            stream.write(f"{version.name}\n")
-        _clean(folder, keep=version.name)
-    return n
+Scored = list[tuple[int, float]]
+"""Rows with their scores, best first."""
 
 
-def _build(passages: Iterable[Passage], version: Path, source: str, progress: Progress) -> int:
-    """Write a whole version to the disk."""
-    (version / "store").mkdir(parents=True)
-    (version / "bm25").mkdir()
-    digest = hashlib.sha256()
-    watched = _watched(passages, digest.update, progress)
-    n = write_store(indexed(watched, version / "bm25"), version / "store")
-    manifest = {
-        "format": _FORMAT,
-        "passages": n,
-        "source": source,
-        "corpus_sha256": digest.hexdigest(),
-        "sizes": _sizes(version),
-    }
-    with publish(version / "manifest.json") as stream:
-        stream.write(json.dumps(manifest, indent=1) + "\n")
-    _sync(version)
-    return n
+class Index:
+    """An open index; threads may share it."""
 
-
-def _watched(
-    passages: Iterable[Passage], digest: Callable[[bytes], None], progress: Progress
-) -> Iterator[Passage]:
-    for passage in passages:
-        if not passage.id:
-            raise DataError("a passage has an empty id; give every passage an id")
-        line = f"{passage.id}\t{passage.title}\t{passage.text}\n"
-        digest(line.encode("utf-8", "surrogatepass"))
-        yield passage
-        progress(1)
-
-
-@contextmanager
-def _only_writer(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock; it goes with the process, however that ends."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with (folder / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            yield
-    except BlockingIOError as error:
-        raise ConfigError(
-            f"{folder}: another process is writing this index; wait for it"
-        ) from error
-    except OSError as error:
-        raise ConfigError(f"{folder}: cannot be written: {error.strerror or error}") from error
-
-
-def _current(folder: Path) -> str | None:
-    try:
-        name = (folder / "CURRENT").read_text(encoding="utf-8").strip()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise FormatError(folder, 0, f"cannot be read: {error.strerror}") from error
-    if not _VERSION.fullmatch(name):
-        raise FormatError(folder / "CURRENT", 1, "names no version; build the index again")
-    return name
-
-
-def _clean(folder: Path, keep: str | None) -> None:
-    """Remove versions that are not in use: old ones, and what a killed build left."""
-    for path in folder.iterdir():
-        if _VERSION.fullmatch(path.name) and path.name != keep:
-            shutil.rmtree(path)
-
-
-def _sizes(version: Path) -> dict[str, int]:
-    files = (path for part in ("store", "bm25") for path in sorted((version / part).iterdir()))
-    kept = (path for path in files if not path.name.endswith(".lock"))
-    return {f"{path.parent.name}/{path.name}": path.stat().st_size for path in kept}
-
-
-def _sync(version: Path) -> None:
-    """Make sure that all of it is on the disk before anything points to it."""
-    for path in (*version.rglob("*"), version):
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-class Bm25Retriever:
-    """BM25 over an index on disk; threads may share it."""
+    manifest: Contents
+    store: PassageStore
 
     def __init__(self, folder: str | Path) -> None:
         """Open the version in use, refusing one that is not whole."""
-        home = Path(folder)
-        name = _current(home)
-        if name is None:
-            raise FormatError(home, 0, "holds no index; make one with: jpr index CORPUS --out DIR")
-        version = home / name
-        self.manifest = _checked_manifest(version)
-        self.key = f"bm25 {self.manifest['corpus_sha256']}"
+        self._folder = Path(folder)
+        open_current(self._folder, self._open)
+        self._accepted = lru_cache(maxsize=16)(self._rows_accepted)
+
+    def _open(self, version: Path) -> None:
+        self.manifest = read_contents(version)
         self.store = PassageStore(version / "store")
         self._bm25 = Bm25(version / "bm25")
-        if not len(self.store) == len(self._bm25) == self.manifest["passages"]:
+        self._dense = self._open_vectors(version / "vectors")
+        live = {len(self.store), len(self._bm25), self.manifest.passages}
+        rows = {self.store.end, self.manifest.rows, *([len(self._dense)] if self._dense else [])}
+        if len(live) > 1 or len(rows) > 1:
             raise FormatError(
-                home, 0, "its parts hold different numbers of passages; build it again"
+                version, 0, "its parts hold different numbers of passages; build it again"
             )
 
-    def retrieve(self, question: Question, k: int) -> Ranking:
-        """Return the k best passages for a question; fewer where no more hold a word of it."""
-        hits = self._bm25.search(question.text, k)
-        return Ranking(question, tuple(Hit(self.store[row], score) for row, score in hits))
+    def _open_vectors(self, folder: Path) -> "Dense | None":
+        if self.manifest.vectors is None:
+            return None
+        from jpr.retrieve.dense import Dense  # words can do without faiss
 
-    def retrieve_many(self, questions: Iterable[Question], k: int) -> Iterator[Ranking]:
-        """Do the same for many questions, in their order."""
-        return (self.retrieve(question, k) for question in questions)
+        return Dense(folder, self.manifest.vectors)
+
+    @property
+    def has_vectors(self) -> bool:
+        """Whether `search_vectors` can be used."""
+        return self._dense is not None
+
+    @property
+    def key(self) -> str:
+        """Names what is inside: indexes with the same key give the same answers."""
+        return self.manifest.key
+
+    def search_words(self, text: str, k: int, where: Filter | None = None) -> Scored:
+        """Return the k best passages by BM25; fewer where no more hold a word of the text."""
+        return self._bm25.search(text, k, self._clauses(where))
+
+    def search_vectors(
+        self, vectors: NDArray[np.float32], k: int, where: Filter | None = None
+    ) -> list[Scored]:
+        """Return for each vector the k passages of largest inner product."""
+        if self._dense is None:
+            raise ConfigError(f"{self._folder}: the index has no vectors; build it with an encoder")
+        asked = self._clauses(where)
+        rows = self._accepted(asked) if asked or self.manifest.rows > len(self.store) else None
+        return self._dense.search(vectors, k, rows)
+
+    def _clauses(self, where: Filter | None) -> Clauses:
+        return clauses(where, self.manifest.fields) if where else ()
+
+    def _rows_accepted(self, asked: Clauses) -> NDArray[np.int64]:
+        return self._bm25.rows(asked) if asked else np.sort(self.store.rows).astype(np.int64)
 
 
-def _checked_manifest(version: Path) -> dict[str, object]:
-    """Read what the index should hold and compare the sizes of its files."""
-    try:
-        text = (version / "manifest.json").read_text(encoding="utf-8")
-        manifest: dict[str, object] = json.loads(text)
-        known, sizes = manifest["format"], manifest["sizes"]
-        same = isinstance(sizes, dict) and sizes == _sizes(version)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise FormatError(version, 0, f"is no whole index ({error}); build it again") from error
-    if known != _FORMAT:
-        raise FormatError(version, 0, f"is of format {known}, this program reads {_FORMAT}")
-    if not same:
-        raise FormatError(
-            version, 0, "a file is missing or has another size; build or copy it again"
+def build_index(
+    passages: Iterable[Passage],
+    folder: Path,
+    *,
+    source: str,
+    vectors: VectorsOf | None = None,
+    encoder: Encoder | None = None,
+    encoder_folder: str = "",
+    nprobe: int | None = None,
+    progress: Progress = lambda _: None,
+) -> Contents:
+    """Index a corpus into a folder: its words, and vectors, given or made by an encoder, if any.
+
+    An index that is already there stays in use until the new one is whole, and is then removed.
+    """
+    if encoder is not None:
+        vectors = vectors or encoded_by(encoder, folder)
+    with next_version(folder) as (_, version), Draft(version) as draft:
+        for passage in passages:
+            draft.add(passage)
+            progress(1)
+        written = draft.close()
+        made = None
+        if vectors:
+            found = vectors(draft.added(), written.sha256)
+            made = draft.new_vectors(found, encoder_folder, nprobe)
+        return draft.describe(
+            Contents(
+                passages=written.passages,
+                rows=written.passages,
+                source=source,
+                corpus_sha256=written.sha256,
+                analyser=ANALYSER,
+                fields=tuple(sorted({"title", *draft.fields})),
+                vectors=made,
+                history=(Change("build", source, written.passages, 0),),
+                sizes={},
+            )
         )
-    return manifest
+
+
+def add_to_index(
+    passages: Iterable[Passage],
+    folder: Path,
+    *,
+    source: str,
+    replacing: bool = False,
+    vectors: VectorsOf | None = None,
+    encoder: Encoder | None = None,
+    progress: Progress = lambda _: None,
+) -> Contents:
+    """Add passages to an index; one whose id is there is an error, or takes its place."""
+    if encoder is not None:
+        vectors = vectors or encoded_by(encoder, folder)
+    with next_version(folder) as (base, version):
+        before = _before(folder, base)
+        if before.vectors and not vectors:
+            raise ConfigError(f"{folder}: the index has vectors, so new passages need theirs")
+        if vectors and not before.vectors:
+            raise ConfigError(f"{folder}: the index has no vectors to add to; build it again")
+        with Draft(version, base) as draft:
+            for passage in passages:
+                if replacing and draft.holds(passage.id):
+                    draft.remove(passage.id)
+                draft.add(passage)
+                progress(1)
+            return draft.change(before, "add", source, vectors)
+
+
+def remove_from_index(ids: Iterable[str], folder: Path) -> Contents:
+    """Remove passages from an index; an id that is not there is an error."""
+    with next_version(folder) as (base, version):
+        before = _before(folder, base)
+        with Draft(version, base) as draft:
+            for id in dict.fromkeys(ids):
+                draft.remove(id)
+            return draft.change(before, "remove", "", None)
+
+
+def encoded_by(
+    encoder: Encoder,
+    folder: Path,
+    *,
+    map_chunks: "MapChunks | None" = None,
+    watched: Callable[[int], AbstractContextManager[Progress]] = lambda _: nullcontext(
+        lambda _: None
+    ),
+) -> VectorsOf:
+    """Return what encodes the passages of an index in `folder`.
+
+    Finished chunks stay there until the index is whole: a killed build goes on after them.
+    """
+    from jpr.encode.vectors import encode_to_folder, map_here, open_vectors
+
+    def vectors(passages: Sequence[Passage], sha256: str) -> "VectorSource":
+        name = hashlib.sha256(f"{sha256} {encoder.key}".encode()).hexdigest()
+        kept = folder / f"{KEPT}{name[:16]}"
+        with watched(len(passages)) as progress:
+            encode_to_folder(
+                passages,
+                encoder,
+                kept,
+                chunk=_CHUNK,
+                map_chunks=map_chunks or map_here,
+                progress=progress,
+            )
+        return open_vectors(kept)
+
+    return vectors
+
+
+def _before(folder: Path, base: Path | None) -> Contents:
+    if base is None:
+        raise ConfigError(f"{folder}: there is no index to change; build one first")
+    return read_contents(base)

@@ -227,7 +227,9 @@ def test_from_a_corpus_to_a_scored_run(tmp_path: Path) -> None:
     jpr("index", tmp_path / "corpus.tsv", "--out", tmp_path / "index")
     found = json.loads(jpr("search", tmp_path / "index", "first paint", "-k", 5, "--json"))
     assert found["question"] == "first paint"
-    assert [hit["id"] for hit in found["hits"]] == ["1", "2"]
+    assert [hit["id"] for hit in found["hits"]] == ["1", "2", "3"]  # by words and vectors
+    words = jpr("search", tmp_path / "index", "first paint", "--retriever", "bm25", "--json")
+    assert [hit["id"] for hit in json.loads(words)["hits"]] == ["1", "2"]
     assert set(found["hits"][0]) == {"id", "title", "text", "score"}
     assert "Paint  [1]" in jpr("search", tmp_path / "index", "first")
     questions, run = questions_file(tmp_path), tmp_path / "run.jsonl"

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jpr.corpus.store import FILES, PassageStore, write_store
+from jpr.corpus.store import FILES, PassageStore, StoreWriter, write_store
 from jpr.errors import DataError, FormatError
 from jpr.types import Passage
 
@@ -28,11 +28,62 @@ def test_what_is_stored_is_found_by_row_and_by_id(
     tmp_path_factory: pytest.TempPathFactory, passages: list[Passage]
 ) -> None:
     folder = tmp_path_factory.mktemp("store")
-    assert write_store(passages, folder) == len(passages)
+    assert write_store(passages, folder).passages == len(passages)
     store = PassageStore(folder)
     assert list(store) == passages
     assert [store.row_of(passage.id) for passage in passages] == list(range(len(passages)))
     assert store.row_of("an id that is not there") is None
+
+
+def test_the_hash_tells_passages_apart_by_all_that_is_known_of_them(tmp_path: Path) -> None:
+    variants = [
+        Passage("a", "b", "c"),
+        Passage("ab", "", "c"),
+        Passage("a", "bc", ""),
+        Passage("a", "b", "c", {"source": "x"}),
+    ]
+    assert len({write_store([passage], tmp_path).sha256 for passage in variants}) == 4
+    assert write_store(variants[:1], tmp_path) == write_store(variants[:1], tmp_path)
+
+
+def changed(base: Path, folder: Path, added: list[Passage], removed: list[int]) -> PassageStore:
+    """A store made from another."""
+    folder.mkdir()
+    writer = StoreWriter(folder, base)
+    for passage in added:
+        writer.add(passage)
+    assert writer.close(removed).passages == len(added)
+    return PassageStore(folder)
+
+
+@given(PASSAGES, st.data())
+def test_a_changed_store_holds_what_was_kept_and_added(
+    tmp_path_factory: pytest.TempPathFactory, passages: list[Passage], data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.mktemp("store")
+    first = data.draw(st.integers(1, len(passages)))
+    removed = data.draw(st.sets(st.integers(0, first - 1), max_size=first - 1))
+    (folder / "old").mkdir()
+    write_store(passages[:first], folder / "old")
+    before = {path.name: path.read_bytes() for path in (folder / "old").iterdir()}
+    store = changed(folder / "old", folder / "new", passages[first:], sorted(removed))
+    live = [row for row in range(len(passages)) if row not in removed]
+    assert list(store) == [passages[row] for row in live]
+    assert [store.row_of(passage.id) for passage in passages] == [
+        row if row in live else None for row in range(len(passages))
+    ]
+    assert (len(store), store.end) == (len(live), len(passages))
+    assert {path.name: path.read_bytes() for path in (folder / "old").iterdir()} == before
+
+
+def test_a_changed_store_refuses_an_id_that_it_holds_and_to_be_empty(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    stored(tmp_path / "old", 2)
+    with pytest.raises(DataError, match="'p1' comes twice"):
+        changed(tmp_path / "old", tmp_path / "a", [Passage("p1", "", "new")], [])
+    assert changed(tmp_path / "old", tmp_path / "b", [Passage("p1", "", "new")], [1])[2].id == "p1"
+    with pytest.raises(DataError, match="no passage would be left"):
+        changed(tmp_path / "old", tmp_path / "c", [], [0, 1])
 
 
 def test_a_passage_of_a_megabyte_and_ids_with_spaces(tmp_path: Path) -> None:

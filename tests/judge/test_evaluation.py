@@ -9,12 +9,12 @@ import pytest
 from jpr.coverage import Coverage
 from jpr.errors import ConfigError, DataError
 from jpr.judge.answers import EM, AnswerF1
-from jpr.judge.best import Order
 from jpr.judge.compare import compare
 from jpr.judge.evaluation import Evaluation, evaluate, evaluate_answers
 from jpr.judge.measures import MRecall, MRecall_clusters, Recall, StRecall, alpha_nDCG
 from jpr.judge.plots import curve_measures, plot_by_answers, plot_curve
 from jpr.judge.tables import HEADER, as_json, compared_rows, latex, markdown, rows
+from jpr.oracle import Order
 from jpr.runs.qrels import Judgement
 from jpr.types import Hit, Passage, Prediction, Question, Ranking
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from jpr.errors import FormatError
-from jpr.retrieve.bm25 import STOP_WORDS, Bm25, indexed
+from jpr.retrieve.bm25 import STOP_WORDS, Bm25, Bm25Writer
 from jpr.types import Passage
 
 TEXTS = [
@@ -17,8 +17,10 @@ TEXTS = [
 
 
 def write_bm25(passages: Iterable[Passage], folder: Path) -> None:
-    for _ in indexed(passages, folder):
-        pass
+    writer = Bm25Writer(folder)
+    for row, passage in enumerate(passages):
+        writer.add(row, passage)
+    writer.close()
 
 
 @pytest.fixture
@@ -83,6 +85,57 @@ def test_question_words_find_nothing(index: Bm25) -> None:
 def test_equal_passages_come_in_the_order_of_the_corpus(tmp_path: Path) -> None:
     write_bm25((Passage(str(i), "", "same words") for i in range(20)), tmp_path)
     assert [row for row, _ in Bm25(tmp_path).search("words", 20)] == list(range(20))
+
+
+def test_half_a_character_is_no_obstacle(tmp_path: Path) -> None:
+    write_bm25([Passage("0", "", "broken \ud800 word")], tmp_path)
+    assert Bm25(tmp_path).search("a \udc00 word", 5)
+
+
+def changed(base: Path, folder: Path, added: list[tuple[int, str]], removed: list[int]) -> Bm25:
+    """An index made from another."""
+    folder.mkdir()
+    writer = Bm25Writer(folder, base)
+    for row, text in added:
+        writer.add(row, Passage(str(row), "", text))
+    for row in removed:
+        writer.remove(row)
+    writer.close()
+    return Bm25(folder)
+
+
+def test_added_and_removed_again_is_as_if_never_added(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    write_bm25((Passage(str(i), "", text) for i, text in enumerate(TEXTS)), tmp_path / "old")
+    files = {path.name: path.read_bytes() for path in (tmp_path / "old").iterdir()}
+    old = Bm25(tmp_path / "old")
+    more = changed(tmp_path / "old", tmp_path / "more", [(4, "cats and dogs"), (5, "a cat")], [])
+    assert {row for row, _ in more.search("cat", 9)} == {0, 1, 4, 5}
+    less = changed(tmp_path / "more", tmp_path / "less", [], [4, 5])
+    for text in ("cat", "dog bark", "garden mat cat"):
+        assert less.search(text, 9) == old.search(text, 9)  # scores too: a whole segment went
+    assert {path.name: path.read_bytes() for path in (tmp_path / "old").iterdir()} == files
+
+
+def test_added_later_scores_as_if_there_from_the_start(tmp_path: Path) -> None:
+    for name, texts in (("first", TEXTS[:2]), ("all", TEXTS)):
+        (tmp_path / name).mkdir()
+        write_bm25((Passage(str(i), "", text) for i, text in enumerate(texts)), tmp_path / name)
+    later = changed(tmp_path / "first", tmp_path / "both", [*enumerate(TEXTS)][2:], [])
+    for text in ("cat", "dog bark", "garden mat cat"):
+        assert later.search(text, 9) == Bm25(tmp_path / "all").search(text, 9)
+
+
+def test_a_removed_passage_is_not_found_but_counts_until_its_segment_is_written_anew(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "old").mkdir()
+    write_bm25((Passage(str(i), "", text) for i, text in enumerate(TEXTS)), tmp_path / "old")
+    less = changed(tmp_path / "old", tmp_path / "less", [], [0])
+    assert less.search("cat", 9) == [
+        hit for hit in Bm25(tmp_path / "old").search("cat", 9) if hit[0]
+    ]
+    assert len(less) == 3
 
 
 def test_what_is_no_index_is_refused(tmp_path: Path) -> None:

@@ -1,76 +1,228 @@
+import hashlib
 import json
 import random
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from jpr.encode.vectors import encode_to_folder, open_vectors
 from jpr.errors import ConfigError, DataError, FormatError
-from jpr.retrieve.batch import retrieve_to_file
-from jpr.retrieve.index import Bm25Retriever, build_index
-from jpr.runs import load_rankings
-from jpr.types import Passage, Question, Ranking
+from jpr.retrieve.index import Index, add_to_index, build_index, remove_from_index
+from jpr.types import Passage
+from tests.retrieve.toy import WordEncoder, passages
 
-WORDS = ["river", "mountain", "castle", "bridge", "forest", "harbour", "market", "tower"]
-
-
-def passages(count: int, seed: int = 0) -> list[Passage]:
-    chance = random.Random(seed)
-    return [
-        Passage(f"id {i}", f"{chance.choice(WORDS)} {i}", " ".join(chance.choices(WORDS, k=30)))
-        for i in range(count)
-    ]
+ENCODER = WordEncoder()
+ASKED = ["castle bridge", "tower", "river river forest", "market 7"]
 
 
-def ids(folder: Path, question: str = "castle bridge") -> list[str]:
-    ranking = Bm25Retriever(folder).retrieve(Question("q", question), 10)
-    return [hit.passage.id for hit in ranking.hits]
+def answers(index: Index, where: dict[str, list[int]] | None = None) -> list[list[str]]:
+    """The ids found by words and by vectors for some questions."""
+    found = [index.search_words(text, 20, where) for text in ASKED]
+    if index.has_vectors:
+        found += index.search_vectors(ENCODER.encode_questions(ASKED), 20, where)
+    return [[index.store[row].id for row, _ in hits] for hits in found]
+
+
+def content(folder: Path) -> dict[str, str]:
+    """The files of a folder, by hash."""
+    return {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def test_an_index_finds_its_passages_with_all_that_was_known_of_them(tmp_path: Path) -> None:
     known = Passage("a b", "Castle", "An old castle.", {"source": "guide"})
-    assert build_index([known, Passage("c", "", "Nothing.")], tmp_path, source="test") == 2
-    (hit,) = Bm25Retriever(tmp_path).retrieve(Question("q", "castles?"), 5).hits
-    assert hit.passage == known
-    assert hit.score > 0
+    made = build_index([known, Passage("c", "", "Nothing.")], tmp_path, source="test")
+    assert (made.passages, made.fields, made.vectors) == (2, ("source", "title"), None)
+    index = Index(tmp_path)
+    ((row, score),) = index.search_words("castles?", 5)
+    assert index.store[row] == known
+    assert score > 0
+    assert index.manifest == made
+    with pytest.raises(ConfigError, match="has no vectors"):
+        index.search_vectors(np.zeros((1, 24), np.float32), 5)
 
 
 def test_a_new_index_replaces_the_old_one(tmp_path: Path) -> None:
     build_index(passages(50), tmp_path, source="first")
-    old = Bm25Retriever(tmp_path)
+    old = Index(tmp_path)
     build_index(passages(60, seed=1), tmp_path, source="second")
-    assert Bm25Retriever(tmp_path).manifest["passages"] == 60
-    assert old.retrieve(Question("q", "castle"), 3).hits  # who has it open keeps it
+    assert Index(tmp_path).manifest.passages == 60
+    assert old.search_words("castle", 3)  # who has it open keeps it
+    assert old.store[49].id == "id 0 49"
     assert len([path for path in tmp_path.iterdir() if path.is_dir()]) == 1
+
+
+def test_the_same_corpus_gives_the_same_key(tmp_path: Path) -> None:
+    keys = []
+    for name, count in (("a", 20), ("b", 20), ("c", 21), ("with vectors", 20)):
+        encoder = ENCODER if name == "with vectors" else None
+        build_index(passages(count), tmp_path / name, source=name, encoder=encoder)
+        keys.append(Index(tmp_path / name).key)
+    assert keys[0] == keys[1]
+    assert len(set(keys)) == 3
 
 
 def test_a_build_that_fails_leaves_the_old_index(tmp_path: Path) -> None:
     build_index(passages(50), tmp_path, source="first")
-    before = ids(tmp_path)
+    before = answers(Index(tmp_path))
     for wrong in ([], [*passages(20), *passages(1)], [Passage("", "", "no id")]):
         with pytest.raises(DataError):
             build_index(wrong, tmp_path, source="second")
-        assert ids(tmp_path) == before
+        assert answers(Index(tmp_path)) == before
         assert not (tmp_path / "v2").exists()
 
 
-BUILD = """
+@pytest.mark.parametrize("encoder", [None, ENCODER])
+def test_added_later_is_found_as_if_there_from_the_start(
+    tmp_path: Path, encoder: WordEncoder | None
+) -> None:
+    build_index(passages(300), tmp_path / "both", source="a", encoder=encoder)
+    made = add_to_index(passages(200, 1), tmp_path / "both", source="b", encoder=encoder)
+    assert [(change.what, change.added) for change in made.history] == [
+        ("build", 300),
+        ("add", 200),
+    ]
+    corpus = [*passages(300), *passages(200, 1)]
+    build_index(corpus, tmp_path / "whole", source="a", encoder=encoder)
+    both, whole = Index(tmp_path / "both"), Index(tmp_path / "whole")
+    assert list(both.store) == corpus
+    for where in (None, {"half": [1]}):
+        assert answers(both, where)[:4] == answers(whole, where)[:4]
+        for text in ASKED:
+            assert both.search_words(text, 50, where) == whole.search_words(text, 50, where)
+    # Vectors are coded by ranges learnt from the first passages: the scores differ a little.
+    for a, b in zip(answers(both)[4:], answers(whole)[4:], strict=True):
+        assert len(set(a) & set(b)) >= 18
+
+
+def test_added_and_removed_again_is_as_if_never_added(tmp_path: Path) -> None:
+    build_index(passages(300), tmp_path, source="a", encoder=ENCODER)
+    old = Index(tmp_path)
+    before = answers(old), answers(old, {"half": [0]}), old.search_words("castle", 300)
+    add_to_index(passages(200, 1), tmp_path, source="b", encoder=ENCODER)
+    made = remove_from_index([passage.id for passage in passages(200, 1)], tmp_path)
+    assert (made.passages, made.rows) == (300, 500)
+    now = Index(tmp_path)
+    assert (answers(now), answers(now, {"half": [0]}), now.search_words("castle", 300)) == before
+    assert list(now.store) == passages(300)
+
+
+def test_what_is_removed_is_found_no_more_and_can_come_back(tmp_path: Path) -> None:
+    corpus = passages(100)
+    build_index(corpus, tmp_path, source="a", encoder=ENCODER)
+    gone = {passage.id for passage in corpus[::3]}
+    remove_from_index(gone, tmp_path)
+    index = Index(tmp_path)
+    assert {id for ids in answers(index) for id in ids}.isdisjoint(gone)
+    (hits,) = index.search_vectors(ENCODER.encode_questions(["castle"]), 100)
+    assert len(hits) == len(index.store) == 66
+    with pytest.raises(DataError, match="'id 0 0' is not in the index"):
+        remove_from_index(["id 0 0"], tmp_path)
+    add_to_index(corpus[:1], tmp_path, source="back", encoder=ENCODER)
+    assert Index(tmp_path).store.row_of("id 0 0") == 100
+
+
+def test_an_id_that_is_there_is_an_error_unless_it_is_replaced(tmp_path: Path) -> None:
+    build_index(passages(50), tmp_path, source="a")
+    new = [Passage("id 0 7", "Zeppelin", "An airship."), Passage("new", "", "Another airship.")]
+    with pytest.raises(DataError, match="'id 0 7' is in the index; --replace takes the new"):
+        add_to_index(new, tmp_path, source="b")
+    assert Index(tmp_path).manifest.passages == 50
+    made = add_to_index(new, tmp_path, source="b", replacing=True)
+    assert (made.passages, made.rows, made.history[-1].removed) == (51, 52, 1)
+    index = Index(tmp_path)
+    assert {row for row, _ in index.search_words("airship", 5)} == {50, 51}
+    assert index.store.row_of("id 0 7") == 50
+    assert len(index.search_words(passages(8)[7].text, 100, {"title": [passages(8)[7].title]})) == 0
+
+
+def test_changes_leave_the_files_of_the_version_before_as_they_were(tmp_path: Path) -> None:
+    build_index(passages(50), tmp_path / "index", source="a", encoder=ENCODER)
+    old, before = Index(tmp_path / "index"), content(tmp_path / "index" / "v1")
+
+    def meanwhile() -> Iterator[Passage]:
+        yield from passages(5, 1)
+        assert content(tmp_path / "index" / "v1").items() >= before.items()
+
+    expected = answers(old)
+    add_to_index(meanwhile(), tmp_path / "index", source="b", encoder=ENCODER)
+    assert answers(old) == expected  # mapped files, though their names are gone
+
+
+def test_what_does_not_fit_an_index_is_not_added(tmp_path: Path) -> None:
+    class Another(WordEncoder):
+        key = "another"
+
+    build_index(passages(50), tmp_path / "words", source="a")
+    build_index(passages(50), tmp_path / "both", source="a", encoder=ENCODER)
+    before = content(tmp_path)
+    new = passages(5, 1)
+    with pytest.raises(ConfigError, match="no vectors to add to"):
+        add_to_index(new, tmp_path / "words", source="b", encoder=ENCODER)
+    with pytest.raises(ConfigError, match="new passages need theirs"):
+        add_to_index(new, tmp_path / "both", source="b")
+    with pytest.raises(DataError, match="of encoder words, not another"):
+        add_to_index(new, tmp_path / "both", source="b", encoder=Another())
+    with pytest.raises(ConfigError, match="no index to change"):
+        add_to_index(new, tmp_path / "nothing", source="b")
+    encode_to_folder(new[:4], ENCODER, tmp_path / "short")
+    short = open_vectors(tmp_path / "short")
+    with pytest.raises(DataError, match="4 vectors for 5 passages"):
+        add_to_index(new, tmp_path / "both", source="b", vectors=lambda *_: short)
+    assert content(tmp_path).items() >= before.items()
+
+
+class Tired(WordEncoder):
+    """An encoder that stops after some chunks, as a killed process would."""
+
+    def __init__(self, chunks: int) -> None:
+        self.left, self.encoded = chunks, 0
+
+    def encode_passages(self, passages: Sequence[Passage]) -> NDArray[np.float32]:
+        if not self.left:
+            raise KeyboardInterrupt
+        self.left, self.encoded = self.left - 1, self.encoded + len(passages)
+        return super().encode_passages(passages)
+
+
+def test_encoding_goes_on_where_it_was(tmp_path: Path) -> None:
+    corpus = passages(2500)
+    with pytest.raises(KeyboardInterrupt):
+        build_index(corpus, tmp_path, source="a", encoder=Tired(1))
+    rest = Tired(99)
+    build_index(corpus, tmp_path, source="a", encoder=rest)
+    assert 0 < rest.encoded < 2500
+    assert not list(tmp_path.glob("encoding-*"))
+    build_index(corpus, tmp_path / "whole", source="a", encoder=ENCODER)
+    assert answers(Index(tmp_path)) == answers(Index(tmp_path / "whole"))
+
+
+STARTED = """
 import sys
 from pathlib import Path
-from tests.retrieve.test_index import passages
-from jpr.retrieve.index import build_index
+from tests.retrieve.toy import WordEncoder, passages
+from jpr.retrieve.index import add_to_index, build_index
+import jpr.retrieve.dense
 print("started", flush=True)
-build_index(passages(4000, seed=1), Path(sys.argv[1]), source="second")
+folder = Path(sys.argv[1])
 """
+BUILD = STARTED + 'build_index(passages(3000, 1), folder, source="b", encoder=WordEncoder())'
+ADD = STARTED + 'add_to_index(passages(3000, 1), folder, source="b", encoder=WordEncoder())'
 
 
-def killed_build(folder: Path, moment: float) -> None:
-    """Start to build an index in a process of its own and kill it."""
-    command = [sys.executable, "-c", BUILD, str(folder)]
+def killed(script: str, folder: Path, moment: float) -> None:
+    """Start to write an index in a process of its own and kill it."""
+    command = [sys.executable, "-c", script, str(folder)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
@@ -78,112 +230,69 @@ def killed_build(folder: Path, moment: float) -> None:
         process.send_signal(signal.SIGKILL)
 
 
-def kill_often(folder: Path, kills: int) -> None:
-    build_index(passages(50), folder, source="first")
-    first = ids(folder)
-    build_index(passages(4000, seed=1), folder / "other", source="second")
-    second = ids(folder / "other")
+def kill_often(folder: Path, script: str, write: Callable[[Path], object], kills: int) -> None:
+    """Kill a writer at random moments: what is there is always the old or the new, and whole."""
+    build_index(passages(50), folder, source="a", encoder=ENCODER)
+    build_index(passages(50), folder / "other", source="a", encoder=ENCODER)
+    started = time.monotonic()
+    write(folder / "other")
+    longest = 1.3 * (time.monotonic() - started)
+    first, second = answers(Index(folder)), answers(Index(folder / "other"))
     chance = random.Random(7)
     for _ in range(kills):
-        killed_build(folder, chance.uniform(0.0, 0.8))
-        assert ids(folder) in (first, second)
-    build_index(passages(4000, seed=1), folder, source="second")
-    assert ids(folder) == second
-    assert len([path for path in folder.glob("v*") if path.is_dir()]) == 1
+        killed(script, folder, chance.uniform(0.0, longest))
+        found = answers(Index(folder))
+        assert found in (first, second)
+        if found == second and script is ADD:
+            build_index(passages(50), folder, source="a", encoder=ENCODER)
+    write(folder)
+    assert answers(Index(folder)) == second
+    assert len([path for path in folder.iterdir() if path.is_dir()]) == 2  # one is `other`
 
 
-def test_killed_builds_lose_nothing(tmp_path: Path) -> None:
-    kill_often(tmp_path, kills=5)
+WRITERS = [
+    (BUILD, lambda folder: build_index(passages(3000, 1), folder, source="b", encoder=ENCODER)),
+    (ADD, lambda folder: add_to_index(passages(3000, 1), folder, source="b", encoder=ENCODER)),
+]
+
+
+@pytest.mark.parametrize(("script", "write"), WRITERS, ids=["build", "add"])
+def test_killed_writers_lose_nothing(
+    tmp_path: Path, script: str, write: Callable[[Path], object]
+) -> None:
+    kill_often(tmp_path, script, write, kills=2)
 
 
 @pytest.mark.slow
-def test_fifty_killed_builds_lose_nothing(tmp_path: Path) -> None:
-    kill_often(tmp_path, kills=50)
+@pytest.mark.parametrize(("script", "write"), WRITERS, ids=["build", "add"])
+def test_fifty_killed_writers_lose_nothing(
+    tmp_path: Path, script: str, write: Callable[[Path], object]
+) -> None:
+    kill_often(tmp_path, script, write, kills=50)
 
 
-def test_two_writers_at_once_are_refused(tmp_path: Path) -> None:
-    def meanwhile() -> Iterator[Passage]:
-        with pytest.raises(ConfigError, match="another process is writing"):
-            build_index(passages(1), tmp_path, source="rival")
-        yield from passages(5)
-
-    build_index(meanwhile(), tmp_path, source="first")
-    assert Bm25Retriever(tmp_path).manifest["source"] == "first"
-
-
-@pytest.mark.parametrize("damage", ["missing", "short", "manifest", "format", "current"])
+@pytest.mark.parametrize("damage", ["missing", "short", "manifest", "format", "current", "parts"])
 def test_a_damaged_index_is_refused(tmp_path: Path, damage: str) -> None:
-    build_index(passages(50), tmp_path, source="first")
+    build_index(passages(50), tmp_path, source="first", encoder=ENCODER)
     manifest = tmp_path / "v1" / "manifest.json"
-    frames = tmp_path / "v1" / "store" / "passages.zst"
+    vectors = tmp_path / "v1" / "vectors" / "vectors.faiss"
+    record = json.loads(manifest.read_text())
     if damage == "missing":
-        frames.unlink()
+        vectors.unlink()
     elif damage == "short":
-        frames.write_bytes(frames.read_bytes()[:-1])
+        vectors.write_bytes(vectors.read_bytes()[:-1])
     elif damage == "manifest":
         manifest.write_text("{")
     elif damage == "format":
-        manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "format": 99}))
+        manifest.write_text(json.dumps({**record, "format": 1}))
+    elif damage == "parts":
+        manifest.write_text(json.dumps({**record, "passages": 51}))
     else:
         (tmp_path / "CURRENT").write_text("../elsewhere\n")
-    with pytest.raises(FormatError, match=r"build|format 99"):
-        Bm25Retriever(tmp_path)
+    with pytest.raises(FormatError, match="build"):
+        Index(tmp_path)
 
 
 def test_a_folder_without_an_index_says_how_to_make_one(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="jpr index CORPUS"):
-        Bm25Retriever(tmp_path)
-
-
-def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="file: cannot be written"):
-        build_index(passages(1), tmp_path / "file", source="x")
-
-
-QUESTIONS = [Question(str(i), word, ((word,),)) for i, word in enumerate(WORDS)]
-
-
-class Interrupted:
-    """A retriever that stops after some questions, as a killed process would."""
-
-    def __init__(self, retriever: Bm25Retriever, after: int) -> None:
-        self.retriever, self.left, self.asked = retriever, after, 0
-
-    def retrieve(self, question: Question, k: int) -> Ranking:
-        self.asked += 1
-        if not self.left:
-            raise KeyboardInterrupt
-        self.left -= 1
-        return self.retriever.retrieve(question, k)
-
-    def retrieve_many(self, questions: Iterable[Question], k: int) -> Iterator[Ranking]:
-        return (self.retrieve(question, k) for question in questions)
-
-
-def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
-    build_index(passages(50), tmp_path / "index", source="x")
-    retriever = Bm25Retriever(tmp_path / "index")
-    retrieve_to_file(retriever, QUESTIONS, tmp_path / "whole.jsonl", 5, key="k")
-    out, part = tmp_path / "run.jsonl", tmp_path / ".run.jsonl.part"
-    with pytest.raises(KeyboardInterrupt):
-        retrieve_to_file(Interrupted(retriever, 3), QUESTIONS, out, 5, key="k")
-    assert not out.exists()
-    part.write_bytes(part.read_bytes()[:-7])  # the third ranking is torn
-    rest = Interrupted(retriever, 99)
-    retrieve_to_file(rest, QUESTIONS, out, 5, key="k")
-    assert rest.asked == len(QUESTIONS) - 2
-    assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
-    assert not part.exists()
-    assert [r.question for r in load_rankings(out)] == QUESTIONS
-
-
-def test_what_is_left_of_another_run_is_not_used(tmp_path: Path) -> None:
-    build_index(passages(50), tmp_path / "index", source="x")
-    retriever = Bm25Retriever(tmp_path / "index")
-    out = tmp_path / "run.jsonl"
-    with pytest.raises(KeyboardInterrupt):
-        retrieve_to_file(Interrupted(retriever, 3), QUESTIONS, out, 9, key="k")
-    again = Interrupted(retriever, 99)
-    retrieve_to_file(again, QUESTIONS, out, 5, key="k")
-    assert again.asked == len(QUESTIONS)
+        Index(tmp_path)

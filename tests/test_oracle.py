@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jpr.coverage import Coverage
-from jpr.judge.best import best_cover, found, greedy, max_cover
 from jpr.judge.measures import Judged, MRecall, StRecall, alpha_nDCG
+from jpr.oracle import best_cover, found, greedy, max_cover
 from tests.strategies import Covers, coverage_of, coverages
 
 PASSAGES = st.lists(st.frozensets(st.integers(0, 7), max_size=4), max_size=8)

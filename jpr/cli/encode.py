@@ -1,0 +1,86 @@
+"""`jpr encode`: a corpus into vectors."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from jpr.cli import screen
+from jpr.cli.convert import Split, TokenizerFile, split_passages
+from jpr.errors import ConfigError
+
+if TYPE_CHECKING:
+    from jpr.encode.vectors import MapChunks
+
+NAME = "encode"
+HELP = """Encode a corpus: a vector for every passage, on one machine or on many.
+
+Any format of passages will do (`jpr formats`). An encoding that was interrupted goes on where it
+was when the same command is given again. With --workers or --scheduler, Dask shares the work out;
+workers must find the encoder under the same path.
+
+Example: jpr encode psgs_w100.tsv.gz --out vectors
+
+Example: jpr encode psgs_w100.tsv.gz --out vectors --scheduler tcp://node1:8786
+"""
+
+
+def run(
+    corpus: Annotated[Path, typer.Argument(help="File or folder of passages.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of vectors.")],
+    encoder: Annotated[
+        Path | None, typer.Option(help="Folder of an encoder; without, the one that comes along.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    kind: Annotated[str, typer.Option(help="Numbers on disk: float16, or sq8 (half)")] = "float16",
+    workers: Annotated[int | None, typer.Option(help="Processes to start here.")] = None,
+    scheduler: Annotated[str | None, typer.Option(help="Address of a Dask scheduler.")] = None,
+    split: Split = None,
+    tokenizer: TokenizerFile = None,
+) -> None:
+    """Read, cut, encode."""
+    from jpr.corpus import read_passages
+    from jpr.encode.folder import load_encoder
+    from jpr.encode.vectors import encode_to_folder
+
+    if workers is not None and scheduler is not None:
+        raise ConfigError("--workers starts processes here, --scheduler uses others; choose one")
+    opened = load_encoder(encoder, device)
+    total = _count(corpus, split, tokenizer)
+    passages = split_passages(read_passages(corpus), split, tokenizer)
+    with (
+        mapping(workers, scheduler, encoder, device) as map_chunks,
+        screen.progress("encoding passages", total) as progress,
+    ):
+        count = encode_to_folder(
+            passages, opened, out, kind=kind, map_chunks=map_chunks, progress=progress
+        )
+    screen.note(f"{count:,} vectors of {opened.dimension} numbers are in {out}")
+
+
+def _count(corpus: Path, split: str | None, tokenizer: Path | None) -> int:
+    """Count the passages first: reading them is nothing beside encoding them."""
+    from jpr.corpus import read_passages
+
+    with screen.progress("counting passages", None) as progress:
+        passages = split_passages(read_passages(corpus), split, tokenizer)
+        return sum(1 for _ in screen.counted(passages, progress))
+
+
+@contextmanager
+def mapping(
+    workers: int | None, scheduler: str | None, encoder: Path | None, device: str
+) -> Iterator["MapChunks"]:
+    """Say where chunks are encoded: here, or on a cluster for as long as it is needed."""
+    from jpr.encode.vectors import map_here
+
+    if workers is None and scheduler is None:
+        yield map_here
+        return
+    from jpr.encode.cluster import local_cluster, over_workers, remote_cluster
+
+    cluster = remote_cluster(scheduler) if scheduler else local_cluster(workers or 0)
+    with cluster as client:
+        yield over_workers(client, encoder, device)

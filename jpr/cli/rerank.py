@@ -1,0 +1,169 @@
+"""`jpr rerank`: of each question's candidates, the k that serve best together."""
+
+from importlib.util import find_spec
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from jpr.cli import screen
+from jpr.cli.convert import fill_in
+from jpr.cli.inputs import naming
+from jpr.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from jpr.rerank.batch import DecodingReranker, KeyedReranker
+    from jpr.types import Ranking
+
+NAME = "rerank"
+HELP = """Choose k passages for each question from the candidates of a run, and write them (ctxs).
+
+A run that was interrupted goes on where it was when the same command is given again.
+
+Example: jpr rerank bm25.jsonl --out joint.jsonl -k 5 --trees trees.jsonl
+
+Example: jpr rerank bm25.jsonl --out mmr.jsonl --method mmr --lambda 0.9
+
+Example: jpr rerank bm25.trec --out best.jsonl --method oracle --questions dev.jsonl --corpus p.tsv
+"""
+JOINT, ORACLE, FIRST_STAGE = "joint", "oracle", "first-stage"
+DIVERSE = ("mmr", "dpp", "msd", "cover", "ssd")
+METHODS = (JOINT, *DIVERSE, ORACLE, FIRST_STAGE)
+DECODERS = ("tree", "seq", "beam", "independent")
+_BETA = 2.0
+
+
+def run(
+    source: Annotated[Path, typer.Argument(metavar="RUN", help="File of rankings.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="File of rankings to write.")],
+    k: Annotated[int, typer.Option("-k", help="How many passages for each question.")] = 5,
+    method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")] = JOINT,
+    model: Annotated[
+        Path | None, typer.Option(help="joint: folder of a model; without, the one that is ours.")
+    ] = None,
+    decode: Annotated[
+        str | None, typer.Option(help=f"joint: {', '.join(DECODERS)}; tree by default.")
+    ] = None,
+    beta: Annotated[
+        float | None, typer.Option(help=f"tree: larger is wider; {_BETA} by default.")
+    ] = None,
+    trees: Annotated[
+        Path | None, typer.Option(help="joint: file to say in how passages were chosen.")
+    ] = None,
+    relevance: Annotated[
+        float | None,
+        typer.Option("--lambda", help="mmr, dpp …: 1 is relevance alone, 0 diversity alone."),
+    ] = None,
+    encoder: Annotated[
+        Path | None, typer.Option(help="mmr, dpp …: folder of an encoder; without, ours.")
+    ] = None,
+    questions: Annotated[
+        Path | None, typer.Option("--questions", "-q", help="Questions, if the run lacks them.")
+    ] = None,
+    corpus: Annotated[
+        Path | None, typer.Option(help="Passages, if the run holds only their ids.")
+    ] = None,
+) -> None:
+    """Rerank question by question."""
+    from jpr.rerank.batch import rerank_to_file, rerank_with_trees
+
+    _check(method, k, decode, beta)
+    for_joint = {"--model": model, "--decode": decode, "--beta": beta, "--trees": trees}
+    for_diverse = {"--lambda": relevance, "--encoder": encoder}
+    _refuse(for_joint, method, (JOINT,))
+    _refuse(for_diverse, method, DIVERSE)
+    beta = _BETA if beta is None else beta
+    decoding = _joint(model, decode or DECODERS[0], beta) if method == JOINT else None
+    reranker = decoding or _other(method, relevance, encoder)
+    rankings = _read(source, corpus, questions, method)
+    with screen.progress("reranking", len(rankings)) as progress:
+        if decoding and trees:
+            rerank_with_trees(decoding, rankings, out, trees, k, progress)
+        else:
+            rerank_to_file(reranker, rankings, out, k, progress)
+    screen.note(f"{len(rankings):,} rankings are in {out}")
+
+
+def _check(method: str, k: int, decode: str | None, beta: float | None) -> None:
+    if method not in METHODS:
+        raise ConfigError(f"--method {method}; choose one of {', '.join(METHODS)}")
+    if k < 1:
+        raise ConfigError(f"-k {k}: ask for at least one passage")
+    if decode is not None and decode not in DECODERS:
+        raise ConfigError(f"--decode {decode}; choose one of {', '.join(DECODERS)}")
+    if beta is not None and decode not in (None, DECODERS[0]):
+        raise ConfigError(f"--beta is for --decode {DECODERS[0]}; leave it out")
+    if beta is not None and not isfinite(beta):
+        raise ConfigError(f"--beta {beta}; give a finite number")
+
+
+def _refuse(options: "Mapping[str, object]", method: str, methods: "Sequence[str]") -> None:
+    """Refuse options that are for other methods than the one that was asked for."""
+    given = [name for name, value in options.items() if value is not None]
+    if given and method not in methods:
+        raise ConfigError(
+            f"--method {method} has no use for {', '.join(given)} (for {', '.join(methods)}); "
+            "leave out what it cannot use"
+        )
+
+
+def _joint(model: Path | None, decoder: str, beta: float) -> "DecodingReranker":
+    if not find_spec("jpr.rerank.joint"):
+        raise ConfigError(
+            "this version has no joint reranker yet; choose another, --method mmr say"
+        )
+    from jpr.rerank.joint import JointReranker  # type: ignore[import-not-found]  # see above
+
+    loaded: DecodingReranker = JointReranker.load(model, decoder, beta=beta)
+    return loaded
+
+
+def _other(method: str, relevance: float | None, encoder: Path | None) -> "KeyedReranker":
+    from jpr.rerank.order import FirstStageOrder
+
+    if method == FIRST_STAGE:
+        return FirstStageOrder()
+    if method == ORACLE:
+        from jpr.rerank.oracle import OracleReranker
+
+        return OracleReranker()
+    from jpr.encode.folder import load_encoder
+    from jpr.rerank.diversify import LAMBDA, DiverseReranker, Mmr, Pyversity
+
+    weight = LAMBDA if relevance is None else relevance
+    strategy = Mmr(weight) if method == "mmr" else Pyversity(method, weight)
+    return DiverseReranker(load_encoder(encoder), strategy)
+
+
+def _read(
+    source: Path, corpus: Path | None, questions: Path | None, method: str
+) -> "list[Ranking]":
+    """Read the run and refuse, before any work, what the method cannot work with."""
+    from jpr.rerank.oracle import check_answers
+    from jpr.runs import load_rankings
+    from jpr.runs.align import check_unique_passages
+
+    with naming(source):
+        rankings = list(fill_in(load_rankings(source), corpus, questions))
+        for ranking in rankings:
+            check_unique_passages(ranking)
+            if method != FIRST_STAGE:
+                _check_texts(ranking)
+            if method == ORACLE:
+                check_answers(ranking.question)
+    return rankings
+
+
+def _check_texts(ranking: "Ranking") -> None:
+    id = ranking.question.id
+    if not ranking.question.text.strip():
+        raise DataError(f"question {id!r} has no text; give the questions with --questions")
+    bare = sum(hit.passage.is_bare for hit in ranking.hits)
+    if bare:
+        raise DataError(
+            f"{bare} of {len(ranking.hits)} passages for question {id!r} are only ids; "
+            "give their texts with --corpus"
+        )

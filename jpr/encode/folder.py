@@ -1,0 +1,116 @@
+"""Encoders in folders: our own in ONNX, or Hugging Face's, in one tower or two.
+
+FOLDER/encoder.json       settings; derived where a Hugging Face folder has none
+FOLDER/tokenizer.json     or vocab.txt
+FOLDER/model.onnx         and / or config.json with model.safetensors
+FOLDER/question/…         two towers: the weights of each in a folder of its own,
+FOLDER/passage/…          settings and tokenizer above them or in `passage`
+"""
+
+import hashlib
+import json
+from dataclasses import asdict, replace
+from importlib.util import find_spec
+from pathlib import Path
+
+from jpr.encode.encoder import TextEncoder, Tower
+from jpr.encode.settings import EncoderSettings, read_settings
+from jpr.encode.tokens import Tokens, open_tokenizer
+from jpr.errors import ConfigError, FormatError, MissingExtraError
+
+DEFAULT = Path(__file__).parent.parent / "assets" / "encoder"
+"""The encoder that comes with the package."""
+DEVICES = ("auto", "cpu", "cuda")
+
+
+def load_encoder(
+    folder: str | Path | None = None, device: str = "auto", threads: int = 0
+) -> TextEncoder:
+    """Open an encoder, or the one that comes with the package.
+
+    On the CPU an ONNX model is preferred to other weights; `auto` takes a GPU where there are one,
+    torch and weights for it. `threads` is for ONNX; 0 is one per core.
+    """
+    if device not in DEVICES:
+        raise ConfigError(f"--device {device}; choose of {', '.join(DEVICES)}")
+    home = DEFAULT if folder is None else Path(folder)
+    if not home.is_dir():
+        raise FormatError(home, 0, _no_folder(folder))
+    settings = read_settings(home)
+    parts = [home / "question", home / "passage"] if settings.towers == "separate" else [home]
+    tokenizer, file = open_tokenizer(_with_tokenizer(home))
+    opened = [_open(part, settings, device, threads) for part in parts]
+    towers, used = [tower for tower, _ in opened], [path for _, paths in opened for path in paths]
+    if towers[0].dimension != towers[-1].dimension:
+        sizes = " and ".join(str(tower.dimension) for tower in towers)
+        raise FormatError(
+            home, 0, f"its towers give vectors of {sizes} dimensions; they must agree"
+        )
+    tokens = Tokens(tokenizer, settings, file)
+    return TextEncoder(tokens, towers[0], towers[-1], _key(settings, tokenizer.to_str(), used))
+
+
+def _no_folder(folder: str | Path | None) -> str:
+    if folder is None:
+        return "this installation has no encoder of its own; name one with --encoder"
+    return "is no folder; an encoder is a folder with weights and a tokenizer"
+
+
+def _with_tokenizer(home: Path) -> Path:
+    names = ("tokenizer.json", "vocab.txt")
+    tower = home / "passage"
+    above = any((home / name).exists() for name in names)
+    return home if above or not tower.is_dir() else tower
+
+
+def _open(
+    folder: Path, settings: EncoderSettings, device: str, threads: int
+) -> tuple[Tower, list[Path]]:
+    """Open one tower where it runs best, and say which files its weights are in."""
+    graph, weights = folder / "model.onnx", weight_files(folder)
+    if not weights and not graph.exists():
+        raise FormatError(folder, 0, "holds no weights: neither model.onnx nor model.safetensors")
+    if device == "cuda" and not weights:
+        raise ConfigError(f"--device cuda: {folder} has only model.onnx, which runs on the CPU")
+    on_gpu = device == "cuda" or (device == "auto" and bool(weights) and _sees_gpu())
+    if graph.exists() and not on_gpu:
+        from jpr.encode.onnx import OnnxTower
+
+        return OnnxTower(graph, threads), [graph]
+    if not find_spec("torch"):
+        raise MissingExtraError(f"{folder}: an encoder that is not in ONNX", "train")
+    from jpr.encode.gpu import TorchTower, load_tower
+
+    return TorchTower(load_tower(folder, settings), "cuda" if on_gpu else "cpu"), weights
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """Return the files with weights for torch: one, or several shards."""
+    return sorted(folder.glob("model*.safetensors")) or sorted(folder.glob("pytorch_model*.bin"))
+
+
+def _sees_gpu() -> bool:
+    if not find_spec("torch"):
+        return False
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def _key(settings: EncoderSettings, tokenizer: str, files: list[Path]) -> str:
+    """Name settings, tokenizer and weights by what they are.
+
+    A copy of weights in other precision goes by the name of the weights it was made from.
+    """
+    plain = json.dumps(asdict(replace(settings, weights="")), sort_keys=True)
+    weights = settings.weights or digest_of(files)
+    return hashlib.sha256(f"{plain}{tokenizer}{weights}".encode()).hexdigest()[:32]
+
+
+def digest_of(files: list[Path]) -> str:
+    """Name weights by what is in their files."""
+    digest = hashlib.sha256()
+    for file in files:
+        with file.open("rb") as stream:
+            digest.update(hashlib.file_digest(stream, "sha256").digest())
+    return digest.hexdigest()[:32]

@@ -1,0 +1,72 @@
+"""A tower in torch, for the GPU and for weights that were not exported.
+
+On CUDA it runs in 16 bits (bfloat16) without padding; on a CPU in 32, for want of units that
+multiply 16-bit numbers.
+"""
+
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+
+from jpr.encode.encoder import Vectors
+from jpr.encode.settings import EncoderSettings, read_modules
+from jpr.errors import ConfigError, DataError, FormatError
+from jpr.models.checkpoint import read_checkpoint
+from jpr.models.tower import Head, Tower, tower_of
+
+_GELU = ("gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh")
+"""All are read as the first; the others are approximations of it, within 0.0005."""
+
+
+class TorchTower:
+    """A `jpr.models.tower.Tower` on a device; threads may share it."""
+
+    def __init__(self, tower: Tower, device: str) -> None:
+        """Move a tower to a device."""
+        if device == "cuda" and not torch.cuda.is_available():
+            raise ConfigError("--device cuda: torch sees no GPU here; use cpu or auto")
+        self._tower, self._device = tower.to(device), device
+        self.dimension = tower.dimension
+        self.budget = 65_536 if device == "cuda" else 2048
+
+    def vectors(self, rows: Sequence[Sequence[int]]) -> Vectors:
+        """Return one vector per row of token ids."""
+        counts = np.array([len(row) for row in rows])
+        ids = np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=int(counts.sum()))
+        placed = (torch.from_numpy(array).to(self._device) for array in (ids, counts))
+        half = torch.autocast("cuda", torch.bfloat16, enabled=self._device == "cuda")
+        with torch.inference_mode(), half:
+            found: Vectors = self._tower(*placed).cpu().numpy()
+        return found
+
+
+def load_tower(folder: Path, settings: EncoderSettings) -> Tower:
+    """Read the weights of a Hugging Face folder, or of one that we wrote like it."""
+    config, weights = read_checkpoint(folder)
+    if (folder / "modules.json").exists():
+        for kind, path in read_modules(folder):
+            if kind == "Dense":
+                dense = _dense(folder / path)
+                weights |= {f"projection.dense.{name}": w for name, w in dense.items()}
+    head = Head(settings.pooling, settings.projection, settings.normalise)
+    if config.get("hidden_act", "gelu") not in _GELU:
+        known = ", ".join(_GELU)
+        raise FormatError(folder, 0, f"hidden_act {config['hidden_act']!r}; known are {known}")
+    if config.get("model_type") == "dpr":
+        config = {**config, "model_type": "bert"}
+    try:
+        return tower_of(config, weights, head)
+    except DataError as error:
+        raise FormatError(folder, 0, str(error)) from error
+
+
+def _dense(folder: Path) -> dict[str, torch.Tensor]:
+    """Read sentence-transformers' layer after pooling."""
+    file = folder / "model.safetensors"
+    if not file.exists():
+        raise FormatError(file, 0, "is missing; the encoder has a layer after pooling")
+    return {name.removeprefix("linear."): w for name, w in load_file(file).items()}

@@ -1,0 +1,59 @@
+"""Encoders into folders that `load_encoder` opens; needs torch and onnx."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from jpr.encode.folder import digest_of, weight_files
+from jpr.encode.settings import EncoderSettings, read_settings
+from jpr.encode.tokens import Tokens, open_tokenizer
+from jpr.errors import MissingExtraError
+from jpr.files import publish_binary
+from jpr.types import Passage
+
+
+def export_encoder(
+    source: Path,
+    target: Path,
+    passages: Sequence[Passage] = (),
+    questions: Sequence[str] = (),
+    settings: EncoderSettings | None = None,
+) -> None:
+    """Write a folder of weights for torch as one for ONNX Runtime.
+
+    With passages and questions (a few hundred, such as are to be encoded) the model is in 8 bits,
+    which those show how to scale; without, in 32. `settings` replace those of the source.
+    """
+    settings = settings or read_settings(source)
+    home = source / "passage" if settings.towers == "separate" else source
+    holder = source if (source / "tokenizer.json").exists() else home
+    tokenizer, file = open_tokenizer(holder)
+    tokens = Tokens(tokenizer, settings, file)
+    of_questions, of_passages = tokens.of_questions(questions), tokens.of_passages(passages)
+    samples = {"": [*of_passages, *of_questions]}
+    if settings.towers == "separate":
+        samples = {"question": of_questions, "passage": of_passages}
+    for tower, sample in samples.items():
+        _export(source / tower, target / tower, settings, sample)
+    used = [file for tower in samples for file in weight_files(source / tower)]
+    named = replace(settings, weights=settings.weights or digest_of(used))
+    _write(target / "tokenizer.json", tokenizer.to_str().encode())
+    _write(target / "encoder.json", named.to_json().encode())
+
+
+def _export(
+    source: Path, target: Path, settings: EncoderSettings, sample: Sequence[Sequence[int]]
+) -> None:
+    try:
+        from jpr.encode.gpu import load_tower
+        from jpr.models.export import to_onnx, to_onnx_int8
+    except ImportError as error:
+        raise MissingExtraError("exporting an encoder", "train") from error
+    tower = load_tower(source, settings)
+    model = to_onnx_int8(tower, sample) if sample else to_onnx(tower)
+    _write(target / "model.onnx", model)
+
+
+def _write(path: Path, content: bytes) -> None:
+    with publish_binary(path) as stream:
+        stream.write(content)

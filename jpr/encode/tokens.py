@@ -1,0 +1,105 @@
+"""Questions and passages to token ids, exactly as an encoder was trained to read them.
+
+    question   [CLS] prompt question [SEP]
+    passage    [CLS] prompt title joint text [SEP]
+
+A title longer than its limit loses its end, and so does what exceeds the limit of the whole.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from tokenizers import Tokenizer
+from tokenizers.implementations.bert_wordpiece import BertWordPieceTokenizer
+
+from jpr.encode.settings import EncoderSettings
+from jpr.errors import FormatError
+from jpr.types import Passage
+
+_HALF = re.compile("[\ud800-\udfff]")
+_LONGEST_WORD = 100
+"""Characters of the longest word that is looked up; what no token can reach is not tokenised."""
+
+
+class Tokens:
+    """A tokenizer with an encoder's settings; threads may share it."""
+
+    def __init__(self, tokenizer: Tokenizer, settings: EncoderSettings, where: Path) -> None:
+        """Look up the tokens that stand around every text; `where` is for messages."""
+        self._tokenizer, self._settings = tokenizer, settings
+        pair = _BERT if tokenizer.token_to_id(_MPNET[0]) is None else _MPNET
+        self._first, self._last = (_known(tokenizer, token, where) for token in pair)
+        self._question_prompt = self._ids([settings.question_prompt], _LONGEST_WORD)[0]
+        self._passage_prompt = self._ids([settings.passage_prompt], _LONGEST_WORD)[0]
+        self._joint = self._ids([settings.title_joint], _LONGEST_WORD)[0]
+
+    def of_questions(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return each question's token ids."""
+        limit = self._settings.max_question_tokens
+        return [
+            self._framed([*self._question_prompt, *ids], limit) for ids in self._ids(texts, limit)
+        ]
+
+    def of_passages(self, passages: Sequence[Passage]) -> list[list[int]]:
+        """Return each passage's token ids."""
+        most, of_title = self._settings.max_passage_tokens, self._settings.max_title_tokens
+        titles = self._ids((passage.title for passage in passages), of_title)
+        texts = self._ids((passage.text for passage in passages), most)
+        found = []
+        for title, text in zip(titles, texts, strict=True):
+            named = [*title[:of_title], *self._joint] if title else []
+            found.append(self._framed([*self._passage_prompt, *named, *text], most))
+        return found
+
+    def _framed(self, ids: list[int], limit: int) -> list[int]:
+        return [self._first, *ids[: limit - 2], self._last]
+
+    def _ids(self, texts: Iterable[str], limit: int) -> list[list[int]]:
+        cut = [_whole(text[: _LONGEST_WORD * limit]) for text in texts]
+        encoded = self._tokenizer.encode_batch_fast(cut, add_special_tokens=False)
+        return [encoding.ids for encoding in encoded]
+
+
+_BERT, _MPNET = ("[CLS]", "[SEP]"), ("<s>", "</s>")
+"""The first and the last token; MPNet's words include BERT's too, but not the other way round."""
+
+
+def _known(tokenizer: Tokenizer, token: str, where: Path) -> int:
+    found = tokenizer.token_to_id(token)
+    if found is None:
+        raise FormatError(where, 0, f"knows no token {token}; is it the tokenizer of a BERT?")
+    return found
+
+
+def _whole(text: str) -> str:
+    """Return the text without half characters, which the library does not take."""
+    return text if text.isascii() else _HALF.sub("\ufffd", text)
+
+
+def open_tokenizer(folder: Path) -> tuple[Tokenizer, Path]:
+    """Open a folder's `tokenizer.json`, or else its `vocab.txt`, and say which it was."""
+    file, words = folder / "tokenizer.json", folder / "vocab.txt"
+    if file.exists():
+        try:
+            tokenizer = Tokenizer.from_buffer(file.read_bytes())
+        except (OSError, ValueError) as error:
+            raise FormatError(file, 0, f"is no tokenizer ({error}); copy it again") from error
+    elif words.exists():
+        file, tokenizer = words, _from_words(words)
+    else:
+        raise FormatError(folder, 0, "holds neither tokenizer.json nor vocab.txt")
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer, file
+
+
+def _from_words(file: Path) -> Tokenizer:
+    """Make the tokenizer of an uncased BERT, unless the words say that case counts."""
+    try:
+        words = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise FormatError(file, 0, f"cannot be read ({error}); copy it again") from error
+    cased = any(word[:1].isupper() for word in words)
+    made = BertWordPieceTokenizer({word: i for i, word in enumerate(words)}, lowercase=not cased)
+    return Tokenizer.from_str(made.to_str())

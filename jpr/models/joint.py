@@ -1,0 +1,203 @@
+"""P(next passage | question, candidates, passages already chosen): the joint model (paper, 3.1).
+
+An encoder reads each candidate apart, together with its question. A decoder attends to all
+candidates of a question, takes the passages chosen so far as its input, and a head says how likely
+each candidate is to come next:
+
+- `PointerHead`: the decoder's query against a key of every candidate, read off the encoder at the
+  candidate's mark. Any number of candidates; their order does not matter.
+- `IndexHead`: the paper's. Every candidate has a number, which is a token of its text and of the
+  decoder's words; the next passage is the next word.
+
+The decoder's memory is every token (`tokens`, Fusion in Decoder), or one vector per candidate
+(`passages`), which suffices where the encoder sees question and passage together.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from jpr.errors import ConfigError, DataError
+from jpr.models.bert import Bert
+from jpr.models.t5 import Memory, T5Decoder, T5Encoder
+
+MEMORIES = ("tokens", "passages")
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The candidates of several questions, laid end to end."""
+
+    ids: Tensor
+    """(N,) the tokens of all texts, each of question and passage."""
+    lengths: Tensor
+    """(R,) tokens per candidate."""
+    counts: tuple[int, ...]
+    """Candidates per question."""
+    marks: Tensor
+    """(R,) at which token of its text a candidate is read off."""
+    numbers: Tensor
+    """(R,) the number that the index head knows a candidate by."""
+    prior: Tensor
+    """(R,) what the first stage thinks of it, in whatever unit the model was trained with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """What the encoder makes of candidates, ready for any number of prefixes."""
+
+    memory: Tensor
+    """(M, d) what the decoder attends to, question after question."""
+    memory_lengths: Tensor
+    """(Q,)"""
+    marked: Tensor
+    """(Q, C, d) the vector of each candidate; zeros where a question has fewer."""
+    inside: Tensor
+    """(Q, C) which candidates there are."""
+    numbers: Tensor
+    """(Q, C)"""
+    prior: Tensor
+    """(Q, C)"""
+    counts: tuple[int, ...]
+
+
+class PointerHead(nn.Module):
+    """Points at candidates: no limit on their number, no meaning in their order."""
+
+    def __init__(self, d: int) -> None:
+        super().__init__()
+        self.start = nn.Parameter(torch.randn(d))
+        self.query, self.key, self.chosen = (nn.Linear(d, d, bias=False) for _ in range(3))
+        self.prior = nn.Parameter(torch.zeros(()))
+        self.scale = d**-0.5
+
+    def first(self) -> Tensor:
+        """Return the decoder's input before anything is chosen (d,)."""
+        return self.start
+
+    def inputs(self, encoded: Encoded) -> Tensor:
+        """Return the decoder's input after each candidate was chosen (Q, C, d)."""
+        chosen: Tensor = self.chosen(self.key(encoded.marked))
+        return chosen
+
+    def logits(self, hidden: Tensor, encoded: Encoded) -> Tensor:
+        """Map the decoder's vectors (Q, T, d) to a number per candidate (Q, T, C)."""
+        agreement = self.query(hidden) @ self.key(encoded.marked).transpose(1, 2)
+        logits: Tensor = agreement.float() * self.scale + self.prior * encoded.prior[:, None]
+        return logits
+
+
+class IndexHead(nn.Module):
+    """Says a candidate's number, one word per number, with the words of a T5."""
+
+    def __init__(
+        self, words: nn.Embedding, out: Tensor, start: int, tokens: tuple[int, ...]
+    ) -> None:
+        """Take a T5's words in and out, the word that starts, and the words that are numbers."""
+        super().__init__()
+        self.words, self.start_token = words, start
+        self.out = nn.Parameter(out) if out is not words.weight else None
+        self.register_buffer("tokens", torch.tensor(tokens), persistent=False)
+        self.tokens: Tensor
+
+    def first(self) -> Tensor:
+        """Return the decoder's input before anything is chosen (d,)."""
+        return self.words.weight[self.start_token]
+
+    def inputs(self, encoded: Encoded) -> Tensor:
+        """Return the decoder's input after each candidate was chosen (Q, C, d)."""
+        chosen: Tensor = self.words(self._tokens_of(encoded))
+        return chosen
+
+    def logits(self, hidden: Tensor, encoded: Encoded) -> Tensor:
+        """Map the decoder's vectors (Q, T, d) to a number per candidate (Q, T, C)."""
+        tied = self.out is None
+        out = self.words.weight if self.out is None else self.out
+        scale = out.shape[1] ** -0.5 if tied else 1.0
+        rows = out[self._tokens_of(encoded)]  # (Q, C, d)
+        return (hidden @ rows.transpose(1, 2)).float() * scale
+
+    def _tokens_of(self, encoded: Encoded) -> Tensor:
+        if int(encoded.numbers.max()) >= len(self.tokens):
+            raise ConfigError(
+                f"{encoded.numbers.max().item() + 1} candidates, but the index head has words for "
+                f"{len(self.tokens)} numbers; give fewer candidates or use a pointer head"
+            )
+        return self.tokens[encoded.numbers]
+
+
+class JointModel(nn.Module):
+    """Encoder, decoder and head together; stateless, so that threads may share it."""
+
+    def __init__(
+        self,
+        encoder: Bert | T5Encoder,
+        decoder: T5Decoder,
+        head: PointerHead | IndexHead,
+        memory: str = "tokens",
+    ) -> None:
+        super().__init__()
+        if memory not in MEMORIES:
+            raise ConfigError(f"memory {memory!r}; choose of {', '.join(MEMORIES)}")
+        wide = _width(encoder)
+        if wide != decoder.config.d_model:
+            told = f"the encoder is {wide} wide, the decoder {decoder.config.d_model}"
+            raise ConfigError(f"{told}; they must agree")
+        self.encoder, self.decoder, self.head, self.memory = encoder, decoder, head, memory
+
+    def encode(self, candidates: Candidates) -> Encoded:
+        """Read every candidate, each apart from the others."""
+        if not candidates.counts or min(candidates.counts) < 1:
+            raise DataError("a question has no candidates; give it at least one")
+        hidden = self.encoder.packed(candidates.ids, candidates.lengths)  # (N, d)
+        first = candidates.lengths.cumsum(0) - candidates.lengths
+        marked = hidden[first + candidates.marks]  # (R, d)
+        counts = torch.tensor(candidates.counts, device=hidden.device)
+        if self.memory == "tokens":
+            row = torch.repeat_interleave(counts, output_size=len(marked))
+            lengths = torch.zeros_like(counts).index_add(0, row, candidates.lengths)
+            memory = hidden
+        else:
+            lengths, memory = counts, marked
+        inside = torch.arange(int(counts.max()), device=hidden.device)[None] < counts[:, None]
+
+        def padded(values: Tensor) -> Tensor:
+            out = values.new_zeros(*inside.shape, *values.shape[1:])
+            out[inside] = values
+            return out
+
+        numbers, prior = padded(candidates.numbers), padded(candidates.prior)
+        return Encoded(memory, lengths, padded(marked), inside, numbers, prior, candidates.counts)
+
+    def log_probs(self, encoded: Encoded, prefixes: Tensor) -> Tensor:
+        """Return log P(candidate | prefix) for every prefix of each question's sequence.
+
+        `prefixes` (Q, T) are numbers of candidates; the result is (Q, T + 1, C), from no passage
+        chosen to all T. What is chosen already, or not there, has probability 0.
+        """
+        inputs = self.head.inputs(encoded)
+        chosen = inputs.gather(1, prefixes[..., None].expand(-1, -1, inputs.shape[-1]))
+        first = self.head.first().to(chosen.dtype).expand(len(prefixes), 1, -1)
+        x = torch.cat([first, chosen], dim=1)
+        hidden = self.decoder(x, Memory(encoded.memory, encoded.memory_lengths))
+        taken = F.one_hot(prefixes, encoded.inside.shape[1]).cumsum(1) > 0  # (Q, T, C)
+        none = torch.zeros_like(taken[:, :1]) if prefixes.shape[1] else _none(encoded)
+        taken = torch.cat([none, taken], dim=1)
+        return self.distribution(hidden, encoded, taken)
+
+    def distribution(self, hidden: Tensor, encoded: Encoded, taken: Tensor) -> Tensor:
+        """Map the decoder's vectors (Q, T, d) to log-probabilities (Q, T, C), without `taken`."""
+        logits = self.head.logits(hidden, encoded)
+        return F.log_softmax(
+            logits.masked_fill(taken | ~encoded.inside[:, None], -torch.inf), dim=-1
+        )
+
+
+def _width(encoder: Bert | T5Encoder) -> int:
+    return encoder.config.hidden_size if isinstance(encoder, Bert) else encoder.config.d_model
+
+
+def _none(encoded: Encoded) -> Tensor:
+    return torch.zeros_like(encoded.inside)[:, None]

@@ -1,0 +1,119 @@
+"""Matrices in 8 bits, from a sample of what they are multiplied with.
+
+Inputs of a matrix are put on a scale that is fixed beforehand, so that a text's vector does not
+depend on what else is in its batch. Channels with large inputs are made smaller and their weights
+larger by the same factor (smoothing), as far as that lowers the error. Weights are rounded one
+input after the other, each making up for the errors of those before, as in GPTQ. They keep to ±64:
+sums of two products then fit 16 bits, which CPUs without VNNI need to be exact.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from jpr.models.bert import Bert
+
+LARGEST_WEIGHT = 64
+LARGEST_INPUT = 255
+_SMOOTHINGS = (0.0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
+_TOKENS_TRIED = 1024
+_DAMPING = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How the inputs of a matrix become whole numbers."""
+
+    smoothing: Tensor
+    step: float
+    zero: int
+
+    def coded(self, inputs: Tensor) -> Tensor:
+        """Return the whole numbers, less the one that stands for 0."""
+        codes = (inputs / self.smoothing / self.step).round() + self.zero
+        return codes.clamp(0, LARGEST_INPUT) - self.zero
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """A matrix in whole numbers, a step for each output, and the scale of its inputs."""
+
+    codes: Tensor
+    steps: Tensor
+    scale: Scale
+
+
+def coded_matrices(bert: Bert, sample: Sequence[Sequence[int]]) -> dict[str, Matrix]:
+    """Find whole numbers for every matrix, from its inputs for the texts of a sample."""
+    inputs: dict[str, list[Tensor]] = {}
+    matrices = {n: module for n, module in bert.named_modules() if isinstance(module, nn.Linear)}
+
+    def watch(name: str) -> Callable[[nn.Module, tuple[Tensor], Tensor], None]:
+        return lambda _, given, __: inputs.setdefault(name, []).append(given[0].flatten(0, -2))
+
+    hooks = [module.register_forward_hook(watch(name)) for name, module in matrices.items()]
+    with torch.inference_mode():
+        for row in sample:  # one by one, since padding would count too
+            bert.packed(torch.tensor(row), torch.tensor([len(row)]))
+        for hook in hooks:
+            hook.remove()
+        return {n: matrix_of(torch.cat(inputs.pop(n)), matrices[n].weight) for n in matrices}
+
+
+def matrix_of(inputs: Tensor, weight: Tensor) -> Matrix:
+    """Find whole numbers for a matrix (out, in) and its inputs (tokens, in)."""
+    scale = _best_scale(inputs, weight)
+    smooth = weight * scale.smoothing
+    steps = _steps(smooth)
+    return Matrix(_rounded(smooth / steps[:, None], scale.coded(inputs)), steps, scale)
+
+
+def _best_scale(inputs: Tensor, weight: Tensor) -> Scale:
+    """Try how far to smooth, and take what gives the products with the least error."""
+    some = inputs[:: max(1, len(inputs) // _TOKENS_TRIED)]
+    wanted = some @ weight.T
+
+    def error(scale: Scale) -> float:
+        smooth = weight * scale.smoothing
+        steps = _steps(smooth)
+        codes = (smooth / steps[:, None]).round()
+        found = (scale.coded(some) @ codes.T) * steps * scale.step
+        return float((found - wanted).square().mean())
+
+    return min((_scale(inputs, weight, power) for power in _SMOOTHINGS), key=error)
+
+
+def _scale(inputs: Tensor, weight: Tensor, power: float) -> Scale:
+    """Return the scale for smoothing to some power of the channels' largest inputs."""
+    largest = inputs.abs().amax(dim=0).clamp(min=1e-4)
+    heaviest = weight.abs().amax(dim=0).clamp(min=1e-4)
+    smoothing = largest**power / heaviest ** (1 - power) if power else torch.ones_like(largest)
+    smooth = inputs / smoothing
+    low, high = min(0.0, float(smooth.min())), max(1e-6, float(smooth.max()))
+    step = (high - low) / LARGEST_INPUT
+    return Scale(smoothing, step, round(-low / step))
+
+
+def _steps(weight: Tensor) -> Tensor:
+    """Return the step of each row of a matrix."""
+    return (weight.abs().amax(dim=1) / LARGEST_WEIGHT).clamp(min=1e-12)
+
+
+def _rounded(weight: Tensor, inputs: Tensor) -> Tensor:
+    """Round a matrix (out, in) so that its products with the inputs (tokens, in) change least.
+
+    Column by column; what rounding one changes is taken from those that are still to come, as far
+    as the inputs go together.
+    """
+    gram = inputs.double().T @ inputs.double()
+    gram += torch.eye(len(gram)) * (_DAMPING * gram.diagonal().mean() + 1e-6)
+    inverse = torch.cholesky_inverse(torch.linalg.cholesky(gram))
+    share = torch.linalg.cholesky(inverse, upper=True).float()
+    rest, codes = weight.clone(), torch.empty_like(weight)
+    for column in range(weight.shape[1]):
+        codes[:, column] = rest[:, column].round().clamp(-LARGEST_WEIGHT, LARGEST_WEIGHT)
+        error = (rest[:, column] - codes[:, column]) / share[column, column]
+        rest[:, column + 1 :] -= error[:, None] * share[column, column + 1 :]
+    return codes

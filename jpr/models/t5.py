@@ -1,0 +1,226 @@
+"""T5, both generations: our own few lines, which load Hugging Face weights (`t5_names`).
+
+The first generation has a plain feed-forward layer and one matrix for words in and out; v1.1 and
+flan have gates and a head of their own.
+
+Fusion in the decoder: the encoder sees passages apart (`T5Encoder.packed`); the decoder attends to
+all passages of its question end to end, which are the question's memory. Memories of several
+questions, laid end to end in their turn, are what `packed` gives: only the lengths differ.
+"""
+
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from jpr.errors import DataError
+from jpr.models.ragged import Grain, Layout, counts, layout, parts
+from jpr.models.t5_blocks import (
+    AttendCross,
+    CrossAttention,
+    DecoderBlock,
+    EncoderBlock,
+    Relative,
+    T5Config,
+    attention,
+    norm,
+    working_dtype,
+)
+
+__all__ = ["T5", "Memory", "T5Config", "T5Decoder", "T5Encoder"]
+
+
+class T5Encoder(nn.Module):
+    """Token ids to vectors; stateless, so that threads may share it."""
+
+    def __init__(self, config: T5Config, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.config, self.dropout = config, dropout
+        self.words = nn.Embedding(config.vocab_size, config.d_model)
+        self.relative = Relative(config, both_ways=True)
+        self.blocks = nn.ModuleList(EncoderBlock(config, dropout) for _ in range(config.num_layers))
+        self.norm = norm(config)
+
+    def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
+        """Map ids (B, T), of which the first `lengths` (B,) of each row count, to (B, T, d)."""
+        rows, longest = ids.shape
+        x = self._through(ids.flatten(), ((rows, longest),), lengths.cpu())
+        return x.view(rows, longest, -1)
+
+    def packed(self, ids: Tensor, lengths: Tensor) -> Tensor:
+        """Map rows of `lengths` (B,) laid end to end, ids (N,), to (N, d)."""
+        grain, rows = Grain.of(ids.device), counts(lengths, len(ids))
+        if not len(ids):
+            return self.words.weight[:0]
+        laid = [layout(rows[part], grain) for part in parts(rows, grain.budget)]
+        tokens = torch.split(ids, [len(part.slots) for part in laid])
+        return torch.cat([self._laid(*pair) for pair in zip(tokens, laid, strict=True)])
+
+    def _laid(self, ids: Tensor, to: Layout) -> Tensor:
+        """Map ids (N,) to (N, d) by a layout."""
+        slots = to.slots.to(ids.device)
+        padded = ids.new_full((to.size,), self.config.pad_token_id)
+        padded[slots] = ids
+        return self._through(padded, to.shapes, to.lengths)[slots]
+
+    def _through(self, ids: Tensor, shapes: tuple[tuple[int, int], ...], lengths: Tensor) -> Tensor:
+        """Map padded groups of rows, laid end to end, from ids (M,) to (M, d)."""
+        x = F.dropout(self.words(ids), self.dropout, self.training)
+        masks = self._masks(shapes, lengths, working_dtype(x))
+        sizes = [rows * longest for rows, longest in shapes]
+        dropout = self.dropout if self.training else 0.0
+
+        def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            groups = zip(*(torch.split(part, sizes) for part in (q, k, v)), strict=True)
+            mixed = []
+            for group, shape, mask in zip(groups, shapes, masks, strict=True):
+                q, k, v = (part.view(*shape, *part.shape[1:]) for part in group)
+                mixed.append(attention(q, k, v, mask, dropout).flatten(0, 1))
+            return mixed[0] if len(mixed) == 1 else torch.cat(mixed)
+
+        for block in self.blocks:
+            x = block(x, attend)
+        return F.dropout(self.norm(x), self.dropout, self.training)
+
+    def _masks(
+        self, shapes: tuple[tuple[int, int], ...], lengths: Tensor, dtype: torch.dtype
+    ) -> list[Tensor]:
+        """Return what is added to the scores of each group (B, heads, T, T).
+
+        The bias of a shorter sequence is a corner of a longer one's.
+        """
+        bias = self.relative.square(max(longest for _, longest in shapes)).to(dtype)
+        masks = []
+        by_group = torch.split(lengths, [rows for rows, _ in shapes])
+        for (rows, longest), own in zip(shapes, by_group, strict=True):
+            mask = bias[:, :longest, :longest].expand(rows, -1, -1, -1)
+            if bool((own < longest).any()):
+                outside = ~_inside(own.to(bias.device), longest)
+                mask = mask.masked_fill(outside[:, None, None], torch.finfo(dtype).min)
+            masks.append(mask)
+        return masks
+
+
+class Memory:
+    """What the decoder attends to: vectors (N, d) of questions laid end to end."""
+
+    def __init__(self, vectors: Tensor, lengths: Tensor) -> None:
+        """Note how many vectors are whose, `lengths` (B,)."""
+        rows = torch.from_numpy(counts(lengths, len(vectors)))
+        if not len(rows) or int(rows.min()) < 1:
+            raise DataError("a question has nothing to attend to; give it at least one passage")
+        self._vectors, self._shape = vectors, (len(rows), int(rows.max()))
+        self._slots: Tensor | None = None
+        if int(rows.min()) < self._shape[1]:
+            inside = _inside(rows, self._shape[1])
+            slots = torch.full(inside.shape, -1)
+            slots[inside] = torch.arange(len(vectors))
+            self._slots = slots.to(vectors.device)
+
+    def attend(self, cross: CrossAttention, dropout: float = 0.0) -> AttendCross:
+        """Return a layer's attention; its keys and values are computed now, and once."""
+        k, v = cross.remember(self._vectors)
+        if self._slots is None:
+            k, v = (part.view(*self._shape, *k.shape[1:]) for part in (k, v))
+            return lambda q: attention(q, k, v, None, dropout)
+        mask = torch.zeros(self._slots.shape, dtype=k.dtype, device=k.device)
+        mask = mask.masked_fill(self._slots < 0, torch.finfo(k.dtype).min)[:, None, None]
+        k, v = (part[self._slots] for part in (k, v))  # -1 takes the last, which the mask hides
+        return lambda q: attention(q, k, v, mask, dropout)
+
+
+class T5Decoder(nn.Module):
+    """Vectors of tokens and a memory to vectors of what comes next."""
+
+    def __init__(self, config: T5Config, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.config, self.dropout = config, dropout
+        self.relative = Relative(config, both_ways=False)
+        layers = range(config.num_decoder_layers)
+        self.blocks = nn.ModuleList(DecoderBlock(config, dropout) for _ in layers)
+        self.norm = norm(config)
+
+    @property
+    def layers(self) -> list[DecoderBlock]:
+        """The blocks, for those who give each its own attention."""
+        return [block for block in self.blocks if isinstance(block, DecoderBlock)]
+
+    def forward(self, x: Tensor, memory: Memory) -> Tensor:
+        """Map whole sequences (B, T, d), in which each token sees those before it, to the same."""
+        x = F.dropout(x, self.dropout, self.training)
+        dropout = self.dropout if self.training else 0.0
+        ahead = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).triu(1)
+        dtype = working_dtype(x)
+        bias = self.relative.square(x.shape[1]).to(dtype)
+        mask = bias.masked_fill(ahead, torch.finfo(dtype).min).expand(len(x), -1, -1, -1)
+        for block in self.layers:
+            cross = memory.attend(block.cross, dropout)
+            x = block(x, partial(attention, mask=mask, dropout=dropout), cross)
+        return F.dropout(self.norm(x), self.dropout, self.training)
+
+
+class T5(nn.Module):
+    """An encoder, a decoder and a head over the words; stateless, so that threads may share it."""
+
+    def __init__(self, config: T5Config, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder = T5Encoder(config, dropout)
+        self.decoder = T5Decoder(config, dropout)
+        if not config.tie_word_embeddings:
+            self.head = nn.Linear(config.d_model, config.vocab_size, bias=False)
+
+    def logits(self, decoder_ids: Tensor, memory: Tensor, memory_lengths: Tensor) -> Tensor:
+        """Map decoder ids (B, T) and memories, (N, d) end to end, to (B, T, vocabulary)."""
+        words = self.encoder.words(decoder_ids)
+        return self.words_from(self.decoder(words, Memory(memory, memory_lengths)))
+
+    def words_from(self, x: Tensor) -> Tensor:
+        """Map the decoder's vectors (…, d) to logits (…, vocabulary)."""
+        if self.config.scale_decoder_outputs:
+            x = x * self.config.d_model**-0.5
+        tied = self.config.tie_word_embeddings
+        return F.linear(x, self.encoder.words.weight if tied else self.head.weight)
+
+    @torch.inference_mode()
+    def generate(self, memory: Tensor, memory_lengths: Tensor, longest: int) -> Tensor:
+        """Return the likeliest word after word (B, ≤ longest), each row to its end and padded."""
+        found = Memory(memory, memory_lengths)
+        crosses = [found.attend(block.cross) for block in self.decoder.layers]
+        caches = [_Cache() for _ in crosses]
+        config = self.config
+        last = torch.full((len(memory_lengths),), config.decoder_start_token_id).to(memory.device)
+        done = torch.zeros_like(last, dtype=torch.bool)
+        words: list[Tensor] = []
+        while len(words) < longest and not bool(done.all()):
+            x = self.encoder.words(last)[:, None]
+            back = torch.arange(-len(words), 1, device=x.device)
+            bias = self.decoder.relative(back).T[:, None].to(working_dtype(x))  # (heads, 1, so far)
+            for block, cache, cross in zip(self.decoder.layers, caches, crosses, strict=True):
+                x = block(x, partial(cache.attend, mask=bias.expand(len(x), -1, -1, -1)), cross)
+            logits = self.words_from(self.decoder.norm(x))[:, 0]
+            last = logits.argmax(dim=-1).masked_fill(done, config.pad_token_id)
+            words.append(last)
+            done = done | (last == config.eos_token_id)
+        return torch.stack(words, dim=1) if words else last[:, None][:, :0]
+
+
+class _Cache:
+    """Keys and values of the steps so far in one layer."""
+
+    def __init__(self) -> None:
+        self._kept: tuple[Tensor, Tensor] | None = None
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+        if self._kept:
+            k, v = (
+                torch.cat([old, new], dim=1) for old, new in zip(self._kept, (k, v), strict=True)
+            )
+        self._kept = k, v
+        return attention(q, k, v, mask)
+
+
+def _inside(lengths: Tensor, longest: int) -> Tensor:
+    """Return which places of padded rows count (B, T)."""
+    return torch.arange(longest, device=lengths.device)[None] < lengths[:, None]

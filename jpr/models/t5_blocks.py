@@ -1,0 +1,246 @@
+"""The parts of a T5: its configuration, attention, feed-forward layers, blocks.
+
+A block knows only its weights; what it attends to comes as functions. So the same blocks serve
+whole sequences under a mask and single steps over caches.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from jpr.errors import ConfigError, DataError
+
+Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""Mixes values (…, heads, d_kv) by the agreement of queries with keys, all of the same shape."""
+AttendCross = Callable[[Tensor], Tensor]
+"""Mixes what is in memory by its agreement with queries (…, heads, d_kv), to the same shape."""
+
+_SIZES = ("vocab_size", "d_model", "d_kv", "d_ff", "num_layers", "num_heads")
+_FEEDS = ("relu", "gated-gelu")
+
+
+@dataclass(frozen=True, slots=True)
+class T5Config:
+    """The shape of a T5, as in Hugging Face's config.json."""
+
+    vocab_size: int
+    d_model: int
+    d_kv: int
+    d_ff: int
+    num_layers: int
+    num_heads: int
+    num_decoder_layers: int
+    relative_attention_num_buckets: int = 32
+    relative_attention_max_distance: int = 128
+    layer_norm_epsilon: float = 1e-6
+    feed_forward_proj: str = "relu"
+    """`relu` in the first generation, `gated-gelu` in v1.1 and flan."""
+    tie_word_embeddings: bool = True
+    """Whether words come out by the matrix by which they go in."""
+    scale_decoder_outputs: bool = True
+    """Whether the decoder's vectors are divided by √d before the head: so in v1.0."""
+    pad_token_id: int = 0
+    eos_token_id: int = 1
+    decoder_start_token_id: int = 0
+
+    @classmethod
+    def of(cls, config: Mapping[str, object]) -> "T5Config":
+        """Take what is needed of a config.json."""
+        kind = config.get("model_type")
+        if kind != "t5":
+            raise DataError(f"config.json is not that of a T5: its model_type is {kind!r}")
+        known = {name: config[name] for name in cls.__dataclass_fields__ if name in config}
+        if known.get("num_decoder_layers") is None:
+            known["num_decoder_layers"] = known.get("num_layers")
+        known.setdefault("decoder_start_token_id", known.get("pad_token_id", 0))
+        known.setdefault("scale_decoder_outputs", known.get("tie_word_embeddings", True))
+        for name in (*_SIZES, "num_decoder_layers"):
+            if type(size := known.get(name)) is not int or size < 1:
+                raise DataError(
+                    f"config.json of a T5 has {name} = {size!r}; give a positive number"
+                )
+        if known.get("feed_forward_proj", "relu") not in _FEEDS:
+            found = f"feed_forward_proj = {known['feed_forward_proj']!r}"
+            raise DataError(f"config.json has {found}; known are {' and '.join(_FEEDS)}")
+        return cls(**known)  # type: ignore[arg-type]  # the rest is checked by use
+
+    @property
+    def inner(self) -> int:
+        """The width of all heads together, which need not be the model's."""
+        return self.num_heads * self.d_kv
+
+    @property
+    def is_gated(self) -> bool:
+        """Whether the feed-forward layers have gates."""
+        return self.feed_forward_proj != "relu"
+
+
+def check_dtype(dtype: torch.dtype) -> None:
+    """Refuse a precision in which T5 overflows."""
+    if dtype == torch.float16:
+        raise ConfigError("T5 overflows in float16; run it in bfloat16 or float32")
+
+
+def working_dtype(x: Tensor) -> torch.dtype:
+    """Return the precision in which layers multiply, which must not be float16."""
+    kind = x.device.type
+    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
+    check_dtype(dtype)
+    return dtype
+
+
+def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float = 0.0) -> Tensor:
+    """Mix values (B, T, heads, d_kv); the mask is added to the scores, which T5 does not scale."""
+    q, k, v = (part.transpose(1, 2) for part in (q, k, v))
+    mixed = F.scaled_dot_product_attention(q, k, v, mask, dropout, scale=1.0)
+    return mixed.transpose(1, 2)
+
+
+class Relative(nn.Module):
+    """What is added to attention scores for the distance from query to key, alike in all layers."""
+
+    def __init__(self, config: T5Config, both_ways: bool) -> None:
+        """Look both ways, as the encoder does, or only back."""
+        super().__init__()
+        self.both_ways = both_ways
+        self.farthest = config.relative_attention_max_distance
+        shape = config.relative_attention_num_buckets, config.num_heads
+        self.weight = nn.Parameter(torch.empty(shape))
+        nn.init.normal_(self.weight, std=config.d_model**-0.5)
+
+    def forward(self, distance: Tensor) -> Tensor:
+        """Map distances (…), negative where the key stands before the query, to (…, heads)."""
+        return F.embedding(self._buckets(distance), self.weight)
+
+    def square(self, length: int) -> Tensor:
+        """Return (heads, T, T): what is added for each query and key of a sequence."""
+        reach = torch.arange(1 - length, length, device=self.weight.device)
+        by_distance: Tensor = self(reach).T  # (heads, 2T - 1)
+        return by_distance.unfold(1, length, 1).flip(1)
+
+    def _buckets(self, distance: Tensor) -> Tensor:
+        """Near distances have a bucket each, far ones share theirs by the logarithm."""
+        n = len(self.weight) // 2 if self.both_ways else len(self.weight)
+        away = distance.abs() if self.both_ways else (-distance).clamp(min=0)
+        exact = n // 2
+        ratio = torch.log(away.clamp(min=1).float() / exact) / math.log(self.farthest / exact)
+        far = (exact + (ratio * (n - exact)).long()).clamp(max=n - 1)
+        bucket = torch.where(away < exact, away, far)
+        return bucket + n * (distance > 0) if self.both_ways else bucket
+
+
+class FeedForward(nn.Module):
+    """Two layers with a ReLU between, or with a gate by GELU."""
+
+    def __init__(self, config: T5Config, dropout: float) -> None:
+        super().__init__()
+        self.dropout, self.gated = dropout, config.is_gated
+        self.up = _linear(config.d_model, config.d_ff * (2 if self.gated else 1))
+        self.down = _linear(config.d_ff, config.d_model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (…, d) to the same."""
+        wide = self.up(x)
+        if self.gated:
+            gate, wide = wide.chunk(2, dim=-1)
+            wide = F.gelu(gate, approximate="tanh") * wide
+        else:
+            wide = F.relu(wide, inplace=True)
+        out: Tensor = self.down(F.dropout(wide, self.dropout, self.training))
+        return out
+
+
+class SelfAttention(nn.Module):
+    """Queries, keys and values of the same tokens, by one matrix."""
+
+    def __init__(self, config: T5Config) -> None:
+        super().__init__()
+        self.heads = config.num_heads
+        self.qkv = _linear(config.d_model, 3 * config.inner)
+        self.o = _linear(config.inner, config.d_model)
+        _start_queries(self.qkv.weight[: config.inner], config)
+
+    def forward(self, x: Tensor, attend: Attend) -> Tensor:
+        """Map (…, d) to the same."""
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).unbind(-3)
+        out: Tensor = self.o(attend(q, k, v).flatten(-2))
+        return out
+
+
+class CrossAttention(nn.Module):
+    """Queries of the decoder's tokens, keys and values of the memory, by a matrix each."""
+
+    def __init__(self, config: T5Config) -> None:
+        super().__init__()
+        self.heads = config.num_heads
+        self.q, self.k, self.v = (_linear(config.d_model, config.inner) for _ in range(3))
+        self.o = _linear(config.inner, config.d_model)
+        _start_queries(self.q.weight, config)
+
+    def forward(self, x: Tensor, attend: AttendCross) -> Tensor:
+        """Map (…, d) to the same."""
+        q: Tensor = self.q(x).unflatten(-1, (self.heads, -1))
+        out: Tensor = self.o(attend(q).flatten(-2))
+        return out
+
+    def remember(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """Return keys and values of a memory (…, d), each (…, heads, d_kv)."""
+        k: Tensor = self.k(memory).unflatten(-1, (self.heads, -1))
+        v: Tensor = self.v(memory).unflatten(-1, (self.heads, -1))
+        return k, v
+
+
+class EncoderBlock(nn.Module):
+    """Self-attention and a feed-forward layer, each added to what its norm was taken of."""
+
+    def __init__(self, config: T5Config, dropout: float) -> None:
+        super().__init__()
+        self.dropout = dropout
+        self.norm1, self.attention = norm(config), SelfAttention(config)
+        self.norm2, self.feed = norm(config), FeedForward(config, dropout)
+
+    def forward(self, x: Tensor, attend: Attend) -> Tensor:
+        """Map (…, d) to the same."""
+        mixed = self.attention(self.norm1(x), attend)
+        x = x + F.dropout(mixed, self.dropout, self.training)
+        return x + F.dropout(self.feed(self.norm2(x)), self.dropout, self.training)
+
+
+class DecoderBlock(nn.Module):
+    """The same with attention to the memory between."""
+
+    def __init__(self, config: T5Config, dropout: float) -> None:
+        super().__init__()
+        self.dropout = dropout
+        self.norm1, self.attention = norm(config), SelfAttention(config)
+        self.norm2, self.cross = norm(config), CrossAttention(config)
+        self.norm3, self.feed = norm(config), FeedForward(config, dropout)
+
+    def forward(self, x: Tensor, attend_self: Attend, attend_cross: AttendCross) -> Tensor:
+        """Map (…, d) to the same."""
+        mixed = self.attention(self.norm1(x), attend_self)
+        x = x + F.dropout(mixed, self.dropout, self.training)
+        mixed = self.cross(self.norm2(x), attend_cross)
+        x = x + F.dropout(mixed, self.dropout, self.training)
+        return x + F.dropout(self.feed(self.norm3(x)), self.dropout, self.training)
+
+
+def norm(config: T5Config) -> nn.RMSNorm:
+    """Return a norm by the root of the mean square, without a shift."""
+    return nn.RMSNorm(config.d_model, eps=config.layer_norm_epsilon)
+
+
+def _linear(inputs: int, outputs: int) -> nn.Linear:
+    """Return a layer without bias whose outputs begin as large as its inputs."""
+    layer = nn.Linear(inputs, outputs, bias=False)
+    nn.init.normal_(layer.weight, std=inputs**-0.5)
+    return layer
+
+
+def _start_queries(weight: Tensor, config: T5Config) -> None:
+    """Begin with queries smaller by √d_kv, since scores are not divided by it."""
+    nn.init.normal_(weight, std=(config.d_model * config.d_kv) ** -0.5)

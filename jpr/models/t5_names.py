@@ -1,0 +1,147 @@
+"""T5 checkpoints: the names Hugging Face gives to weights, and folders read and written.
+
+Newer releases of that library write `tie_word_embeddings: true` for every T5. So the weights
+decide: a head that differs from the words' matrix is a head of its own.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from jpr.errors import DataError, FormatError
+from jpr.models.checkpoint import SHARD_BYTES, read_checkpoint, write_checkpoint
+from jpr.models.t5 import T5, T5Config
+from jpr.models.t5_blocks import check_dtype
+
+_WORDS = "shared.weight"
+_COPIES = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
+_HEAD = "lm_head.weight"
+
+
+def read_t5(folder: Path, dtype: torch.dtype = torch.float32, dropout: float = 0.0) -> T5:
+    """Read a Hugging Face folder to run in some precision, whatever it was stored in."""
+    check_dtype(dtype)
+    config, weights = read_checkpoint(folder)
+    try:
+        return t5_of(config, weights, dropout).to(dtype)
+    except DataError as error:
+        raise FormatError(folder, 0, str(error)) from error
+
+
+def write_t5(folder: Path, model: T5, shard_bytes: int = SHARD_BYTES) -> None:
+    """Write a folder that `read_t5` and Hugging Face read, in the model's own precision."""
+    weights = to_hugging_face(model.state_dict(), model.config)
+    kind = str(weights[_WORDS].dtype).removeprefix("torch.")
+    config: dict[str, object] = {
+        "architectures": ["T5ForConditionalGeneration"],
+        "model_type": "t5",
+        "is_encoder_decoder": True,
+        "torch_dtype": kind,
+        **asdict(model.config),
+    }
+    write_checkpoint(folder, config, weights, shard_bytes)
+
+
+def t5_of(config: Mapping[str, object], weights: Mapping[str, Tensor], dropout: float = 0.0) -> T5:
+    """Make a T5 of a checkpoint's weights under Hugging Face's names; it takes them over."""
+    shape = _tied_as_stored(T5Config.of(config), config, weights)
+    with torch.device("meta"):  # the largest fill tens of gigabytes: nothing is made twice
+        model = T5(shape, dropout)
+    named = from_hugging_face(weights, shape)
+    for name, weight in model.state_dict().items():
+        if weight.shape != named[name].shape:
+            shapes = f"{tuple(named[name].shape)} instead of {tuple(weight.shape)}"
+            theirs = ", ".join(_names(shape)[name])
+            raise DataError(f"the weight {theirs} has the shape {shapes}; does config.json fit?")
+    model.load_state_dict(named, assign=True)
+    return model.eval()
+
+
+def from_hugging_face(weights: Mapping[str, Tensor], config: T5Config) -> dict[str, Tensor]:
+    """Rename the weights of a Hugging Face T5 to those of `T5`."""
+    plain = dict(weights)
+    words = _words(plain)
+    plain[_WORDS] = words
+    for copy in _COPIES:
+        if copy in plain and not _same(plain[copy], words):
+            raise DataError(f"{copy} differs from {_WORDS}; a T5 has one matrix for both")
+    try:
+        return {
+            ours: plain[theirs[0]]
+            if len(theirs) == 1
+            else torch.cat([plain[name] for name in theirs])
+            for ours, theirs in _names(config).items()
+        }
+    except KeyError as error:
+        raise DataError(f"the checkpoint lacks the weight {error}; is it a T5?") from error
+
+
+def to_hugging_face(weights: Mapping[str, Tensor], config: T5Config) -> dict[str, Tensor]:
+    """Rename the weights of a `T5` to Hugging Face's."""
+    return {
+        name: part
+        for ours, theirs in _names(config).items()
+        for name, part in zip(theirs, weights[ours].chunk(len(theirs)), strict=True)
+    }
+
+
+def _tied_as_stored(
+    shape: T5Config, config: Mapping[str, object], weights: Mapping[str, Tensor]
+) -> T5Config:
+    """Let a head that differs from the words' matrix count, whatever the configuration says."""
+    if not shape.tie_word_embeddings or _HEAD not in weights:
+        return shape
+    if _same(weights[_HEAD], _words(weights)):
+        return shape
+    scaled = bool(config.get("scale_decoder_outputs", not shape.is_gated))
+    return replace(shape, tie_word_embeddings=False, scale_decoder_outputs=scaled)
+
+
+def _words(weights: Mapping[str, Tensor]) -> Tensor:
+    """Return the words' matrix, of whose copies some writers keep but one."""
+    for name in (_WORDS, *_COPIES, _HEAD):
+        if name in weights:
+            return weights[name]
+    raise DataError(f"the checkpoint lacks the weight {_WORDS!r}; is it a T5?")
+
+
+def _same(a: Tensor, b: Tensor) -> bool:
+    return a.shape == b.shape and torch.equal(a, b)
+
+
+def _names(config: T5Config) -> dict[str, tuple[str, ...]]:
+    """Return, for each weight of `T5`, the Hugging Face weights that are stacked in it."""
+    found: dict[str, tuple[str, ...]] = {"encoder.words.weight": (_WORDS,)}
+    if not config.tie_word_embeddings:
+        found["head.weight"] = (_HEAD,)
+    for side, layers in (("encoder", config.num_layers), ("decoder", config.num_decoder_layers)):
+        bias = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+        found[f"{side}.relative.weight"] = (bias,)
+        found[f"{side}.norm.weight"] = (f"{side}.final_layer_norm.weight",)
+        for i in range(layers):
+            for ours, theirs in _block(side, config.is_gated).items():
+                stacked = tuple(f"{side}.block.{i}.layer.{part}.weight" for part in theirs)
+                found[f"{side}.blocks.{i}.{ours}.weight"] = stacked
+    return found
+
+
+def _block(side: str, gated: bool) -> dict[str, tuple[str, ...]]:
+    """Return the same for one block, whose parts are numbered."""
+    parts: dict[str, tuple[str, ...]] = {
+        "norm1": ("0.layer_norm",),
+        "attention.qkv": tuple(f"0.SelfAttention.{part}" for part in "qkv"),
+        "attention.o": ("0.SelfAttention.o",),
+    }
+    last = 1
+    if side == "decoder":
+        parts["norm2"] = ("1.layer_norm",)
+        parts |= {f"cross.{part}": (f"1.EncDecAttention.{part}",) for part in "qkvo"}
+        last = 2
+    ups = ("wi_0", "wi_1") if gated else ("wi",)
+    parts[f"norm{last + 1}"] = (f"{last}.layer_norm",)
+    parts["feed.up"] = tuple(f"{last}.DenseReluDense.{up}" for up in ups)
+    parts["feed.down"] = (f"{last}.DenseReluDense.wo",)
+    return parts

@@ -1,0 +1,89 @@
+"""Files that grow by a line per record, so that work that was killed goes on where it was.
+
+Lines are appended to a file beside the result, `.NAME.part`, whose first line says what they are
+for; the result appears under its name when all are there.
+"""
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import accumulate
+from pathlib import Path
+from typing import TextIO, TypeVar
+
+from jpr.errors import ConfigError
+from jpr.files import publish
+from jpr.stages import Progress
+
+T = TypeVar("T")
+
+
+def write_resumably(
+    paths: Sequence[Path],
+    key: str,
+    records_from: Callable[[int], Iterable[T]],
+    write: Callable[[T, Sequence[TextIO]], None],
+    progress: Progress = lambda _: None,
+) -> None:
+    """Write files side by side; `write` puts one line of each record into every one of them.
+
+    `records_from(done)` gives the records after the first `done`. What is left of an earlier call
+    is used if it had the same `key`, and thrown away if not.
+    """
+    parts = [path.with_name(f".{path.name}.part") for path in paths]
+    if len({part.absolute() for part in parts}) < len(parts):
+        raise ConfigError(f"{paths[0]}: two results cannot be one file; give each its own")
+    with ExitStack() as stack:
+        with _explained(paths):
+            done = _prepare(parts, f"{hashlib.sha256(key.encode()).hexdigest()}\n")
+            opened = [part.open("a", encoding="utf-8", newline="\n") for part in parts]
+        streams = [stack.enter_context(stream) for stream in opened]
+        progress(done)
+        for record in records_from(done):
+            with _explained(paths):
+                write(record, streams)
+                for stream in streams:
+                    stream.flush()
+            progress(1)
+    for part, path in zip(parts, paths, strict=True):
+        with part.open(encoding="utf-8", newline="\n") as lines, publish(path) as out:
+            lines.readline()
+            shutil.copyfileobj(lines, out)
+    for part in parts:  # only now: killed before, all can be published again
+        part.unlink()
+
+
+def _prepare(parts: Sequence[Path], head: str) -> int:
+    """Cut the parts after the records that all of them hold, and return how many those are."""
+    ends = [_ends(part, head.encode()) for part in parts]
+    done = max(min(map(len, ends)) - 1, 0)
+    for part, known in zip(parts, ends, strict=True):
+        if known:
+            os.truncate(part, known[done])
+        else:
+            part.parent.mkdir(parents=True, exist_ok=True)
+            part.write_text(head, encoding="utf-8", newline="\n")
+    return done
+
+
+def _ends(part: Path, head: bytes) -> list[int]:
+    """Return where the head and each whole line of a part end; nothing where it is not ours."""
+    try:
+        with part.open("rb") as stream:
+            if stream.readline() != head:
+                return []
+            lengths = [len(line) for line in stream if line.endswith(b"\n")]
+    except FileNotFoundError:
+        return []
+    return list(accumulate(lengths, initial=len(head)))
+
+
+@contextmanager
+def _explained(paths: Sequence[Path]) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        names = ", ".join(map(str, paths))
+        raise ConfigError(f"{names}: cannot be written: {error.strerror or error}") from error

@@ -1,0 +1,1 @@
+"""The second stage: which of the candidates, and in which order."""

@@ -1,0 +1,123 @@
+"""The rerankings of a run into a file; a killed run goes on where it was.
+
+With trees, a second file says how each ranking was decoded, a JSON line per question:
+`{"id", "question", "nodes": [{"passage", "prefix", "depth", "log_prob", "score", "is_new",
+"instead_of": [{"passage", "prefix", "score"}]}]}`, passages by their ids, nodes in the order in
+which the search made them. A log-probability of minus infinity is null.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from math import isfinite
+from pathlib import Path
+from typing import Protocol, TextIO
+
+from jpr.decode import Decoded, Node, Prefix
+from jpr.gold import json_line
+from jpr.parts import write_resumably
+from jpr.runs import write_rankings
+from jpr.stages import Progress, Reranker
+from jpr.types import Ranking
+
+
+class KeyedReranker(Reranker, Protocol):
+    """A reranker that can say all that its choices depend on."""
+
+    @property
+    def key(self) -> str:
+        """Names method, weights and settings: the same key, the same choices."""
+
+
+class DecodingReranker(KeyedReranker, Protocol):
+    """A reranker that can say how it decoded."""
+
+    def decode_many(self, rankings: Iterable[Ranking], k: int) -> Iterator[tuple[Ranking, Decoded]]:
+        """Do as `rank_many` does; nodes number the candidates of a question from 0."""
+
+
+def rerank_to_file(
+    reranker: KeyedReranker,
+    rankings: Sequence[Ranking],
+    path: Path,
+    k: int,
+    progress: Progress = lambda _: None,
+) -> None:
+    """Write k passages for each question."""
+    write_resumably(
+        [path],
+        _key(rankings, k, reranker.key),
+        lambda done: reranker.rank_many(rankings[done:], k),
+        lambda ranking, streams: write_rankings([ranking], streams[0]),
+        progress,
+    )
+
+
+def rerank_with_trees(
+    reranker: DecodingReranker,
+    rankings: Sequence[Ranking],
+    path: Path,
+    trees: Path,
+    k: int,
+    progress: Progress = lambda _: None,
+) -> None:
+    """Do the same, and write beside each ranking how it was decoded."""
+
+    def write(record: tuple[Ranking, tuple[Ranking, Decoded]], streams: Sequence[TextIO]) -> None:
+        candidates, (ranking, decoded) = record
+        write_rankings([ranking], streams[0])
+        streams[1].write(tree_line(candidates, decoded))
+
+    write_resumably(
+        [path, trees],
+        _key(rankings, k, reranker.key),
+        lambda done: zip(rankings[done:], reranker.decode_many(rankings[done:], k), strict=True),
+        write,
+        progress,
+    )
+
+
+def tree_line(candidates: Ranking, decoded: Decoded) -> str:
+    """Return how the candidates of a question were decoded, as a line of JSON."""
+    ids = [hit.passage.id for hit in candidates.hits]
+    question = candidates.question
+    nodes = [_node(node, ids) for node in decoded.nodes]
+    return json_line({"id": question.id, "question": question.text, "nodes": nodes})
+
+
+def _node(node: Node, ids: Sequence[str]) -> dict[str, object]:
+    return {
+        **_expansion(node.prefix, node.passage, node.score, ids),
+        "depth": len(node.prefix) + 1,
+        "log_prob": _number(node.log_prob),
+        "is_new": node.is_new,
+        "instead_of": [_expansion(*other, ids) for other in node.instead_of],
+    }
+
+
+def _expansion(prefix: Prefix, passage: int, score: float, ids: Sequence[str]) -> dict[str, object]:
+    return {
+        "passage": ids[passage],
+        "prefix": [ids[earlier] for earlier in prefix],
+        "score": _number(score),
+    }
+
+
+def _number(value: float) -> float | None:
+    return value if isfinite(value) else None
+
+
+def _key(rankings: Sequence[Ranking], k: int, key: str) -> str:
+    """Name a run: two with the same name are the same."""
+    digest = hashlib.sha256(f"{key!r} {k}\n".encode())
+    for ranking in rankings:
+        question = ranking.question
+        gold = (question.answers, question.annotations, question.regex)
+        digest.update(repr((question.id, question.text, gold, len(ranking.hits))).encode())
+        for hit in ranking.hits:
+            passage = hit.passage
+            # Titles and texts are long: their lengths keep them apart, and no repr is needed.
+            whole = f"{len(passage.id)} {len(passage.title)} {len(passage.text)} {hit.score!r} "
+            whole += f"{passage.id}{passage.title}{passage.text}"
+            digest.update(whole.encode("utf-8", "surrogatepass"))
+            digest.update(repr(passage.meta).encode())
+    return digest.hexdigest()

@@ -1,0 +1,161 @@
+"""Diversity by vectors: passages near to the question and far from each other.
+
+Relevance is the inner product of question and passage. A *strategy* trades it against likeness to
+the passages already chosen: `Mmr`, or one of the library pyversity's (`Pyversity`). None of them
+knows what an answer is, which is what the joint reranker has over them.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jpr.errors import ConfigError, DataError, MissingExtraError
+from jpr.rerank.order import Choice, checked, ranked
+from jpr.stages import Encoder
+from jpr.types import Hit, Passage, Question, Ranking
+
+Vectors = NDArray[np.float32]
+
+LIBRARY = ("dpp", "msd", "cover", "ssd")
+"""The strategies of pyversity beside MMR."""
+LAMBDA = 0.9
+"""How much relevance counts unless it is said: on development data, less of it cost answers."""
+_BATCH = 8
+"""Questions whose candidates are encoded together: enough to fill the encoder's batches."""
+
+
+class Strategy(Protocol):
+    """A rule that chooses passages by their vectors."""
+
+    def choose(self, relevance: Vectors, vectors: Vectors, k: int) -> list[Choice]:
+        """Return k passages, best first, given (n,) relevances and (n, d) vectors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mmr:
+    """Maximal marginal relevance (Carbonell and Goldstein, 1998).
+
+    Each step takes the passage with the largest λ·(q·p) − (1−λ)·max(0, largest p·p′), where p′ are
+    those chosen before; of equal ones the candidate that stands first. Passages that point away
+    from each other count as unlike, not as better than unlike: so scores never rise.
+
+    >>> vectors = np.array([[1, 0], [1, 0], [0.6, 0.8]], dtype=np.float32)
+    >>> chosen = Mmr(0.4).choose(vectors @ vectors[0], vectors, 2)
+    >>> [place for place, _ in chosen]  # the second repeats the first
+    [0, 2]
+    """
+
+    relevance: float = LAMBDA
+    """λ: 1 is relevance alone, 0 is difference alone."""
+
+    def __post_init__(self) -> None:
+        _check(self.relevance)
+
+    def choose(self, relevance: Vectors, vectors: Vectors, k: int) -> list[Choice]:
+        """Return k passages by k greedy steps."""
+        wanted = self.relevance * relevance.astype(np.float64)
+        likeness = np.zeros(len(vectors))
+        free = np.ones(len(vectors), dtype=np.bool_)
+        chosen: list[Choice] = []
+        for _ in range(min(k, len(vectors))):
+            scores = np.where(free, wanted - (1 - self.relevance) * likeness, -np.inf)
+            best = int(scores.argmax())
+            chosen.append((best, float(scores[best])))
+            free[best] = False
+            likeness = np.maximum(likeness, inner(vectors, vectors[best]))
+        return chosen
+
+
+@dataclass(frozen=True, slots=True)
+class Pyversity:
+    """A strategy of pyversity, over unit vectors: needs the `diversify` extra.
+
+    `dpp`: the set with the largest determinant of similarities weighted by relevance, greedily;
+    `msd`: largest sum of distances; `cover`: likeness to all candidates, concave (facility
+    location); `ssd`: what is left of a vector outside the span of those chosen.
+    """
+
+    name: str = "dpp"
+    relevance: float = LAMBDA
+    """λ: 1 is relevance alone, 0 is diversity alone; pyversity's `diversity` is 1 − λ."""
+
+    def __post_init__(self) -> None:
+        _check(self.relevance)
+        if self.name not in LIBRARY:
+            raise ConfigError(f"no strategy {self.name!r}; choose one of {', '.join(LIBRARY)}")
+
+    def choose(self, relevance: Vectors, vectors: Vectors, k: int) -> list[Choice]:
+        """Return k passages as pyversity chooses them."""
+        try:
+            from pyversity import diversify
+        except ImportError as error:
+            raise MissingExtraError(f"the diversifier {self.name!r}", "diversify") from error
+        if self.relevance == 1:  # the library's order of equal ones is left to chance there
+            return Mmr(1).choose(relevance, vectors, k)
+        found = diversify(vectors, relevance, k, self.name, 1 - self.relevance)
+        return list(zip(found.indices.tolist(), found.selection_scores.tolist(), strict=True))
+
+
+def _check(relevance: float) -> None:
+    if not 0 <= relevance <= 1:
+        raise ConfigError(f"λ = {relevance}; it is between 0 (diversity) and 1 (relevance)")
+
+
+def inner(vectors: Vectors, vector: Vectors) -> NDArray[np.float64]:
+    """Return the inner product of each row with a vector, the same for the same row anywhere.
+
+    A matrix product may sum the rows at its edges in another order, and split ties by chance.
+    """
+    found: NDArray[np.float64]
+    found = np.einsum("nd,d->n", vectors.astype(np.float64), vector.astype(np.float64))
+    return found
+
+
+class DiverseReranker:
+    """Encodes question and candidates, and chooses by their vectors."""
+
+    def __init__(self, encoder: Encoder, strategy: Strategy | None = None) -> None:
+        """Choose by a strategy; without one, by `Mmr()`."""
+        self._encoder, self._strategy = encoder, Mmr() if strategy is None else strategy
+        self.key = f"{self._strategy!r} {encoder.key}"
+
+    def rank(self, question: Question, candidates: Sequence[Hit], k: int) -> Ranking:
+        """Return k of the candidates."""
+        return next(self.rank_many([Ranking(question, tuple(candidates))], k))
+
+    def rank_many(self, rankings: Iterable[Ranking], k: int) -> Iterator[Ranking]:
+        """Do the same for many questions; a passage that several share is encoded once."""
+        checked(k)
+        left = iter(rankings)
+        while batch := list(islice(left, _BATCH)):
+            questions = self._encoder.encode_questions([r.question.text for r in batch])
+            passages, places = self._encoded(batch)
+            _check_finite(questions, passages)
+            for ranking, question, rows in zip(batch, questions, places, strict=True):
+                vectors = passages[rows]
+                chosen = self._strategy.choose(
+                    inner(vectors, question).astype(np.float32), vectors, k
+                )
+                yield ranked(ranking.question, ranking.hits, chosen)
+
+    def _encoded(self, rankings: Sequence[Ranking]) -> tuple[Vectors, list[list[int]]]:
+        """Return the vectors of all passages, and which rows are whose."""
+        row_of: dict[tuple[str, str], int] = {}
+        distinct: list[Passage] = []
+        for passage in (hit.passage for ranking in rankings for hit in ranking.hits):
+            if row_of.setdefault((passage.title, passage.text), len(distinct)) == len(distinct):
+                distinct.append(passage)
+        places = [
+            [row_of[hit.passage.title, hit.passage.text] for hit in ranking.hits]
+            for ranking in rankings
+        ]
+        return self._encoder.encode_passages(distinct), places
+
+
+def _check_finite(*vectors: Vectors) -> None:
+    if not all(np.isfinite(each).all() for each in vectors):
+        raise DataError("the encoder gave a vector that is not a number; are its weights whole?")

@@ -1,0 +1,51 @@
+"""Candidates in an order: the first stage's, or one that a reranker found."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from math import inf, nextafter
+
+from jpr.errors import ConfigError
+from jpr.types import Hit, Question, Ranking
+
+Choice = tuple[int, float]
+"""The place of a candidate that was chosen, and its score."""
+
+
+class FirstStageOrder:
+    """The first k candidates as they come, with their scores: what any reranker has to beat."""
+
+    key = "first stage"
+
+    def rank(self, question: Question, candidates: Sequence[Hit], k: int) -> Ranking:
+        """Return the first k candidates."""
+        return Ranking(question, tuple(candidates[: checked(k)]))
+
+    def rank_many(self, rankings: Iterable[Ranking], k: int) -> Iterator[Ranking]:
+        """Do the same for the candidates of many questions."""
+        return (self.rank(ranking.question, ranking.hits, k) for ranking in rankings)
+
+
+def checked(k: int) -> int:
+    """Refuse a k that has no meaning."""
+    if k < 0:
+        raise ConfigError(f"k = {k}; ask for at least no passage")
+    return k
+
+
+def ranked(question: Question, candidates: Sequence[Hit], chosen: Iterable[Choice]) -> Ranking:
+    """Return the chosen candidates in the order in which they were chosen.
+
+    Programs sort runs by score, and judges break ties in ways of their own. So a score that is not
+    below the one before it is lowered to the next number that is.
+
+    >>> from jpr.types import Passage
+    >>> hits = [Hit(Passage(id, "", id), 0.0) for id in ("a", "b", "c")]
+    >>> found = ranked(Question("q", "?"), hits, [(2, 1.5), (0, 1.5), (1, -4.0)]).hits
+    >>> [hit.passage.id for hit in found], [round(hit.score, 9) for hit in found]
+    (['c', 'a', 'b'], [1.5, 1.5, -4.0])
+    """
+    hits: list[Hit] = []
+    below = inf
+    for place, score in chosen:
+        below = min(score, nextafter(below, -inf))
+        hits.append(Hit(candidates[place].passage, below))
+    return Ranking(question, tuple(hits))

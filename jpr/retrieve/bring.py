@@ -1,0 +1,91 @@
+"""Candidates of your own: a function, or a run that another system wrote, as a retriever."""
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+
+from jpr.errors import DataError
+from jpr.runs import load_rankings
+from jpr.runs.align import align, check_unique_passages
+from jpr.types import Hit, Question, Ranking
+
+
+class FunctionRetriever:
+    """A function of a question's text and k that returns hits, best first.
+
+    >>> from jpr.types import Passage
+    >>> def find(text, k):
+    ...     return [Hit(Passage("7", "Moon", "It shines."), 1.0)]
+    >>> FunctionRetriever(find).retrieve(Question("q", "what shines?"), 5).hits[0].passage.title
+    'Moon'
+    """
+
+    def __init__(self, find: Callable[[str, int], Iterable[Hit]]) -> None:
+        """Take the function; of what it returns the first k are used."""
+        self._find = find
+
+    def retrieve(self, question: Question, k: int) -> Ranking:
+        """Return what the function finds."""
+        hits = tuple(islice(self._find(question.text, k), k))
+        for hit in hits:
+            if not isinstance(hit, Hit):
+                raise DataError(
+                    f"question {question.id!r}: the function returned {hit!r:.60}; it must return "
+                    "jpr.Hit(jpr.Passage(id, title, text), score), best first"
+                )
+        ranking = Ranking(question, hits)
+        check_unique_passages(ranking)
+        return ranking
+
+    def retrieve_many(self, questions: Iterable[Question], k: int) -> Iterator[Ranking]:
+        """Do the same for many questions, in their order."""
+        return (self.retrieve(question, k) for question in questions)
+
+
+class RunRetriever:
+    """The rankings of a run, found again by the question's id or, failing that, its text.
+
+    They are joined as `jpr evaluate` joins them (`jpr.runs.align`). A question that the run lacks
+    is an error; a ranking shorter than k is returned whole.
+    """
+
+    def __init__(self, rankings: Iterable[Ranking]) -> None:
+        """Hold the rankings, in memory."""
+        self._of_id: dict[str, list[Ranking]] = {}
+        self._of_text: dict[str, list[Ranking]] = {}
+        for ranking in rankings:
+            text = ranking.question.text or ranking.question.id
+            self._of_id.setdefault(ranking.question.id, []).append(ranking)
+            self._of_text.setdefault(_folded(text), []).append(ranking)
+
+    @classmethod
+    def load(cls, path: str | Path, format: str | None = None) -> "RunRetriever":
+        """Read a run file of any format that `jpr formats` lists."""
+        return cls(load_rankings(path, format))
+
+    def retrieve(self, question: Question, k: int) -> Ranking:
+        """Return the first k passages of the question's ranking."""
+        return next(self.retrieve_many([question], k))
+
+    def retrieve_many(self, questions: Iterable[Question], k: int) -> Iterator[Ranking]:
+        """Do the same for many questions, in their order."""
+        asked = list(questions)
+        if not asked:
+            return iter(())
+        mine = {id(ranking): ranking for question in asked for ranking in self._may_be_of(question)}
+        aligned = align(asked, mine.values()) if mine else None
+        missing = aligned.missing if aligned else [question.id for question in asked]
+        if aligned is None or missing:
+            raise DataError(
+                f"the run has no ranking for {len(missing)} of {len(asked)} questions, e.g. "
+                f"{missing[0]!r}; is it of the same data set?"
+            )
+        return (ranking.top(k) for ranking in aligned.rankings)
+
+    def _may_be_of(self, question: Question) -> list[Ranking]:
+        of_text = self._of_text.get(_folded(question.text), [])
+        return [*self._of_id.get(question.id, []), *of_text]
+
+
+def _folded(text: str) -> str:
+    return text.strip().casefold()

@@ -1,0 +1,117 @@
+"""What an index says of itself: `manifest.json`, written last and checked first."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from jpr.errors import FormatError
+from jpr.files import publish
+
+FORMAT = 2
+PARTS = ("store", "bm25", "vectors")
+NAME = "manifest.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One step of an index's history."""
+
+    what: str
+    """`build`, `add` or `remove`."""
+    source: str
+    added: int
+    removed: int
+
+
+@dataclass(frozen=True, slots=True)
+class VectorContents:
+    """What is known of the vectors."""
+
+    encoder: str
+    """The folder of the encoder; empty for the one that comes with the package."""
+    key: str
+    """The encoder's key: questions must be encoded under the same."""
+    dimension: int
+    kind: str
+    """`sq8`: every vector is compared; `ivf-sq8`: those of the lists nearest to the question."""
+    lists: int
+    nprobe: int
+    """How many of the lists are looked at; 0 where there are none."""
+    recall: float
+    """The share of the exact 100 nearest that a search finds: measured on passages at the build."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What is inside an index."""
+
+    passages: int
+    rows: int
+    """Passages and ones that were removed since the last build."""
+    source: str
+    corpus_sha256: str
+    """Of the passages in their order; a change hashes the hash before it together with its own."""
+    analyser: str
+    fields: tuple[str, ...]
+    """What a filter can ask for."""
+    vectors: VectorContents | None
+    history: tuple[Change, ...]
+    sizes: Mapping[str, int]
+    format: int = FORMAT
+
+    @property
+    def key(self) -> str:
+        """Two indexes with the same key give the same answers."""
+        parts = (self.format, self.corpus_sha256, self.analyser, self.vectors)
+        return sha256(repr(parts).encode()).hexdigest()
+
+
+def write_contents(contents: Contents, version: Path) -> None:
+    """Write the manifest of a version."""
+    with publish(version / NAME) as stream:
+        stream.write(json.dumps(asdict(contents), indent=1) + "\n")
+
+
+def read_contents(version: Path) -> Contents:
+    """Read what a version should hold and compare the sizes of its files."""
+    try:
+        record = json.loads((version / NAME).read_text(encoding="utf-8"))
+        known = record["format"]
+        if known == FORMAT:
+            return _checked(_contents(record), version)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise FormatError(version, 0, f"is no whole index ({error}); build it again") from error
+    problem = f"is of format {known}, this program reads {FORMAT}; build it again"
+    raise FormatError(version, 0, problem)
+
+
+def _contents(record: dict[str, object]) -> Contents:
+    vectors, history, fields = record["vectors"], record["history"], record["fields"]
+    if not isinstance(history, list) or not isinstance(fields, list):
+        raise TypeError("history and fields should be lists")
+    return Contents(
+        **{
+            **record,
+            "fields": tuple(fields),
+            "vectors": VectorContents(**vectors) if isinstance(vectors, dict) else None,
+            "history": tuple(Change(**change) for change in history),
+        }  # type: ignore[arg-type]  # a key of another name is a TypeError, met above
+    )
+
+
+def _checked(contents: Contents, version: Path) -> Contents:
+    if contents.sizes != sizes(version):
+        raise FormatError(
+            version, 0, "a file is missing or has another size; build or copy it again"
+        )
+    return contents
+
+
+def sizes(version: Path) -> dict[str, int]:
+    """Return the sizes of a version's files, in bytes."""
+    parts = (version / part for part in PARTS)
+    files = (path for part in parts if part.exists() for path in sorted(part.iterdir()))
+    kept = (path for path in files if not path.name.endswith(".lock"))
+    return {f"{path.parent.name}/{path.name}": path.stat().st_size for path in kept}

@@ -1,0 +1,37 @@
+"""The encoder that comes with the package: the student of `recipes/dpr_plus.py`, in 8 bits.
+
+Needs: the student's folder (config.json, model.safetensors, tokenizer.json), the passages as a TSV
+and some training questions, from which the scales are found; a minute.
+
+    python recipes/export_encoder.py STUDENT passages.tsv.xz ambignq_train.jsonl jpr/assets/encoder
+"""
+
+import argparse
+from itertools import islice
+from pathlib import Path
+
+from jpr import load_questions, read_passages
+from jpr.encode.save import export_encoder
+from jpr.encode.settings import EncoderSettings
+
+SAMPLE = 400
+EVERY = 3000
+
+
+def main() -> None:
+    """Take a sample and export."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    for name in ("student", "passages", "questions", "out"):
+        parser.add_argument(name, type=Path)
+    options = parser.parse_args()
+    passages = list(islice(read_passages(options.passages), 0, SAMPLE * EVERY, EVERY))
+    questions = [question.text for question in load_questions(options.questions)[:SAMPLE]]
+    export_encoder(options.student, options.out, passages, questions, EncoderSettings())
+    size = sum(path.stat().st_size for path in options.out.iterdir())
+    print(f"{size / 1e6:.1f} MB in {options.out}")
+
+
+if __name__ == "__main__":
+    main()

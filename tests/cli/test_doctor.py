@@ -1,0 +1,87 @@
+"""`jpr doctor`, here and where next to nothing is installed."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import tomllib
+from pathlib import Path
+
+import jpr
+from jpr.cli.doctor import EXTRAS, examine, instruction_sets
+from tests.cli.running import jpr as run_jpr
+
+ROOT = Path(jpr.__file__).parent.parent
+HEAVY = {
+    "faiss", "numpy", "onnxruntime", "regex", "tantivy", "tokenizers",
+    *(module for modules in EXTRAS.values() for module in modules),
+}  # fmt: skip
+"""What the command line itself can do without."""
+
+
+def test_what_is_here_is_told() -> None:
+    found = json.loads(run_jpr("doctor", "--json"))
+    assert found == examine()
+    assert found["jpr"] == jpr.__version__
+    assert found["cores"] >= 1
+    assert "CPUExecutionProvider" in found["onnxruntime"]["providers"]
+    assert found["extras"] == dict.fromkeys(EXTRAS, True)
+    text = run_jpr("doctor")
+    assert f"jpr           {jpr.__version__} on Python" in text
+    assert "runs          models in ONNX, on the CPU" in text
+
+
+def test_a_machine_with_nothing_is_told_what_to_install(tmp_path: Path) -> None:
+    for source in [ROOT / "jpr", *Path(sysconfig.get_path("purelib")).iterdir()]:
+        if source.name not in HEAVY and not (tmp_path / source.name).exists():
+            (tmp_path / source.name).symlink_to(source)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    bare = [sys.executable, "-S", "-m", "jpr", "doctor"]  # -S: without site-packages
+
+    def told(*options: str) -> str:
+        done = subprocess.run(
+            [*bare, *options], env=environment, cwd=tmp_path, capture_output=True, text=True
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout
+
+    found = json.loads(told("--json"))
+    assert found["torch"] is found["onnxruntime"] is None
+    assert found["extras"] == dict.fromkeys(EXTRAS, False)
+    assert not any(found["can"].values())
+    text = told()
+    assert "onnxruntime   absent: pip install onnxruntime\n" in text
+    for extra in EXTRAS:
+        assert f"pip install 'jpr[{extra}]'" in text
+
+
+def test_a_library_that_is_broken_is_told_as_such(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise OSError('libcudart.so:\\n not found')\n")
+    (tmp_path / "onnxruntime").mkdir()  # left behind by an uninstallation
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
+    command = [sys.executable, "-m", "jpr", "doctor", "--json"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
+    assert found["torch"] == {"problem": "libcudart.so: not found"}
+    assert found["can"]["checkpoints"] is False
+
+
+def test_the_extras_are_those_of_the_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    brings = {
+        extra: {re.match(r"[\w.-]+", needs)[0] for needs in extras[extra]}  # type: ignore[index]
+        for extra in extras
+        if extra != "dev"
+    }
+    assert brings == {extra: set(names) for extra, names in EXTRAS.items()}
+
+
+def test_instruction_sets_are_read_from_what_linux_says() -> None:
+    assert instruction_sets("processor\t: 0\nflags\t\t: fpu sse2\n") == []
+    assert instruction_sets("Features : fp asimd asimddp i8mm bf16\n") == [
+        "BF16", "NEON", "dot product", "I8MM",
+    ]  # fmt: skip
+    assert instruction_sets("") is None

@@ -1,0 +1,146 @@
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jpr.decode import Limits, Prefix, Rows, decode, decode_many, sequence, tree
+from jpr.errors import ConfigError, DataError
+from jpr.models.bert import Bert, BertConfig
+from jpr.models.joint import JointModel, PointerHead
+from jpr.models.steps import Steps
+from jpr.models.t5 import T5Decoder
+from tests.models.joint_models import (
+    MODELS,
+    D,
+    candidates,
+    index_over_t5,
+    pointer_over_bert,
+    pointer_over_t5,
+    reordered,
+    t5_config,
+)
+
+Make = Callable[[], JointModel]
+some = settings(max_examples=20)
+
+
+@pytest.mark.parametrize("make", MODELS)
+def test_rows_are_distributions_over_what_is_left(make: Make) -> None:
+    model = make()
+    encoded = model.encode(candidates((5, 3)))
+    found = model.log_probs(encoded, torch.tensor([[4, 1], [0, 2]])).exp()  # (2, 3, 5)
+    assert found.shape == (2, 3, 5)
+    torch.testing.assert_close(found.sum(-1), torch.ones(2, 3))
+    assert found[0, 1, 4] == found[0, 2, 4] == found[0, 2, 1] == 0
+    assert (found[1, :, 3:] == 0).all()  # the second question has three candidates
+    assert (found[0, 0] > 0).all()
+
+
+@pytest.mark.parametrize("make", MODELS)
+@given(data=st.data())
+@some
+def test_a_step_over_caches_is_the_whole_sequence_at_once(make: Make, data: st.DataObject) -> None:
+    model = make()
+    counts = data.draw(st.lists(st.integers(3, 6), min_size=1, max_size=3).map(tuple))
+    encoded = model.encode(candidates(counts, seed=1))
+    orders = [data.draw(st.permutations(range(count)))[:3] for count in counts]
+    with torch.inference_mode():
+        wanted = model.log_probs(encoded, torch.tensor(orders)).numpy()
+    pairs = [(q, tuple(orders[q][:t])) for q in range(len(counts)) for t in range(4)]
+    asked = data.draw(st.permutations(pairs))
+    steps = Steps(model, encoded)
+    cut = data.draw(st.integers(0, len(asked)))
+    rows = [*(steps(asked[:cut]) if cut else []), *(steps(asked[cut:]) if asked[cut:] else [])]
+    for (question, prefix), row in zip(asked, rows, strict=True):
+        expected = wanted[question, len(prefix), : counts[question]]
+        np.testing.assert_allclose(row, expected, atol=2e-5)
+
+
+@pytest.mark.parametrize("make", MODELS)
+def test_questions_together_are_as_alone(make: Make) -> None:
+    model = make()
+    both = candidates((4, 6), seed=2)
+    rows = int(both.lengths[:4].sum())
+    alone = candidates((4,), seed=2)
+    assert torch.equal(both.ids[:4].clone(), both.ids[:4])
+    first = type(both)(
+        both.ids[:rows],
+        both.lengths[:4],
+        (4,),
+        both.marks[:4],
+        both.numbers[:4],
+        both.prior[:4],
+    )
+    assert alone.counts == first.counts
+    prefix = (2, 0)
+    together = Steps(model, model.encode(both))([(0, prefix), (1, (5,))])[0]
+    apart = Steps(model, model.encode(first))([(0, prefix)])[0]
+    np.testing.assert_allclose(together, apart, atol=1e-5)
+
+
+@pytest.mark.parametrize("make", [pointer_over_bert, pointer_over_t5])
+@given(data=st.data())
+@some
+def test_the_order_of_candidates_means_nothing_to_a_pointer(
+    make: Make, data: st.DataObject
+) -> None:
+    model = make()
+    torch.nn.init.ones_(model.head.prior)  # type: ignore[arg-type]
+    given_order = candidates((6,), seed=data.draw(st.integers(0, 99)))
+    order = data.draw(st.permutations(range(6)))
+    prefix = tuple(data.draw(st.permutations(range(6)))[:2])  # numbers in the given order
+    moved = tuple(order.index(p) for p in prefix)
+    before = Steps(model, model.encode(given_order))([(0, prefix)])[0]
+    after = Steps(model, model.encode(reordered(given_order, order)))([(0, moved)])[0]
+    np.testing.assert_allclose(after, before[order], atol=2e-5)
+
+
+def test_the_same_passages_are_chosen_in_whatever_order_they_come() -> None:
+    model = pointer_over_bert()
+    given_order, order = candidates((8,), seed=5), [3, 1, 7, 0, 6, 2, 5, 4]
+    chosen = []
+    for these in (given_order, reordered(given_order, order)):
+        steps = Steps(model, model.encode(these))
+        (found,) = decode_many([tree(8, Limits(4), beta=1.0)], steps)
+        chosen.append(found.passages)
+    assert [order[p] for p in chosen[1]] == list(chosen[0])
+
+
+@pytest.mark.parametrize("make", MODELS)
+def test_decoding_several_questions_is_one_call_a_round(make: Make) -> None:
+    model = make()
+    encoded = model.encode(candidates((5, 4, 6), seed=3))
+    together = decode_many([sequence(n, Limits(3)) for n in (5, 4, 6)], Steps(model, encoded))
+    for question, n in enumerate((5, 4, 6)):
+
+        def alone(prefixes: Sequence[Prefix], question: int = question) -> Rows:
+            return Steps(model, encoded)([(question, prefix) for prefix in prefixes])
+
+        assert together[question].passages == decode(sequence(n, Limits(3)), alone).passages
+
+
+def test_more_candidates_than_numbers_is_an_error_that_says_so() -> None:
+    model = index_over_t5()
+    given_ones = candidates((20,))
+    numbers = torch.arange(20) + 1
+    too_many = type(given_ones)(
+        given_ones.ids, given_ones.lengths, (20,), given_ones.marks, numbers, given_ones.prior
+    )
+    with pytest.raises(ConfigError, match="21 candidates, but the index head has words for 20"):
+        Steps(model, model.encode(too_many))
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    with pytest.raises(ConfigError, match="the encoder is 32 wide, the decoder 16"):
+        JointModel(Bert(BertConfig(10, 32, 1, 2, 32, 32)), T5Decoder(t5_config()), PointerHead(D))
+    model = pointer_over_bert()
+    with pytest.raises(DataError, match="no candidates"):
+        model.encode(candidates((3, 0)))
+    steps = Steps(model, model.encode(candidates((3,))))
+    with pytest.raises(DataError, match="no choice of 3"):
+        steps([(0, (1, 1))])
+    with pytest.raises(DataError, match="no choice of 3"):
+        steps([(0, (3,))])

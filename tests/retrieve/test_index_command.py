@@ -1,0 +1,107 @@
+"""`jpr index`, with a real encoder of random weights."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from jpr.corpus import write_passages
+from jpr.encode.folder import load_encoder
+from jpr.encode.vectors import encode_to_folder
+from jpr.retrieve.index import Index
+from tests.cli.running import fails, jpr
+from tests.encode.tiny import write_encoder
+from tests.retrieve.toy import passages
+
+ASKED = ["castle bridge", "where is the old tower?"]
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_encoder(tmp_path_factory.mktemp("encoder"))
+
+
+def corpus(folder: Path, count: int, seed: int = 0) -> Path:
+    path = folder / f"corpus-{seed}.jsonl"
+    with path.open("w", encoding="utf-8") as stream:
+        write_passages(passages(count, seed), stream, "beir")
+    return path
+
+
+def nearest(index: Path, encoder: Path) -> list[list[str]]:
+    opened = Index(index)
+    found = opened.search_vectors(load_encoder(encoder).encode_questions(ASKED), 10)
+    return [[opened.store[row].id for row, _ in hits] for hits in found]
+
+
+def test_a_corpus_is_indexed_added_to_and_removed_from(tmp_path: Path, encoder: Path) -> None:
+    index = tmp_path / "index"
+    jpr("index", corpus(tmp_path, 40), "--out", index, "--encoder", encoder)
+    before = nearest(index, encoder)
+    made = Index(index).manifest
+    assert (made.passages, made.source) == (40, "corpus-0.jsonl")
+    assert made.vectors is not None
+    assert made.vectors.encoder == str(encoder.resolve())
+    assert made.vectors.key == load_encoder(encoder).key
+    jpr("index", "--add", corpus(tmp_path, 10, seed=1), "--out", index)  # knows its encoder
+    assert Index(index).manifest.passages == 50
+    (tmp_path / "ids.txt").write_text("".join(f"{p.id}\n" for p in passages(9, 1)))
+    jpr("index", "--remove", tmp_path / "ids.txt", "--out", index)
+    jpr("index", "--remove", "id 1 9,id 0 39", "--out", index)
+    assert Index(index).manifest.passages == 39
+    kept = [[id for id in ids if id != "id 0 39"] for ids in before]
+    assert [ids[:9] for ids in nearest(index, encoder)] == [ids[:9] for ids in kept]
+
+
+def test_vectors_made_before_are_as_good(
+    tmp_path: Path,
+    encoder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    texts, vectors = corpus(tmp_path, 40), tmp_path / "vectors"
+    jpr("index", texts, "--out", tmp_path / "a", "--encoder", encoder)
+    encode_to_folder(passages(40), load_encoder(encoder), vectors)
+    jpr("index", texts, "--out", tmp_path / "b", "--vectors", vectors, "--encoder", encoder)
+    assert nearest(tmp_path / "a", encoder) == nearest(tmp_path / "b", encoder)
+    assert Index(tmp_path / "a").key == Index(tmp_path / "b").key
+    other = write_encoder(tmp_path / "other", seed=1)
+    given = ("--out", tmp_path / "b", "--vectors", vectors)
+    told = fails(capsys, monkeypatch, "index", texts, *given, "--encoder", other)
+    assert "name the right one" in told
+    more = corpus(tmp_path, 41, seed=2)
+    assert "40 vectors for 41 passages" in fails(capsys, monkeypatch, "index", more, *given)
+
+
+def test_the_manifest_can_be_read_by_anyone(tmp_path: Path, encoder: Path) -> None:
+    jpr("index", corpus(tmp_path, 5), "--out", tmp_path / "index", "--encoder", encoder)
+    told = json.loads((tmp_path / "index" / "v1" / "manifest.json").read_text())
+    assert told["fields"] == ["half", "source", "title"]
+    assert told["vectors"]["kind"] == "sq8"
+    assert told["vectors"]["dimension"] == 32
+    assert told["history"] == [
+        {"what": "build", "source": "corpus-0.jsonl", "added": 5, "removed": 0}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--engine", "lucene"], "--engine lucene: choose files or milvus"),
+        (["--engine", "milvus"], "--engine milvus and --uri belong together"),
+        (["--uri", "x.db"], "--engine milvus and --uri belong together"),
+        (["--workers", "2", "--scheduler", "tcp://x"], "choose one"),
+        (["--engine", "milvus", "--uri", "x.db", "--encoder", "none"], "Milvus holds vectors"),
+        (["--engine", "milvus", "--uri", "x.db", "--add"], "not changed but built anew"),
+    ],
+)
+def test_options_that_do_not_go_together(
+    tmp_path: Path,
+    options: list[str],
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    texts = corpus(tmp_path, 2)
+    told = fails(capsys, monkeypatch, "index", texts, "--out", tmp_path / "index", *options)
+    assert said in told
