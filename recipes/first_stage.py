@@ -24,7 +24,7 @@ from jpr.judge.compare import Comparison, compare
 from jpr.judge.evaluation import Evaluation, RunScores
 from jpr.manifest import commit, manifest
 from jpr.report import Record, records_of, save_records
-from jpr.retrieve.fuse import Scored, ScoreMix
+from jpr.retrieve.fuse import ReciprocalRanks, Scored
 from jpr.retrieve.index import Index
 from jpr.retrieve.retrievers import DEPTH, HYBRID, open_retriever
 from jpr.types import Hit, Question, Ranking
@@ -32,7 +32,7 @@ from jpr.types import Hit, Question, Ranking
 NAME = "first-stage"
 K = 100
 MEASURES = [Recall @ 5, Recall @ 100, MRecall @ 5, MRecall @ 10]
-LINEAR = ScoreMix((0.3, 0.7))
+RANKS = ReciprocalRanks((0.4, 0.6))
 ENCODERS = {
     "minilm": "MiniLM-L6",
     "gte": "gte-small",
@@ -73,8 +73,8 @@ def systems(
         near = [list(zip(r, s, strict=True)) for r, s in zip(rows, scores, strict=True)]
         yield label, made(near)
     pairs = list(zip(words, near, strict=True))
-    yield "BM25 + the last, linear 0.3 : 0.7", made([LINEAR(pair) for pair in pairs])
-    yield "BM25 + the last, ranks 0.4 : 0.6", made([HYBRID(pair) for pair in pairs])
+    yield "BM25 + the last, ranks 0.4 : 0.6", made([RANKS(pair) for pair in pairs])
+    yield "BM25 + the last, scores 0.3 : 0.7", made([HYBRID(pair) for pair in pairs])
     yield "jpr, hybrid as installed", list(open_retriever(folder).retrieve_many(questions, K))
 
 

@@ -11,14 +11,14 @@ from typing import Protocol
 from jpr.errors import ConfigError
 from jpr.retrieve.contents import VectorContents
 from jpr.retrieve.filters import Filter, clauses
-from jpr.retrieve.fuse import Fusion, ReciprocalRanks, Scored
+from jpr.retrieve.fuse import Fusion, Scored, ScoreMix
 from jpr.retrieve.index import Index
 from jpr.retrieve.milvus import MilvusRetriever, is_milvus
 from jpr.stages import Encoder, Retriever
 from jpr.types import Hit, Question, Ranking
 
 KINDS = ("bm25", "dense", "hybrid")
-HYBRID = ReciprocalRanks((0.4, 0.6))
+HYBRID = ScoreMix((0.3, 0.7))
 """Of words and of vectors; chosen on development data (`docs/lab.md`)."""
 DEPTH = 300
 """How many passages of each ranking are fused, at least."""
