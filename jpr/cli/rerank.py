@@ -1,6 +1,5 @@
 """`jpr rerank`: of each question's candidates, the k that serve best together."""
 
-from importlib.util import find_spec
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -111,14 +110,9 @@ def _refuse(options: "Mapping[str, object]", method: str, methods: "Sequence[str
 
 
 def _joint(model: Path | None, decoder: str, beta: float) -> "DecodingReranker":
-    if not find_spec("jpr.rerank.joint"):
-        raise ConfigError(
-            "this version has no joint reranker yet; choose another, --method mmr say"
-        )
-    from jpr.rerank.joint import JointReranker  # type: ignore[import-not-found]  # see above
+    from jpr.rerank.joint import JointReranker
 
-    loaded: DecodingReranker = JointReranker.load(model, decoder, beta=beta)
-    return loaded
+    return JointReranker.load(model, decoder, beta)
 
 
 def _other(method: str, relevance: float | None, encoder: Path | None) -> "KeyedReranker":

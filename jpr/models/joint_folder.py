@@ -1,0 +1,136 @@
+"""Joint models in folders.
+
+    FOLDER/joint.json          what kind of model it is, the shapes of its parts, how texts are read
+    FOLDER/model.safetensors   the weights, in 16 or 32 bits, under our own names
+    FOLDER/tokenizer.json
+
+`joint_over_t5` and `joint_over_bert` begin one from a Hugging Face checkpoint.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+
+from jpr.errors import ConfigError, DataError, FormatError
+from jpr.models.bert import Bert, BertConfig, from_hugging_face
+from jpr.models.checkpoint import read_checkpoint, read_json_object, write_checkpoint
+from jpr.models.joint import IndexHead, JointModel, PointerHead
+from jpr.models.t5 import T5, T5Config, T5Decoder, T5Encoder
+from jpr.models.t5_names import read_t5
+
+HEADS = ("pointer", "index")
+_FORMAT = 1
+
+
+def joint_over_bert(
+    folder: Path, layers: int = 2, dropout: float = 0.0, memory: str = "passages"
+) -> JointModel:
+    """Put a fresh pointer decoder over the encoder of a Hugging Face BERT."""
+    described, weights = read_checkpoint(folder)
+    shape = BertConfig.of(described)
+    bert = Bert(shape, dropout)
+    named = {name: w.float() for name, w in from_hugging_face(weights, shape).items()}
+    bert.load_state_dict(named)
+    return JointModel(
+        bert, _decoder_for(shape, layers, dropout), PointerHead(shape.hidden_size), memory
+    )
+
+
+def _decoder_for(shape: BertConfig, layers: int, dropout: float) -> T5Decoder:
+    d, heads = shape.hidden_size, shape.num_attention_heads
+    config = T5Config(1, d, d // heads, shape.intermediate_size, 1, heads, layers)
+    return T5Decoder(config, dropout)
+
+
+def joint_over_t5(
+    folder: Path, head: str, number_tokens: tuple[int, ...], dropout: float = 0.0
+) -> JointModel:
+    """Make a joint model of a Hugging Face T5, all of whose weights it keeps."""
+    return _over(read_t5(folder, dropout=dropout), head, number_tokens)
+
+
+def _over(t5: T5, head: str, number_tokens: tuple[int, ...]) -> JointModel:
+    if head == "pointer":
+        made: PointerHead | IndexHead = PointerHead(t5.config.d_model)
+    elif head == "index":
+        words = t5.encoder.words
+        out = words.weight if t5.config.tie_word_embeddings else t5.head.weight
+        made = IndexHead(words, out, t5.config.decoder_start_token_id, number_tokens)
+    else:
+        raise ConfigError(f"head {head!r}; choose of {', '.join(HEADS)}")
+    return JointModel(t5.encoder, t5.decoder, made, "tokens")
+
+
+def write_joint(folder: Path, model: JointModel, prompt: Mapping[str, object]) -> None:
+    """Write a model's folder, but for the tokenizer, which models do not see."""
+    encoder = "bert" if isinstance(model.encoder, Bert) else "t5"
+    index = isinstance(model.head, IndexHead)
+    about = {
+        "format": _FORMAT,
+        "kind": "joint",
+        "encoder": encoder,
+        "encoder_config": asdict(model.encoder.config),
+        "decoder_config": asdict(model.decoder.config),
+        "head": "index" if index else "pointer",
+        "memory": model.memory,
+        "number_tokens": model.head.tokens.tolist() if isinstance(model.head, IndexHead) else [],
+        "prompt": dict(prompt),
+    }
+    weights = {name: w for name, w in model.state_dict().items() if name != "head.words.weight"}
+    write_checkpoint(folder, {"model_type": "jpr-joint"}, weights)
+    part = folder / ".joint.json.part"
+    part.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+    part.replace(folder / "joint.json")
+
+
+def read_joint(folder: Path) -> tuple[JointModel, dict[str, object]]:
+    """Read a model and how its texts are to be read."""
+    if not (folder / "joint.json").exists():
+        raise FormatError(folder, 0, "is no joint model: joint.json is missing; is it an encoder?")
+    about = read_json_object(folder / "joint.json")
+    if about.get("kind") != "joint" or about.get("format") != _FORMAT:
+        told = f"kind {about.get('kind')!r}, format {about.get('format')!r}"
+        raise FormatError(folder / "joint.json", 0, f"is of {told}; this program reads joint, 1")
+    _, weights = read_checkpoint(folder)
+    try:
+        model = _built(about)
+        if isinstance(model.head, IndexHead):
+            weights["head.words.weight"] = weights["encoder.words.weight"]
+        _check_shapes(model, weights)
+        model.load_state_dict({name: w.float() for name, w in weights.items()})
+        prompt = about["prompt"]
+    except (KeyError, TypeError, DataError, ConfigError) as error:
+        raise FormatError(folder, 0, f"is damaged ({error}); copy it again") from error
+    if not isinstance(prompt, dict):
+        raise FormatError(folder / "joint.json", 0, "says nothing of its prompt; copy it again")
+    return model.eval(), prompt
+
+
+def _built(about: Mapping[str, object]) -> JointModel:
+    shape, decoder = about["encoder_config"], about["decoder_config"]
+    if not isinstance(shape, dict) or not isinstance(decoder, dict):
+        raise DataError("its shapes are missing")
+    config = T5Config(**decoder)
+    numbers = about["number_tokens"]
+    tokens = tuple(numbers) if isinstance(numbers, list) else ()
+    if about["encoder"] == "bert":
+        bert = Bert(BertConfig(**shape))
+        return JointModel(
+            bert, T5Decoder(config), PointerHead(config.d_model), str(about["memory"])
+        )
+    if about["head"] == "pointer":
+        encoder = T5Encoder(T5Config(**shape))
+        return JointModel(encoder, T5Decoder(config), PointerHead(config.d_model), "tokens")
+    return _over(T5(T5Config(**shape)), "index", tokens)
+
+
+def _check_shapes(model: JointModel, weights: Mapping[str, torch.Tensor]) -> None:
+    for name, wanted in model.state_dict().items():
+        if name not in weights:
+            raise DataError(f"the weight {name} is missing")
+        if weights[name].shape != wanted.shape:
+            shapes = f"{tuple(weights[name].shape)} instead of {tuple(wanted.shape)}"
+            raise DataError(f"the weight {name} has the shape {shapes}")

@@ -1,0 +1,111 @@
+"""A question and a candidate as the joint model's encoder reads them.
+
+    bert   [CLS] question [SEP] title . text [SEP]                    read off at [CLS]
+    t5     question: … index: <number> title: … context: … </s>       read off at the number
+
+The number is a token of its own. A pointer has no use for it and gets the same one everywhere, so
+that nothing of a candidate's place enters its text.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tokenizers import Tokenizer
+
+from jpr.errors import ConfigError, DataError
+from jpr.types import Passage
+
+STYLES = ("bert", "t5")
+_LONGEST_WORD = 100
+"""Characters per token at most: what lies beyond cannot matter and is not tokenised."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptSettings:
+    """How texts are put together and where they are cut."""
+
+    style: str = "bert"
+    max_question_tokens: int = 64
+    max_title_tokens: int = 32
+    max_tokens: int = 256
+    """Tokens of question and candidate together; the paper has 360."""
+    number_tokens: tuple[int, ...] = ()
+    """t5: the tokens that are numbers; one suffices for a pointer."""
+
+    def __post_init__(self) -> None:
+        if self.style not in STYLES:
+            raise ConfigError(f"prompt style {self.style!r}; choose of {', '.join(STYLES)}")
+        if self.style == "t5" and not self.number_tokens:
+            raise ConfigError("a t5 prompt needs number_tokens; a pointer needs one")
+        if self.max_tokens < self.max_question_tokens + self.max_title_tokens + 16:
+            raise ConfigError(
+                f"max_tokens {self.max_tokens} leaves no room for a passage; allow more"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Prompted:
+    """A candidate's token ids, and at which of them it is read off."""
+
+    ids: list[int]
+    mark: int
+
+
+class Prompts:
+    """A tokenizer with the settings of a model; threads may share it."""
+
+    def __init__(self, tokenizer: Tokenizer, settings: PromptSettings) -> None:
+        """Look up the tokens that stand around the texts."""
+        self._tokenizer, self.settings = tokenizer, settings
+        ends = ("[CLS]", "[SEP]") if settings.style == "bert" else ("</s>",)
+        self._ends = [self._known(token) for token in ends]
+        words = (
+            (".",) if settings.style == "bert" else ("question:", "index:", "title:", "context:")
+        )
+        self._words = self._ids(words, 16)
+
+    def of(
+        self, question: str, passages: Sequence[Passage], numbers: Sequence[int]
+    ) -> list[Prompted]:
+        """Return what is read for each candidate, given the number of each."""
+        if not question.strip():
+            raise DataError("a question has no text; give the questions with their texts")
+        s = self.settings
+        (asked,) = self._ids([question], s.max_question_tokens)
+        titles = self._ids([p.title for p in passages], s.max_title_tokens)
+        texts = self._ids([p.text for p in passages], s.max_tokens)
+        make = self._bert if s.style == "bert" else self._t5
+        return [
+            make(asked, title, text, number)
+            for title, text, number in zip(titles, texts, numbers, strict=True)
+        ]
+
+    def _bert(self, asked: list[int], title: list[int], text: list[int], _: int) -> Prompted:
+        first, last = self._ends
+        named = [*title, *self._words[0]] if title else []
+        body = [*named, *text][: self.settings.max_tokens - len(asked) - 3]
+        return Prompted([first, *asked, last, *body, last], 0)
+
+    def _t5(self, asked: list[int], title: list[int], text: list[int], number: int) -> Prompted:
+        question, index, titled, context = self._words
+        tokens = self.settings.number_tokens
+        if len(tokens) > 1 and number >= len(tokens):
+            raise ConfigError(
+                f"{number + 1} candidates, but there are tokens for {len(tokens)} numbers; give "
+                "fewer candidates or use a model with a pointer head"
+            )
+        before = [*question, *asked, *index]
+        mark = tokens[number if len(tokens) > 1 else 0]
+        ids = [*before, mark, *titled, *title, *context, *text]
+        return Prompted([*ids[: self.settings.max_tokens - 1], *self._ends], len(before))
+
+    def _ids(self, texts: Sequence[str], limit: int) -> list[list[int]]:
+        cut = [text[: _LONGEST_WORD * limit].encode("utf-8", "replace").decode() for text in texts]
+        found = self._tokenizer.encode_batch_fast(cut, add_special_tokens=False)
+        return [encoding.ids[:limit] for encoding in found]
+
+    def _known(self, token: str) -> int:
+        found = self._tokenizer.token_to_id(token)
+        if found is None:
+            raise DataError(f"the tokenizer knows no {token}; is it the model's own?")
+        return int(found)
