@@ -119,7 +119,8 @@ class Relative(nn.Module):
     def square(self, length: int) -> Tensor:
         """Return (heads, T, T): what is added for each query and key of a sequence."""
         reach = torch.arange(1 - length, length, device=self.weight.device)
-        by_distance: Tensor = self(reach).T  # (heads, 2T - 1)
+        # Laid out head by head: attention kernels take no other mask and fall back to slow ones.
+        by_distance: Tensor = self(reach).T.contiguous()  # (heads, 2T - 1)
         return by_distance.unfold(1, length, 1).flip(1)
 
     def _buckets(self, distance: Tensor) -> Tensor:
