@@ -8,8 +8,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tokenizers import Tokenizer
-
 from jpr.decode import (
     Decoded,
     Limits,
@@ -22,7 +20,7 @@ from jpr.decode import (
 )
 from jpr.errors import ConfigError, FormatError, MissingExtraError
 from jpr.rerank.order import checked, ranked
-from jpr.rerank.prompt import Prompts, PromptSettings
+from jpr.rerank.prompt import Prompts, PromptSettings, open_tokenizer
 from jpr.types import Hit, Question, Ranking
 
 if TYPE_CHECKING:
@@ -87,7 +85,7 @@ class JointReranker:
 
         model, about = read_joint(folder)
         on_gpu = device == "cuda" or (device == "auto" and torch.cuda.is_available())
-        prompts = Prompts(_tokenizer(folder), _settings(folder, about))
+        prompts = Prompts(open_tokenizer(folder), _settings(folder, about))
         digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()[:16]
         model = model.to("cuda" if on_gpu else "cpu")
         return cls(model, prompts, Decoding(decoder, beta), digest)
@@ -158,19 +156,6 @@ class JointReranker:
         counts = tuple(len(ranking.hits) for ranking in batch)
         made = Candidates(ids, lengths, counts, marks, numbers, prior)
         return made, [[len(one.ids) for one in of_question] for of_question in prompted]
-
-
-def _tokenizer(folder: Path) -> Tokenizer:
-    file = folder / "tokenizer.json"
-    try:
-        tokenizer = Tokenizer.from_buffer(file.read_bytes())
-    except OSError as error:
-        raise FormatError(file, 0, f"cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise FormatError(file, 0, f"is no tokenizer ({error}); copy it again") from error
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    return tokenizer
 
 
 def _settings(folder: Path, about: dict[str, object]) -> PromptSettings:

@@ -1,0 +1,103 @@
+"""Each candidate by itself: how likely a T5 is to call it relevant (Nogueira et al., 2020).
+
+The model reads `Query: … Document: … Relevant:` and says one word; the score is the log-probability
+of `true` against `false`. Public monoT5 checkpoints are Hugging Face T5 folders and load as such.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tokenizers import Tokenizer
+
+from jpr.errors import DataError, FormatError, MissingExtraError
+from jpr.rerank.order import checked, ranked
+from jpr.rerank.prompt import open_tokenizer
+from jpr.types import Hit, Passage, Question, Ranking
+
+if TYPE_CHECKING:
+    from jpr.models.t5 import T5
+
+_LONGEST = 512
+_WORDS = ("true", "false")
+
+
+class PointwiseReranker:
+    """The k candidates that a yes/no T5 finds most relevant, one by one."""
+
+    def __init__(self, model: "T5", tokenizer: Tokenizer, key: str = "") -> None:
+        """Take a model and its tokenizer; `key` names the weights."""
+        self._model, self._tokenizer = model, tokenizer
+        self._answers = [_token(tokenizer, word) for word in _WORDS]
+        self.key = f"pointwise {key}"
+
+    @classmethod
+    def load(cls, folder: Path, device: str = "auto") -> "PointwiseReranker":
+        """Open a Hugging Face T5 folder; on a GPU where there is one."""
+        if not find_spec("torch"):
+            raise MissingExtraError(f"{folder}: a T5", "train")
+        import torch
+
+        from jpr.models.t5_names import read_t5
+
+        on_gpu = device == "cuda" or (device == "auto" and torch.cuda.is_available())
+        model = read_t5(folder).to("cuda" if on_gpu else "cpu")
+        digest = hashlib.sha256()
+        for path in sorted(folder.glob("*.safetensors")) or sorted(folder.glob("*.bin")):
+            digest.update(path.read_bytes())
+        try:
+            return cls(model, open_tokenizer(folder), digest.hexdigest()[:16])
+        except DataError as error:
+            raise FormatError(folder, 0, str(error)) from error
+
+    def rank(self, question: Question, candidates: Sequence[Hit], k: int) -> Ranking:
+        """Return the k most relevant candidates; equal ones as they came."""
+        scores = self._scores(question, [hit.passage for hit in candidates])
+        order = sorted(range(len(scores)), key=lambda place: -scores[place])[: checked(k)]
+        return ranked(question, candidates, [(place, scores[place]) for place in order])
+
+    def rank_many(self, rankings: Iterable[Ranking], k: int) -> Iterator[Ranking]:
+        """Do the same for the candidates of many questions."""
+        return (self.rank(ranking.question, ranking.hits, k) for ranking in rankings)
+
+    def _scores(self, question: Question, passages: Sequence[Passage]) -> list[float]:
+        """Return log P(true) of each passage."""
+        import torch
+
+        if not passages:
+            return []
+        if not question.text.strip():
+            raise DataError(f"question {question.id!r} has no text; give the questions")
+        device = next(self._model.parameters()).device
+        rows = self._prompts(question.text, passages)
+        ids = torch.tensor([token for row in rows for token in row], device=device)
+        lengths = torch.tensor([len(row) for row in rows], device=device)
+        start = torch.full((len(rows), 1), self._model.config.decoder_start_token_id)
+        cuda = device.type == "cuda"
+        with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=cuda):
+            memory = self._model.encoder.packed(ids, lengths)
+            logits = self._model.logits(start.to(device), memory, lengths)[:, 0, self._answers]
+        found: list[float] = logits.float().log_softmax(-1)[:, 0].cpu().tolist()
+        return found
+
+    def _prompts(self, question: str, passages: Sequence[Passage]) -> list[list[int]]:
+        """Return the token ids of each prompt; a long document loses its end, not its question."""
+        s = self._tokenizer
+        before, after = (s.encode(text).ids for text in (f"Query: {question[:5000]} Document:", ""))
+        end = after[-1:]  # </s>
+        asked = before[: _LONGEST // 2] if before[-1:] != end else before[:-1][: _LONGEST // 2]
+        relevant = s.encode("Relevant:", add_special_tokens=False).ids
+        room = _LONGEST - len(asked) - len(relevant) - len(end)
+        texts = [f"{p.title} {p.text}".strip()[: 20 * room] for p in passages]
+        found = s.encode_batch_fast(texts, add_special_tokens=False)
+        return [[*asked, *text.ids[:room], *relevant, *end] for text in found]
+
+
+def _token(tokenizer: Tokenizer, word: str) -> int:
+    """Return the one token that a word is, as it stands behind a space or alone."""
+    for spelling in (f"▁{word}", word):
+        if (found := tokenizer.token_to_id(spelling)) is not None:
+            return int(found)
+    raise DataError(f"its tokenizer has no token for {word!r}; is it a monoT5?")
