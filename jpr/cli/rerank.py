@@ -28,9 +28,9 @@ Example: jpr rerank bm25.jsonl --out mmr.jsonl --method mmr --lambda 0.9
 
 Example: jpr rerank bm25.trec --out best.jsonl --method oracle --questions dev.jsonl --corpus p.tsv
 """
-JOINT, ORACLE, FIRST_STAGE = "joint", "oracle", "first-stage"
+JOINT, POINTWISE, ORACLE, FIRST_STAGE = "joint", "pointwise", "oracle", "first-stage"
 DIVERSE = ("mmr", "dpp", "msd", "cover", "ssd")
-METHODS = (JOINT, *DIVERSE, ORACLE, FIRST_STAGE)
+METHODS = (JOINT, POINTWISE, *DIVERSE, ORACLE, FIRST_STAGE)
 DECODERS = ("tree", "seq", "beam", "independent")
 _BETA = 2.0
 
@@ -41,7 +41,8 @@ def run(
     k: Annotated[int, typer.Option("-k", help="How many passages for each question.")] = 5,
     method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")] = JOINT,
     model: Annotated[
-        Path | None, typer.Option(help="joint: folder of a model; without, the one that is ours.")
+        Path | None,
+        typer.Option(help="joint, pointwise: folder of a model; for joint, ours by default."),
     ] = None,
     decode: Annotated[
         str | None, typer.Option(help=f"joint: {', '.join(DECODERS)}; tree by default.")
@@ -70,13 +71,14 @@ def run(
     from jpr.rerank.batch import rerank_to_file, rerank_with_trees
 
     _check(method, k, decode, beta)
-    for_joint = {"--model": model, "--decode": decode, "--beta": beta, "--trees": trees}
+    for_joint = {"--decode": decode, "--beta": beta, "--trees": trees}
+    _refuse({"--model": model}, method, (JOINT, POINTWISE))
     for_diverse = {"--lambda": relevance, "--encoder": encoder}
     _refuse(for_joint, method, (JOINT,))
     _refuse(for_diverse, method, DIVERSE)
     beta = _BETA if beta is None else beta
     decoding = _joint(model, decode or DECODERS[0], beta) if method == JOINT else None
-    reranker = decoding or _other(method, relevance, encoder)
+    reranker = decoding or _other(method, model, relevance, encoder)
     rankings = _read(source, corpus, questions, method)
     with screen.progress("reranking", len(rankings)) as progress:
         if decoding and trees:
@@ -115,8 +117,17 @@ def _joint(model: Path | None, decoder: str, beta: float) -> "DecodingReranker":
     return JointReranker.load(model, decoder, beta)
 
 
-def _other(method: str, relevance: float | None, encoder: Path | None) -> "KeyedReranker":
+def _other(
+    method: str, model: Path | None, relevance: float | None, encoder: Path | None
+) -> "KeyedReranker":
     from jpr.rerank.order import FirstStageOrder
+
+    if method == POINTWISE:
+        from jpr.rerank.pointwise import PointwiseReranker
+
+        if model is None:
+            raise ConfigError("--method pointwise needs --model: the folder of a monoT5")
+        return PointwiseReranker.load(model)
 
     if method == FIRST_STAGE:
         return FirstStageOrder()

@@ -138,7 +138,7 @@ class Bert(nn.Module):
         mask = torch.zeros(inside.shape, dtype=dtype, device=inside.device)
         mask = mask.masked_fill(~inside, torch.finfo(dtype).min)[:, None, None]
         if self.is_mpnet:
-            bias = self.relative(_buckets(t, self.config, inside.device)).permute(2, 0, 1)
+            bias = self.relative(buckets(t, self.config, inside.device)).permute(2, 0, 1)
             mask = mask + bias[None]
         return mask.expand(-1, -1, t, -1)
 
@@ -160,7 +160,7 @@ def _unpacked(ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     return inside, rows
 
 
-def _buckets(length: int, config: BertConfig, device: torch.device) -> Tensor:
+def buckets(length: int, config: BertConfig, device: torch.device) -> Tensor:
     """Return (T, T) the bucket of each relative position: exact when near, logarithmic when far."""
     place = torch.arange(length, device=device)
     distance = place[None] - place[:, None]
@@ -173,26 +173,13 @@ def _buckets(length: int, config: BertConfig, device: torch.device) -> Tensor:
     return bucket + half * (distance > 0)
 
 
-def pool(hidden: Tensor, lengths: Tensor, how: str) -> Tensor:
-    """Return one unit vector per padded row (B, d): the mean of its tokens, or its first."""
+def pooled(hidden: Tensor, lengths: Tensor, how: str) -> Tensor:
+    """Return one vector per row of rows laid end to end, (N, d) to (B, d): `mean`, or `cls`."""
     if how == "cls":
-        vector = hidden[:, 0]
-    else:
-        inside = torch.arange(hidden.shape[1], device=hidden.device)[None] < lengths[:, None]
-        total = (hidden * inside[..., None]).sum(dim=1)
-        vector = total / lengths[:, None].clamp(min=1)
-    return F.normalize(vector.float(), dim=-1)
-
-
-def pool_packed(hidden: Tensor, lengths: Tensor, how: str) -> Tensor:
-    """Do the same for rows laid end to end, (N, d) to (B, d)."""
-    if how == "cls":
-        vector = hidden[lengths.cumsum(0) - lengths]
-    else:
-        row = torch.repeat_interleave(lengths, output_size=len(hidden))  # (N,) whose token it is
-        total = torch.zeros(len(lengths), hidden.shape[1], device=hidden.device)
-        vector = total.index_add(0, row, hidden.float()) / lengths[:, None]
-    return F.normalize(vector.float(), dim=-1)
+        return hidden[lengths.cumsum(0) - lengths].float()
+    row = torch.repeat_interleave(lengths, output_size=len(hidden))  # (N,) whose token it is
+    total = torch.zeros(len(lengths), hidden.shape[1], device=hidden.device)
+    return total.index_add(0, row, hidden.float()) / lengths[:, None]
 
 
 def from_hugging_face(weights: Mapping[str, Tensor], config: BertConfig) -> dict[str, Tensor]:

@@ -13,7 +13,7 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 from torch import Tensor, nn
 
 from jpr.errors import DataError
-from jpr.models.bert import Bert, Block, _buckets
+from jpr.models.bert import Bert, Block, buckets
 from jpr.models.quantise import Matrix, coded_matrices
 from jpr.models.tower import Tower
 
@@ -139,8 +139,8 @@ def _positions(graph: Graph, bert: Bert) -> str:
 def _relative(graph: Graph, bert: Bert, place: str) -> str:
     """Add MPNet's bias by distance (1, heads, T, T)."""
     n = bert.config.max_position_embeddings
-    buckets = _buckets(n, bert.config, torch.device("cpu"))
-    by_distance = torch.cat([buckets[-1, :-1], buckets[0]])  # from 1-n to n-1
+    by_place = buckets(n, bert.config, torch.device("cpu"))
+    by_distance = torch.cat([by_place[-1, :-1], by_place[0]])  # from 1-n to n-1
     table = graph.constant("relative", bert.relative.weight[by_distance])
     rows, columns = graph.add("Unsqueeze", place, "axis1"), graph.add("Unsqueeze", place, "axis0")
     distance = graph.add("Sub", columns, rows)

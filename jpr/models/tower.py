@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from jpr.errors import DataError
-from jpr.models.bert import Bert, BertConfig, from_hugging_face
+from jpr.models.bert import Bert, BertConfig, from_hugging_face, pooled
 
 _WORDS = "embeddings.word_embeddings.weight"
 
@@ -42,7 +42,10 @@ class Tower(nn.Module):
 
     def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """Map rows of `lengths` (B,) laid end to end, ids (N,), to vectors (B, dimension)."""
-        vector = self._pooled(self.bert.packed(ids, lengths).float(), lengths)
+        how = "mean" if self.head.pooling == "mean" else "cls"
+        vector = pooled(self.bert.packed(ids, lengths), lengths, how)
+        if self.head.pooling == "pooler":
+            vector = torch.tanh(self.pooler(vector))
         if self.head.projection != "none":
             vector = self.projection(vector)
         if self.head.projection == "tanh":
@@ -50,15 +53,6 @@ class Tower(nn.Module):
         elif self.head.projection == "norm":
             vector = self.projection_norm(vector)
         return F.normalize(vector.float(), dim=-1) if self.head.normalise else vector.float()
-
-    def _pooled(self, hidden: Tensor, lengths: Tensor) -> Tensor:
-        """Return what stands for each row's tokens, (N, d) to (B, d)."""
-        if self.head.pooling == "mean":
-            row = torch.repeat_interleave(lengths, output_size=len(hidden))  # (N,) whose token
-            total = torch.zeros(len(lengths), hidden.shape[1], device=hidden.device)
-            return total.index_add(0, row, hidden) / lengths[:, None]
-        first = hidden[lengths.cumsum(0) - lengths]
-        return torch.tanh(self.pooler(first)) if self.head.pooling == "pooler" else first
 
 
 def tower_of(config: Mapping[str, object], weights: Mapping[str, Tensor], head: Head) -> Tower:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from jpr.errors import ConfigError
-from jpr.models.bert import Bert, pool_packed
+from jpr.models.bert import Bert, pooled
 from jpr.train.mining import Example
 from jpr.train.tokens import TokenRows
 
@@ -200,7 +200,7 @@ def vectors_of(model: Bert, texts: TokenRows, rows: Tensor, longest: int, poolin
     ids, lengths = texts.packed(rows, longest)
     with torch.autocast(ids.device.type, torch.bfloat16, enabled=ids.device.type == "cuda"):
         hidden = model.packed(ids, lengths)
-    return pool_packed(hidden, lengths, pooling)
+    return F.normalize(pooled(hidden, lengths, pooling), dim=-1)
 
 
 @torch.no_grad()
