@@ -4,6 +4,7 @@ Lines are appended to a file beside the result, `.NAME.part`, whose first line s
 for; the result appears under its name when all are there.
 """
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -36,6 +37,8 @@ def write_resumably(
     if len({part.absolute() for part in parts}) < len(parts):
         raise ConfigError(f"{paths[0]}: two results cannot be one file; give each its own")
     with ExitStack() as stack:
+        for part, path in zip(parts, paths, strict=True):
+            stack.enter_context(_only_writer(part, path))
         with _explained(paths):
             done = _prepare(parts, f"{hashlib.sha256(key.encode()).hexdigest()}\n")
             opened = [part.open("a", encoding="utf-8", newline="\n") for part in parts]
@@ -47,12 +50,32 @@ def write_resumably(
                 for stream in streams:
                     stream.flush()
             progress(1)
-    for part, path in zip(parts, paths, strict=True):
-        with part.open(encoding="utf-8", newline="\n") as lines, publish(path) as out:
-            lines.readline()
-            shutil.copyfileobj(lines, out)
-    for part in parts:  # only now: killed before, all can be published again
-        part.unlink()
+        for part, path in zip(parts, paths, strict=True):
+            with part.open(encoding="utf-8", newline="\n") as lines, publish(path) as out:
+                lines.readline()
+                shutil.copyfileobj(lines, out)
+        for part in parts:  # only now: killed before, all can be published again
+            part.unlink()
+
+
+@contextmanager
+def _only_writer(part: Path, path: Path) -> Iterator[None]:
+    """Hold the lock on a part, which goes with the process, however that ends."""
+    if path.is_dir():
+        raise ConfigError(f"{path}: is a folder; name a file to write")
+    lock = part.with_suffix(".lock")
+    with _explained([path]):
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        held = lock.open("w")
+    with held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ConfigError(
+                f"{path}: another process is writing this file; wait for it"
+            ) from error
+        yield
+        lock.unlink(missing_ok=True)
 
 
 def _prepare(parts: Sequence[Path], head: str) -> int:

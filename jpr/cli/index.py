@@ -85,6 +85,8 @@ def run(
 
     _check(corpus, add, replace, remove)
     _check_engine(engine, uri, changed=add or remove is not None)
+    if uri is None and (out / "milvus.json").exists():
+        raise ConfigError(f"{out}: says where an index in Milvus is; choose another folder")
     wish = _Wish(out, encoder, vectors, workers, scheduler)
     if corpus is None or remove is not None:
         _tell(remove_from_index(_ids(remove or ""), out), out)
@@ -122,7 +124,7 @@ def _check_engine(engine: str, uri: str | None, changed: bool) -> None:
     if (engine == _MILVUS) != (uri is not None):
         raise ConfigError("--engine milvus and --uri belong together; give both or none")
     if changed and uri is not None:
-        raise ConfigError("an index in Milvus is not changed but built anew; leave --add out")
+        raise ConfigError("an index in Milvus is not changed; build it anew")
 
 
 def _ids(remove: str) -> list[str]:
@@ -177,7 +179,12 @@ class _Wish:
 
         if self.vectors is not None:
             found = self.given(self.vectors)
-            return lambda *_: found
+
+            def checked(passages: "Sequence[Passage]", _: str) -> "VectorSource":
+                found.check(passages)
+                return found
+
+            return checked
         if self.encoder is None and not DEFAULT.is_dir():
             screen.note("this installation has no encoder of its own: words alone are indexed")
             return None
@@ -200,9 +207,9 @@ class _Wish:
         from jpr.encode.vectors import open_vectors
 
         found = open_vectors(vectors)
-        if self.folder and (key := load_encoder(self.folder).key) != found.key:
-            told = f"was made by encoder {found.key}, but {self.folder} is {key}"
-            raise DataError(f"{vectors}: {told}; name the right one")
+        if (key := load_encoder(self.folder or None).key) != found.key:
+            told = f"was made by encoder {found.key}, but {self.folder or 'our own'} is {key}"
+            raise DataError(f"{vectors}: {told}; name the right one with --encoder")
         return found
 
     def encoding(self) -> "VectorsOf":

@@ -7,6 +7,7 @@ import typer
 
 from jpr.cli import screen
 from jpr.cli.search import Distinct, EncoderFolder, IndexFolder, Kind, Where, open_index
+from jpr.errors import ConfigError, DataError
 
 NAME = "retrieve"
 HELP = """Find candidates for every question of a file, and write them as a run (ctxs).
@@ -31,7 +32,12 @@ def run(
     from jpr.questions import load_questions
     from jpr.retrieve.batch import retrieve_to_file
 
+    if out.resolve() == questions.resolve():
+        raise ConfigError(f"{out}: holds the questions; name another file to write")
     asked = load_questions(questions)
+    empty = next((question.id for question in asked if not question.text.strip()), None)
+    if empty is not None:
+        raise DataError(f"{questions}: question {empty!r} has no text to search for")
     opened, key = open_index(index, k, retriever, where, encoder, distinct)
     with screen.progress("retrieving", len(asked)) as progress:
         retrieve_to_file(opened, asked, out, k, key=key, progress=progress)

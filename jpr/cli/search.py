@@ -60,6 +60,8 @@ def run(
     """Search and print."""
     from jpr.types import Question
 
+    if not question.strip():
+        raise ConfigError("the question is empty; say what to look for")
     opened, _ = open_index(index, k, retriever, where, encoder, distinct)
     hits = opened.retrieve(Question("", question), k).hits
     if as_json:

@@ -70,18 +70,17 @@ def _open(
     graph, weights = folder / "model.onnx", weight_files(folder)
     if not weights and not graph.exists():
         raise FormatError(folder, 0, "holds no weights: neither model.onnx nor model.safetensors")
-    if device == "cuda" and not weights:
-        raise ConfigError(f"--device cuda: {folder} has only model.onnx, which runs on the CPU")
-    on_gpu = device == "cuda" or (device == "auto" and bool(weights) and _sees_gpu())
+    on_gpu = device == "cuda" or (device == "auto" and _sees_gpu())
     if graph.exists() and not on_gpu:
         from jpr.encode.onnx import OnnxTower
 
         return OnnxTower(graph, threads), [graph]
     if not find_spec("torch"):
-        raise MissingExtraError(f"{folder}: an encoder that is not in ONNX", "train")
+        raise MissingExtraError(f"{folder}: an encoder in torch", "train")
     from jpr.encode.gpu import TorchTower, load_tower
 
-    return TorchTower(load_tower(folder, settings), "cuda" if on_gpu else "cpu"), weights
+    tower = TorchTower(load_tower(folder, settings), "cuda" if on_gpu else "cpu")
+    return tower, weights or [graph]
 
 
 def weight_files(folder: Path) -> list[Path]:

@@ -45,14 +45,18 @@ class TorchTower:
 
 
 def load_tower(folder: Path, settings: EncoderSettings) -> Tower:
-    """Read the weights of a Hugging Face folder, or of one that we wrote like it."""
+    """Read the weights of a Hugging Face folder, or of one that has only our ONNX model."""
+    head = Head(settings.pooling, settings.projection, settings.normalise)
+    if not (folder / "config.json").exists() and (folder / "model.onnx").exists():
+        from jpr.models.onnx_weights import tower_from_onnx  # needs onnx
+
+        return tower_from_onnx(folder / "model.onnx", head)
     config, weights = read_checkpoint(folder)
     if (folder / "modules.json").exists():
         for kind, path in read_modules(folder):
             if kind == "Dense":
                 dense = _dense(folder / path)
                 weights |= {f"projection.dense.{name}": w for name, w in dense.items()}
-    head = Head(settings.pooling, settings.projection, settings.normalise)
     if config.get("hidden_act", "gelu") not in _GELU:
         known = ", ".join(_GELU)
         raise FormatError(folder, 0, f"hidden_act {config['hidden_act']!r}; known are {known}")

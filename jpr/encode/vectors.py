@@ -206,6 +206,18 @@ class StoredVectors:
     def __len__(self) -> int:
         return self.count
 
+    def check(self, passages: Iterable[Passage]) -> None:
+        """Refuse passages that are not those the vectors were made of, in the same order."""
+        count = 0
+        for number, part in _chunked(passages, self.head.chunk):
+            count += len(part)
+            if count > self.count or not _has(self._folder, number, _digest(part)):
+                raise DataError(f"{self._folder}: holds vectors of {self.count:,} passages only")
+        if count < self.count:
+            raise DataError(
+                f"{self._folder}: holds vectors of {self.count:,} passages, the corpus {count:,}"
+            )
+
     def blocks(self) -> Iterator[Vectors]:
         """Yield the vectors chunk by chunk, (n, dimension)."""
         for number in range(-(-self.count // self.head.chunk)):

@@ -163,6 +163,7 @@ class Bm25:
             ) from error
         self._schema = index.schema
         self._analyser = _analyser()
+        self._folder = folder
 
     def __len__(self) -> int:
         return int(self._searcher.num_docs)
@@ -183,10 +184,22 @@ class Bm25:
         )
         if where:
             query = self._filter(where).and_must_match(query)
-        hits = self._searcher.search(query, limit=k, count=False).hits
+        with self._whole():
+            hits = self._searcher.search(query, limit=min(k, max(1, len(self))), count=False).hits
         rows = self._searcher.fast_field_values("row", [at for _, at in hits])
         scored = [(int(row or 0), float(score)) for row, (score, _) in zip(rows, hits, strict=True)]
         return sorted(scored, key=lambda hit: (-hit[1], hit[0]))
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """Explain what tantivy says of damaged files: an error, or a panic, which has no class."""
+        try:
+            yield
+        except BaseException as error:
+            if isinstance(error, ValueError) or type(error).__name__ == "PanicException":
+                told = "the words are damaged; build or copy the index again"
+                raise FormatError(self._folder, 0, told) from error
+            raise
 
     def rows(self, where: Clauses) -> NDArray[np.int64]:
         """Return the rows of all passages that a filter accepts, ascending."""
