@@ -91,7 +91,7 @@ def run(
     if corpus is None or remove is not None:
         _tell(remove_from_index(_ids(remove or ""), out), out)
         return
-    passages, source = split_passages(_read(corpus), split, tokenizer), corpus.name
+    passages, source = wish.checked(split_passages(_read(corpus), split, tokenizer)), corpus.name
     if uri is not None:
         _into_milvus(passages, source, wish, (uri, collection, graph))
     elif add:
@@ -179,12 +179,7 @@ class _Wish:
 
         if self.vectors is not None:
             found = self.given(self.vectors)
-
-            def checked(passages: "Sequence[Passage]", _: str) -> "VectorSource":
-                found.check(passages)
-                return found
-
-            return checked
+            return lambda *_: found
         if self.encoder is None and not DEFAULT.is_dir():
             screen.note("this installation has no encoder of its own: words alone are indexed")
             return None
@@ -200,6 +195,14 @@ class _Wish:
         if known is None:
             return None
         return replace_fields(self, encoder=known.encoder or None).vectors_of()
+
+    def checked(self, passages: "Iterator[Passage]") -> "Iterator[Passage]":
+        """Pass passages on; where vectors are given, only those that they were made of."""
+        if self.vectors is None:
+            return passages
+        from jpr.encode.vectors import open_vectors
+
+        return open_vectors(self.vectors).checked(passages)
 
     def given(self, vectors: Path) -> "StoredVectors":
         """Open vectors that were made before, by the encoder that is named, if one is."""

@@ -206,13 +206,14 @@ class StoredVectors:
     def __len__(self) -> int:
         return self.count
 
-    def check(self, passages: Iterable[Passage]) -> None:
-        """Refuse passages that are not those the vectors were made of, in the same order."""
+    def checked(self, passages: Iterable[Passage]) -> Iterator[Passage]:
+        """Pass passages on, refusing others than those the vectors were made of, in their order."""
         count = 0
         for number, part in _chunked(passages, self.head.chunk):
             count += len(part)
             if count > self.count or not _has(self._folder, number, _digest(part)):
                 raise DataError(f"{self._folder}: holds vectors of {self.count:,} passages only")
+            yield from part
         if count < self.count:
             raise DataError(
                 f"{self._folder}: holds vectors of {self.count:,} passages, the corpus {count:,}"
