@@ -70,7 +70,7 @@ def _open(
     graph, weights = folder / "model.onnx", weight_files(folder)
     if not weights and not graph.exists():
         raise FormatError(folder, 0, "holds no weights: neither model.onnx nor model.safetensors")
-    on_gpu = device == "cuda" or (device == "auto" and _sees_gpu())
+    on_gpu = wants_gpu(device)
     if graph.exists() and not on_gpu:
         from jpr.encode.onnx import OnnxTower
 
@@ -88,9 +88,10 @@ def weight_files(folder: Path) -> list[Path]:
     return sorted(folder.glob("model*.safetensors")) or sorted(folder.glob("pytorch_model*.bin"))
 
 
-def _sees_gpu() -> bool:
-    if not find_spec("torch"):
-        return False
+def wants_gpu(device: str) -> bool:
+    """Tell whether a model is to run on a GPU: where that is said, or where there is one."""
+    if device != "auto" or not find_spec("torch"):
+        return device == "cuda"
     import torch
 
     return torch.cuda.is_available()

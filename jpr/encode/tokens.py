@@ -81,17 +81,27 @@ def open_tokenizer(folder: Path) -> tuple[Tokenizer, Path]:
     """Open a folder's `tokenizer.json`, or else its `vocab.txt`, and say which it was."""
     file, words = folder / "tokenizer.json", folder / "vocab.txt"
     if file.exists():
-        try:
-            tokenizer = Tokenizer.from_buffer(file.read_bytes())
-        except (OSError, ValueError) as error:
-            raise FormatError(file, 0, f"is no tokenizer ({error}); copy it again") from error
-    elif words.exists():
+        return read_tokenizer(file), file
+    if words.exists():
         file, tokenizer = words, _from_words(words)
     else:
         raise FormatError(folder, 0, "holds neither tokenizer.json nor vocab.txt")
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer, file
+
+
+def read_tokenizer(file: Path) -> Tokenizer:
+    """Read a `tokenizer.json`, but for the padding and truncation it may ask for."""
+    try:
+        tokenizer = Tokenizer.from_buffer(file.read_bytes())
+    except OSError as error:
+        raise FormatError(file, 0, f"cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise FormatError(file, 0, f"is no tokenizer ({error}); copy it again") from error
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
 
 
 def _from_words(file: Path) -> Tokenizer:

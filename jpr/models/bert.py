@@ -17,6 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from jpr.errors import DataError
+from jpr.models.checkpoint import stacked, unstacked
+from jpr.models.ragged import inside, padded
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Mixes values (…, heads, d/heads) by the agreement of queries with keys, all of the same shape."""
@@ -97,7 +99,7 @@ class Bert(nn.Module):
         """Map ids (B, T), of which the first `lengths` (B,) of each row count, to (B, T, d)."""
         place = torch.arange(ids.shape[1], device=ids.device)
         x = self._embed(ids, place)
-        mask = self._mask(place[None] < lengths[:, None], x.dtype)  # (B, 1 or heads, T, T)
+        mask = self._mask(inside(lengths, ids.shape[1]), x.dtype)  # (B, 1 or heads, T, T)
 
         def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             q, k, v = (part.transpose(1, 2) for part in (q, k, v))  # (B, heads, T, d/heads)
@@ -109,8 +111,8 @@ class Bert(nn.Module):
     def packed(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """Map rows of `lengths` (B,) laid end to end, ids (N,), to (N, d)."""
         if self.is_mpnet or not _has_packed_attention(ids.device):
-            inside, rows = _unpacked(ids, lengths)
-            return self.forward(rows, lengths)[inside]
+            places = inside(lengths, int(lengths.max()))
+            return self.forward(padded(ids, places), lengths)[places]
         from torch.nn.attention.varlen import varlen_attn
 
         ends = F.pad(lengths.cumsum(0), (1, 0)).to(torch.int32)
@@ -132,13 +134,13 @@ class Bert(nn.Module):
             x = x + self.segments.weight[0]
         return F.dropout(self.norm(x), self.dropout, self.training)
 
-    def _mask(self, inside: Tensor, dtype: torch.dtype) -> Tensor:
+    def _mask(self, places: Tensor, dtype: torch.dtype) -> Tensor:
         """Return what is added to the attention scores, given which tokens count (B, T)."""
-        t = inside.shape[1]
-        mask = torch.zeros(inside.shape, dtype=dtype, device=inside.device)
-        mask = mask.masked_fill(~inside, torch.finfo(dtype).min)[:, None, None]
+        t = places.shape[1]
+        mask = torch.zeros(places.shape, dtype=dtype, device=places.device)
+        mask = mask.masked_fill(~places, torch.finfo(dtype).min)[:, None, None]
         if self.is_mpnet:
-            bias = self.relative(buckets(t, self.config, inside.device)).permute(2, 0, 1)
+            bias = self.relative(buckets(t, self.config, places.device)).permute(2, 0, 1)
             mask = mask + bias[None]
         return mask.expand(-1, -1, t, -1)
 
@@ -150,14 +152,6 @@ class Bert(nn.Module):
 
 def _has_packed_attention(device: torch.device) -> bool:
     return device.type == "cuda" and torch.is_autocast_enabled("cuda")
-
-
-def _unpacked(ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """Return which places of padded rows count (B, T), and the rows (B, T)."""
-    inside = torch.arange(int(lengths.max()), device=ids.device)[None] < lengths[:, None]
-    rows = torch.zeros(inside.shape, dtype=ids.dtype, device=ids.device)
-    rows[inside] = ids
-    return inside, rows
 
 
 def buckets(length: int, config: BertConfig, device: torch.device) -> Tensor:
@@ -185,22 +179,12 @@ def pooled(hidden: Tensor, lengths: Tensor, how: str) -> Tensor:
 def from_hugging_face(weights: Mapping[str, Tensor], config: BertConfig) -> dict[str, Tensor]:
     """Rename the weights of a Hugging Face BERT or MPNet to those of `Bert`."""
     plain = {name.removeprefix("bert.").removeprefix("mpnet."): w for name, w in weights.items()}
-    try:
-        return {
-            ours: torch.cat([plain[name] for name in theirs])
-            for ours, theirs in _names(config).items()
-        }
-    except KeyError as error:
-        raise DataError(f"the checkpoint lacks the weight {error}; is it a BERT?") from error
+    return stacked(plain, _names(config), "BERT")
 
 
 def to_hugging_face(weights: Mapping[str, Tensor], config: BertConfig) -> dict[str, Tensor]:
     """Rename the weights of a `Bert` to Hugging Face's."""
-    return {
-        name: part
-        for ours, theirs in _names(config).items()
-        for name, part in zip(theirs, weights[ours].chunk(len(theirs)), strict=True)
-    }
+    return unstacked(weights, _names(config))
 
 
 def _names(config: BertConfig) -> dict[str, tuple[str, ...]]:

@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from jpr.errors import FormatError
+from jpr.errors import DataError, FormatError
 
 Config = dict[str, object]
 
@@ -33,6 +33,32 @@ def read_checkpoint(folder: Path) -> tuple[Config, dict[str, Tensor]]:
         _check_numbers(path, found)
         tensors |= found
     return config, tensors
+
+
+def stacked(
+    weights: Mapping[str, Tensor], names: Mapping[str, tuple[str, ...]], kind: str
+) -> dict[str, Tensor]:
+    """Return our weights, each made of those under its names in a checkpoint of some kind."""
+    try:
+        return {
+            ours: weights[theirs[0]]
+            if len(theirs) == 1
+            else torch.cat([weights[name] for name in theirs])
+            for ours, theirs in names.items()
+        }
+    except KeyError as error:
+        raise DataError(f"the checkpoint lacks the weight {error}; is it a {kind}?") from error
+
+
+def unstacked(
+    weights: Mapping[str, Tensor], names: Mapping[str, tuple[str, ...]]
+) -> dict[str, Tensor]:
+    """Return what `stacked` was given."""
+    return {
+        name: part
+        for ours, theirs in names.items()
+        for name, part in zip(theirs, weights[ours].chunk(len(theirs)), strict=True)
+    }
 
 
 def _load(path: Path) -> dict[str, Tensor]:
@@ -80,11 +106,11 @@ def write_checkpoint(
             weight: name for name, shard in zip(names, shards, strict=True) for weight in shard
         }
         total = sum(weight.nbytes for weight in tensors.values())
-        _write_json(index, {"metadata": {"total_size": total}, "weight_map": where})
+        write_json(index, {"metadata": {"total_size": total}, "weight_map": where})
         (folder / _WHOLE).unlink(missing_ok=True)  # a whole file would be read instead
     else:
         index.unlink(missing_ok=True)
-    _write_json(folder / "config.json", config)
+    write_json(folder / "config.json", config)
 
 
 def _shards(tensors: Mapping[str, Tensor], limit: int) -> list[list[str]]:
@@ -132,7 +158,8 @@ def _weight_files(folder: Path) -> list[Path]:
     raise FormatError(folder, 0, "holds neither model.safetensors nor pytorch_model.bin")
 
 
-def _write_json(path: Path, value: Mapping[str, object]) -> None:
+def write_json(path: Path, value: Mapping[str, object]) -> None:
+    """Write one JSON object; the file appears whole or not at all."""
     part = _part(path.parent, path.name)
     part.write_text(json.dumps(dict(value), indent=1) + "\n", encoding="utf-8")
     _publish(part, path)

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from jpr.errors import ConfigError, DataError
 from jpr.models.bert import Bert
+from jpr.models.ragged import inside, padded
 from jpr.models.t5 import Memory, T5Decoder, T5Encoder
 
 MEMORIES = ("tokens", "passages")
@@ -161,15 +162,16 @@ class JointModel(nn.Module):
             memory = hidden
         else:
             lengths, memory = counts, marked
-        inside = torch.arange(int(counts.max()), device=hidden.device)[None] < counts[:, None]
-
-        def padded(values: Tensor) -> Tensor:
-            out = values.new_zeros(*inside.shape, *values.shape[1:])
-            out[inside] = values
-            return out
-
-        numbers, prior = padded(candidates.numbers), padded(candidates.prior)
-        return Encoded(memory, lengths, padded(marked), inside, numbers, prior, candidates.counts)
+        places = inside(counts, int(counts.max()))
+        return Encoded(
+            memory,
+            lengths,
+            padded(marked, places),
+            places,
+            padded(candidates.numbers, places),
+            padded(candidates.prior, places),
+            candidates.counts,
+        )
 
     def log_probs(self, encoded: Encoded, prefixes: Tensor) -> Tensor:
         """Return log P(candidate | prefix) for every prefix of each question's sequence.

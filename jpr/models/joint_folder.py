@@ -7,7 +7,6 @@
 `joint_over_t5` and `joint_over_bert` begin one from a Hugging Face checkpoint.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -16,7 +15,12 @@ import torch
 
 from jpr.errors import ConfigError, DataError, FormatError
 from jpr.models.bert import Bert, BertConfig, from_hugging_face
-from jpr.models.checkpoint import read_checkpoint, read_json_object, write_checkpoint
+from jpr.models.checkpoint import (
+    read_checkpoint,
+    read_json_object,
+    write_checkpoint,
+    write_json,
+)
 from jpr.models.joint import IndexHead, JointModel, PointerHead
 from jpr.models.t5 import T5, T5Config, T5Decoder, T5Encoder
 from jpr.models.t5_names import read_t5
@@ -81,9 +85,7 @@ def write_joint(folder: Path, model: JointModel, prompt: Mapping[str, object]) -
     }
     weights = {name: w for name, w in model.state_dict().items() if name != "head.words.weight"}
     write_checkpoint(folder, {"model_type": "jpr-joint"}, weights)
-    part = folder / ".joint.json.part"
-    part.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
-    part.replace(folder / "joint.json")
+    write_json(folder / "joint.json", about)
 
 
 def read_joint(folder: Path) -> tuple[JointModel, dict[str, object]]:

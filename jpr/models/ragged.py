@@ -50,6 +50,18 @@ class Layout:
         return sum(rows * longest for rows, longest in self.shapes)
 
 
+def inside(lengths: Tensor, longest: int) -> Tensor:
+    """Return which places of padded rows count (B, T)."""
+    return torch.arange(longest, device=lengths.device)[None] < lengths[:, None]
+
+
+def padded(values: Tensor, places: Tensor) -> Tensor:
+    """Put rows laid end to end (N, …) into the places that count (B, T), zeros elsewhere."""
+    rows = values.new_zeros(*places.shape, *values.shape[1:])
+    rows[places] = values
+    return rows
+
+
 def counts(lengths: Tensor, total: int) -> Whole:
     """Return the lengths of rows on the CPU, after a look at whether they make up the whole."""
     found: Whole = lengths.cpu().numpy().astype(np.int64)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from jpr.errors import DataError
 from jpr.models.joint import Encoded, JointModel
+from jpr.models.ragged import inside, padded
 from jpr.models.t5_blocks import CrossAttention
 
 Prefix = tuple[int, ...]
@@ -167,11 +168,7 @@ class _Slots:
 
 def _padded(encoded: Encoded) -> tuple[Tensor, Tensor]:
     """Return the memory (Q, M, d) and which places of it are no one's (Q, M)."""
-    longest = int(encoded.memory_lengths.max())
-    place = torch.arange(longest, device=encoded.memory.device)
-    inside = place[None] < encoded.memory_lengths[:, None]
-    if bool(inside.all()):
-        return encoded.memory.view(len(inside), longest, -1), ~inside
-    memory = encoded.memory.new_zeros(*inside.shape, encoded.memory.shape[1])
-    memory[inside] = encoded.memory
-    return memory, ~inside
+    places = inside(encoded.memory_lengths, int(encoded.memory_lengths.max()))
+    if bool(places.all()):
+        return encoded.memory.view(*places.shape, -1), ~places
+    return padded(encoded.memory, places), ~places

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from jpr.errors import DataError
 from jpr.models.ragged import Grain, Layout, counts, layout, parts
+from jpr.models.ragged import inside as inside_of
 from jpr.models.t5_blocks import (
     AttendCross,
     CrossAttention,
@@ -96,7 +97,7 @@ class T5Encoder(nn.Module):
         for (rows, longest), own in zip(shapes, by_group, strict=True):
             mask = bias[:, :longest, :longest].expand(rows, -1, -1, -1)
             if bool((own < longest).any()):
-                outside = ~_inside(own.to(bias.device), longest)
+                outside = ~inside_of(own.to(bias.device), longest)
                 mask = mask.masked_fill(outside[:, None, None], torch.finfo(dtype).min)
             masks.append(mask)
         return masks
@@ -113,7 +114,7 @@ class Memory:
         self._vectors, self._shape = vectors, (len(rows), int(rows.max()))
         self._slots: Tensor | None = None
         if int(rows.min()) < self._shape[1]:
-            inside = _inside(rows, self._shape[1])
+            inside = inside_of(rows, self._shape[1])
             slots = torch.full(inside.shape, -1)
             slots[inside] = torch.arange(len(vectors))
             self._slots = slots.to(vectors.device)
@@ -219,8 +220,3 @@ class _Cache:
             )
         self._kept = k, v
         return attention(q, k, v, mask)
-
-
-def _inside(lengths: Tensor, longest: int) -> Tensor:
-    """Return which places of padded rows count (B, T)."""
-    return torch.arange(longest, device=lengths.device)[None] < lengths[:, None]

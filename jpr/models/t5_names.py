@@ -12,7 +12,13 @@ import torch
 from torch import Tensor
 
 from jpr.errors import DataError, FormatError
-from jpr.models.checkpoint import SHARD_BYTES, read_checkpoint, write_checkpoint
+from jpr.models.checkpoint import (
+    SHARD_BYTES,
+    read_checkpoint,
+    stacked,
+    unstacked,
+    write_checkpoint,
+)
 from jpr.models.t5 import T5, T5Config
 from jpr.models.t5_blocks import check_dtype
 
@@ -68,24 +74,12 @@ def from_hugging_face(weights: Mapping[str, Tensor], config: T5Config) -> dict[s
     for copy in _COPIES:
         if copy in plain and not _same(plain[copy], words):
             raise DataError(f"{copy} differs from {_WORDS}; a T5 has one matrix for both")
-    try:
-        return {
-            ours: plain[theirs[0]]
-            if len(theirs) == 1
-            else torch.cat([plain[name] for name in theirs])
-            for ours, theirs in _names(config).items()
-        }
-    except KeyError as error:
-        raise DataError(f"the checkpoint lacks the weight {error}; is it a T5?") from error
+    return stacked(plain, _names(config), "T5")
 
 
 def to_hugging_face(weights: Mapping[str, Tensor], config: T5Config) -> dict[str, Tensor]:
     """Rename the weights of a `T5` to Hugging Face's."""
-    return {
-        name: part
-        for ours, theirs in _names(config).items()
-        for name, part in zip(theirs, weights[ours].chunk(len(theirs)), strict=True)
-    }
+    return unstacked(weights, _names(config))
 
 
 def _tied_as_stored(

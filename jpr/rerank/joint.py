@@ -1,6 +1,5 @@
 """Joint passage ranking: of the candidates, the k that cover most together (paper, section 3)."""
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -18,9 +17,11 @@ from jpr.decode import (
     sequence,
     tree,
 )
+from jpr.encode.folder import digest_of, wants_gpu, weight_files
+from jpr.encode.tokens import read_tokenizer
 from jpr.errors import ConfigError, FormatError, MissingExtraError
 from jpr.rerank.order import checked, ranked
-from jpr.rerank.prompt import Prompts, PromptSettings, open_tokenizer
+from jpr.rerank.prompt import Prompts, PromptSettings
 from jpr.types import Hit, Question, Ranking
 
 if TYPE_CHECKING:
@@ -79,16 +80,12 @@ class JointReranker:
             raise ConfigError("this version has no joint model of its own yet; name one: --model")
         if not find_spec("torch"):
             raise MissingExtraError(f"{folder}: a joint model", "train")
-        import torch
-
         from jpr.models.joint_folder import read_joint
 
         model, about = read_joint(folder)
-        on_gpu = device == "cuda" or (device == "auto" and torch.cuda.is_available())
-        prompts = Prompts(open_tokenizer(folder), _settings(folder, about))
-        digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()[:16]
-        model = model.to("cuda" if on_gpu else "cpu")
-        return cls(model, prompts, Decoding(decoder, beta), digest)
+        prompts = Prompts(read_tokenizer(folder / "tokenizer.json"), _settings(folder, about))
+        placed = model.to("cuda" if wants_gpu(device) else "cpu")
+        return cls(placed, prompts, Decoding(decoder, beta), digest_of(weight_files(folder)))
 
     def rank(self, question: Question, candidates: Sequence[Hit], k: int) -> Ranking:
         """Choose k of the candidates, best first; all where there are fewer."""

@@ -4,7 +4,6 @@ The model reads `Query: … Document: … Relevant:` and says one word; the scor
 of `true` against `false`. Public monoT5 checkpoints are Hugging Face T5 folders and load as such.
 """
 
-import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from tokenizers import Tokenizer
 
+from jpr.encode.folder import digest_of, wants_gpu, weight_files
+from jpr.encode.tokens import read_tokenizer
 from jpr.errors import DataError, FormatError, MissingExtraError
 from jpr.rerank.order import checked, ranked
-from jpr.rerank.prompt import open_tokenizer
 from jpr.types import Hit, Passage, Question, Ranking
 
 if TYPE_CHECKING:
@@ -38,17 +38,12 @@ class PointwiseReranker:
         """Open a Hugging Face T5 folder; on a GPU where there is one."""
         if not find_spec("torch"):
             raise MissingExtraError(f"{folder}: a T5", "train")
-        import torch
-
         from jpr.models.t5_names import read_t5
 
-        on_gpu = device == "cuda" or (device == "auto" and torch.cuda.is_available())
-        model = read_t5(folder).to("cuda" if on_gpu else "cpu")
-        digest = hashlib.sha256()
-        for path in sorted(folder.glob("*.safetensors")) or sorted(folder.glob("*.bin")):
-            digest.update(path.read_bytes())
+        model = read_t5(folder).to("cuda" if wants_gpu(device) else "cpu")
+        tokenizer = read_tokenizer(folder / "tokenizer.json")
         try:
-            return cls(model, open_tokenizer(folder), digest.hexdigest()[:16])
+            return cls(model, tokenizer, digest_of(weight_files(folder)))
         except DataError as error:
             raise FormatError(folder, 0, str(error)) from error
 

@@ -9,11 +9,10 @@ that nothing of a candidate's place enters its text.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from jpr.errors import ConfigError, DataError, FormatError
+from jpr.errors import ConfigError, DataError
 from jpr.types import Passage
 
 STYLES = ("bert", "t5")
@@ -110,17 +109,3 @@ class Prompts:
         if found is None:
             raise DataError(f"the tokenizer knows no {token}; is it the model's own?")
         return int(found)
-
-
-def open_tokenizer(folder: Path) -> Tokenizer:
-    """Open a model's own tokenizer, without padding or truncation."""
-    file = folder / "tokenizer.json"
-    try:
-        tokenizer = Tokenizer.from_buffer(file.read_bytes())
-    except OSError as error:
-        raise FormatError(file, 0, f"cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise FormatError(file, 0, f"is no tokenizer ({error}); copy it again") from error
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    return tokenizer
