@@ -13,9 +13,9 @@ A passage never follows itself. Equal scores go to the shorter prefix, then to t
 opened first, then to the candidate that stands first.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Container, Generator, Sequence
 from dataclasses import dataclass
-from heapq import heappop, heappush
+from heapq import heappop, heappush, nsmallest
 from math import inf, isnan
 
 import numpy as np
@@ -98,11 +98,15 @@ def length_penalty(length: int, beta: float) -> float:
     return float(((5 + length) / 6) ** beta)
 
 
-def tree(n: int, limits: Limits, beta: float = 0.0) -> Search:
+def tree(n: int, limits: Limits, beta: float = 0.0, ahead: int = 1) -> Search:
     """Grow a tree of prefixes, the best expansion first, until it holds `k` distinct passages.
 
     Log-probabilities are negative: with a larger β, deep expansions lose and the search grows
     wide, towards `independent`; with a negative β it grows deep, towards `sequence`.
+
+    Whenever the model must be asked for a prefix, it is asked for up to `ahead` in all: those that
+    will come next unless something better is found. Where prefixes together take little longer
+    than one, as on a GPU, this saves rounds; what is chosen is the same.
 
     It ends: every round adds a prefix that the tree lacks, there are finitely many prefixes without
     repetition, and together they hold every candidate.
@@ -110,9 +114,13 @@ def tree(n: int, limits: Limits, beta: float = 0.0) -> Search:
     limits.check(n)
     chosen = _Chosen(limits, n)
     heap: list[_Expansion] = []
+    known: dict[Prefix, NDArray[np.floating]] = {}
     prefix: Prefix = ()
     while not chosen.full:
-        (row,) = _checked((yield [prefix]), n, 1)
+        if prefix not in known:
+            asked = [prefix, *_likely(heap, known, min(ahead, chosen.left) - 1)]
+            known |= zip(asked, _checked((yield asked), n, len(asked)), strict=True)
+        row = known[prefix]
         penalty = length_penalty(len(prefix) + 1, beta)
         for passage, log_prob in enumerate(row.tolist()):
             if passage not in prefix:
@@ -130,7 +138,14 @@ _Expansion = tuple[float, int, int, int, Prefix, float]
 """Minus the score, length of the prefix, when it was opened, passage; prefix, log-probability."""
 
 
-def _pop(heap: list[tuple[float, int, int, int, Prefix, float]], chosen: "_Chosen") -> Node | None:
+def _likely(heap: list[_Expansion], known: Container[Prefix], count: int) -> list[Prefix]:
+    """Return the prefixes that come next if nothing new is better, as far as they are not known."""
+    best = nsmallest(2 * count, heap) if count > 0 else []
+    opened = [(*entry[4], entry[3]) for entry in best]
+    return [prefix for prefix in opened if prefix not in known][:count]
+
+
+def _pop(heap: list[_Expansion], chosen: "_Chosen") -> Node | None:
     """Take the best expansion that fits, and note what it was preferred to."""
     while heap:
         cost, _, _, passage, prefix, log_prob = heappop(heap)
@@ -208,8 +223,12 @@ class _Chosen:
             self.add(node)
 
     @property
+    def left(self) -> int:
+        return max(0, self._k - len(self.set))
+
+    @property
     def full(self) -> bool:
-        return len(self.set) >= self._k
+        return not self.left
 
     def fits(self, passage: int) -> bool:
         if self._limits.budget is None or passage in self.set:

@@ -76,6 +76,24 @@ def test_tree_decode_is_algorithm_1(model: Chance, k: int, beta: float) -> None:
     assert [(*node.prefix, node.passage) for node in found.nodes] == grown
 
 
+@given(models, counts, betas, st.integers(2, 9))
+def test_looking_ahead_changes_nothing_but_how_often_the_model_is_asked(
+    model: Chance, k: int, beta: float, ahead: int
+) -> None:
+    asked: list[Sequence[Prefix]] = []
+
+    def listening(prefixes: Sequence[Prefix]) -> Rows:
+        asked.append(prefixes)
+        assert len(prefixes) <= ahead
+        assert all(len(prefix) < model.n for prefix in prefixes)
+        return model(prefixes)
+
+    found = decode(tree(model.n, Limits(k), beta, ahead), listening)
+    assert found == decode(tree(model.n, Limits(k), beta), model)
+    assert len(asked) <= len(found.nodes)
+    assert len(set().union(*asked)) == sum(map(len, asked)), "no prefix is asked for twice"
+
+
 @given(models, counts)
 def test_a_large_beta_is_independent_scoring(model: Chance, k: int) -> None:
     wide = decode(tree(model.n, Limits(k), beta=500.0), model)

@@ -110,7 +110,7 @@ class Bert(nn.Module):
 
     def packed(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """Map rows of `lengths` (B,) laid end to end, ids (N,), to (N, d)."""
-        if self.is_mpnet or not _has_packed_attention(ids.device):
+        if self.is_mpnet or not _has_packed_attention(self.words.weight):
             places = inside(lengths, int(lengths.max()))
             return self.forward(padded(ids, places), lengths)[places]
         from torch.nn.attention.varlen import varlen_attn
@@ -150,8 +150,9 @@ class Bert(nn.Module):
         return x
 
 
-def _has_packed_attention(device: torch.device) -> bool:
-    return device.type == "cuda" and torch.is_autocast_enabled("cuda")
+def _has_packed_attention(weight: Tensor) -> bool:
+    half = weight.dtype in (torch.bfloat16, torch.float16) or torch.is_autocast_enabled("cuda")
+    return weight.is_cuda and half
 
 
 def buckets(length: int, config: BertConfig, device: torch.device) -> Tensor:

@@ -78,15 +78,20 @@ class PointerHead(nn.Module):
         """Return the decoder's input before anything is chosen (d,)."""
         return self.start
 
+    def keys(self, encoded: Encoded) -> Tensor:
+        """Return what the decoder's vectors are compared with (Q, C, d)."""
+        keys: Tensor = self.key(encoded.marked)
+        return keys
+
     def inputs(self, encoded: Encoded) -> Tensor:
         """Return the decoder's input after each candidate was chosen (Q, C, d)."""
-        chosen: Tensor = self.chosen(self.key(encoded.marked))
+        chosen: Tensor = self.chosen(self.keys(encoded))
         return chosen
 
-    def logits(self, hidden: Tensor, encoded: Encoded) -> Tensor:
+    def logits(self, hidden: Tensor, keys: Tensor, prior: Tensor) -> Tensor:
         """Map the decoder's vectors (Q, T, d) to a number per candidate (Q, T, C)."""
-        agreement = self.query(hidden) @ self.key(encoded.marked).transpose(1, 2)
-        logits: Tensor = agreement.float() * self.scale + self.prior * encoded.prior[:, None]
+        agreement = self.query(hidden) @ keys.transpose(1, 2)
+        logits: Tensor = agreement.float() * self.scale + self.prior * prior[:, None]
         return logits
 
 
@@ -112,13 +117,15 @@ class IndexHead(nn.Module):
         chosen: Tensor = self.words(self._tokens_of(encoded))
         return chosen
 
-    def logits(self, hidden: Tensor, encoded: Encoded) -> Tensor:
-        """Map the decoder's vectors (Q, T, d) to a number per candidate (Q, T, C)."""
-        tied = self.out is None
+    def keys(self, encoded: Encoded) -> Tensor:
+        """Return what the decoder's vectors are compared with (Q, C, d): the numbers' words."""
         out = self.words.weight if self.out is None else self.out
-        scale = out.shape[1] ** -0.5 if tied else 1.0
-        rows = out[self._tokens_of(encoded)]  # (Q, C, d)
-        return (hidden @ rows.transpose(1, 2)).float() * scale
+        return out[self._tokens_of(encoded)]
+
+    def logits(self, hidden: Tensor, keys: Tensor, prior: Tensor) -> Tensor:
+        """Map the decoder's vectors (Q, T, d) to a number per candidate (Q, T, C)."""
+        scale = keys.shape[-1] ** -0.5 if self.out is None else 1.0  # tied words are scaled
+        return (hidden @ keys.transpose(1, 2)).float() * scale
 
     def _tokens_of(self, encoded: Encoded) -> Tensor:
         if int(encoded.numbers.max()) >= len(self.tokens):
@@ -187,14 +194,13 @@ class JointModel(nn.Module):
         taken = F.one_hot(prefixes, encoded.inside.shape[1]).cumsum(1) > 0  # (Q, T, C)
         none = torch.zeros_like(taken[:, :1]) if prefixes.shape[1] else _none(encoded)
         taken = torch.cat([none, taken], dim=1)
-        return self.distribution(hidden, encoded, taken)
+        logits = self.head.logits(hidden, self.head.keys(encoded), encoded.prior)
+        return distribution(logits, taken | ~encoded.inside[:, None])
 
-    def distribution(self, hidden: Tensor, encoded: Encoded, taken: Tensor) -> Tensor:
-        """Map the decoder's vectors (Q, T, d) to log-probabilities (Q, T, C), without `taken`."""
-        logits = self.head.logits(hidden, encoded)
-        return F.log_softmax(
-            logits.masked_fill(taken | ~encoded.inside[:, None], -torch.inf), dim=-1
-        )
+
+def distribution(logits: Tensor, out: Tensor) -> Tensor:
+    """Map a number per candidate (…, C) to log-probabilities, those that are `out` having none."""
+    return F.log_softmax(logits.masked_fill(out, -torch.inf), dim=-1)
 
 
 def _width(encoder: Bert | T5Encoder) -> int:

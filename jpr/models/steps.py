@@ -1,11 +1,16 @@
 """One step of the decoder for any prefixes of any questions, over caches shared along the tree.
 
 Keys and values of every prefix's last passage are computed once; a longer prefix attends to those
-of its ancestors. Attention to the memory is turned round: instead of keys and values of the whole
+of its beginnings. Attention to the memory is turned round: instead of keys and values of the whole
 memory, for every layer, the query is taken to the memory and the mixture brought back, which is the
-same by associativity and costs no keys and values (`tests/models/test_steps.py`).
+same by associativity and costs no keys and values.
+
+A step is one function of tensors whose shapes are those of a `Room`. On a GPU it is recorded once
+per shape (a CUDA graph) and played back, since its hundreds of small operations take the processor
+longer to start than the GPU to do; rooms are kept for the next questions (`Rooms`).
 """
 
+import threading
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,161 +19,262 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from jpr.errors import DataError
-from jpr.models.joint import Encoded, JointModel
-from jpr.models.ragged import inside, padded
-from jpr.models.t5_blocks import CrossAttention
+from jpr.models.joint import Encoded, JointModel, distribution
+from jpr.models.ragged import inside
+from jpr.models.t5_blocks import CrossAttention, is_fused
 
 Prefix = tuple[int, ...]
+_SLOTS = (1, 4, 12)
+"""Prefixes per question for which steps are recorded; more are done unrecorded."""
+
+
+class Room:
+    """Where the tensors of some questions lie: as many as fit, of shapes that do not change."""
+
+    def __init__(self, model: JointModel, shape: tuple[int, int, int]) -> None:
+        """Make room for so many questions, vectors of memory and candidates of each."""
+        self.model, (questions, longest, candidates) = model, shape
+        self.shape = shape
+        like = model.decoder.norm.weight
+        d = model.decoder.config.d_model
+        self.memory = like.new_zeros(questions, longest, d)
+        self.lengths = torch.ones(questions, dtype=torch.int32, device=like.device)
+        self.inputs = like.new_zeros(questions, candidates, d)
+        self.keys = like.new_zeros(questions, candidates, d)
+        self.prior = torch.zeros(questions, candidates, device=like.device)
+        self.inside = torch.zeros(questions, candidates, dtype=torch.bool, device=like.device)
+        self.owner: Steps | None = None
+        self._recorded: dict[tuple[int, int], _Recorded] = {}
+        config, layers = model.decoder.config, len(model.decoder.layers)
+        self.places = 32 * questions  # for prefixes, and one more that stands for none
+        kept = layers, self.places + 1, 2, config.num_heads, config.d_kv
+        self.cache = like.new_zeros(kept)
+
+    def double_places(self) -> None:
+        """Have places for twice as many prefixes."""
+        longer = torch.cat([self.cache[:, :-1], self.cache], dim=1)
+        self.cache, self.places = longer, 2 * self.places
+        self._recorded.clear()
+
+    def fill(self, encoded: Encoded, owner: "Steps") -> None:
+        """Let questions in, in place of others."""
+        self.owner = owner
+        count, candidates = encoded.inside.shape
+        lengths = encoded.memory_lengths.tolist()
+        for at, part in enumerate(torch.split(encoded.memory, lengths)):
+            self.memory[at, : len(part)] = part
+        self.lengths[:count] = encoded.memory_lengths
+        head = self.model.head
+        self.inputs[:count, :candidates] = head.inputs(encoded)
+        self.keys[:count, :candidates] = head.keys(encoded)
+        self.prior[:count, :candidates] = encoded.prior
+        self.inside.zero_()
+        self.inside[:count, :candidates] = encoded.inside
+        self.inside[count:, 0] = True  # a softmax over nothing is not a number
+
+    def step(self, asked: NDArray[np.int32], depth: int) -> Tensor:
+        """Return log-probabilities (Q, S, C) for what is asked, (Q · S, 1 + 2 · depth) numbers."""
+        slots = len(asked) // self.shape[0]
+        numbers = torch.from_numpy(asked)
+        if not is_fused(self.memory) or slots not in _SLOTS:
+            return step(self, numbers.to(self.memory.device), depth)
+        if (slots, depth) not in self._recorded:
+            self._recorded[slots, depth] = _Recorded(self, asked.shape, depth)
+        return self._recorded[slots, depth](numbers)
+
+
+class _Recorded:
+    """A step of one shape, played back on the GPU."""
+
+    def __init__(self, room: Room, shape: tuple[int, ...], depth: int) -> None:
+        blank = torch.full(shape, -1, dtype=torch.int32)
+        blank[:, :2] = torch.tensor([0, room.places])  # no prefix, kept nowhere
+        self._asked = blank.to(room.memory.device)
+        aside: torch.cuda.Stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):  # kernels are compiled before the recording
+            step(room, self._asked, depth)
+        torch.cuda.current_stream().wait_stream(aside)
+        self._graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._graph):
+            self._found = step(room, self._asked, depth)
+
+    def __call__(self, asked: Tensor) -> Tensor:
+        self._asked.copy_(asked)
+        self._graph.replay()
+        return self._found
+
+
+def step(room: Room, asked: Tensor, depth: int) -> Tensor:
+    """Run the decoder on the last passage of each prefix, and remember it.
+
+    `asked` (P, 1 + 2 · depth) has for each prefix its length, the places of its beginnings and,
+    after them, its own, then its passages; -1 beyond them.
+    """
+    questions, _, candidates = room.shape
+    model, slots = room.model, len(asked) // questions
+    path, passages = asked[:, : 1 + depth], asked[:, 1 + depth :].long()
+    question = torch.arange(len(asked), device=asked.device) // slots
+    length = asked[:, :1].long()
+    last = passages.gather(1, (length - 1).clamp(min=0)).clamp(min=0)[:, 0]
+    first = model.head.first().to(room.inputs.dtype)
+    x = torch.where(length > 0, room.inputs[question, last], first)  # (P, d)
+    back = model.decoder.relative(-torch.arange(depth, device=asked.device)).float()
+    for layer, block in enumerate(model.decoder.layers):
+
+        def attend_self(
+            q: Tensor, k: Tensor, v: Tensor, cache: Tensor = room.cache[layer]
+        ) -> Tensor:
+            return _look_back(q, k, v, cache, path, back)
+
+        def attend_cross(q: Tensor, cross: CrossAttention = block.cross) -> Tensor:
+            return _look_up(q, cross, room.memory, room.lengths)
+
+        x = block(x, attend_self, attend_cross)
+    hidden = model.decoder.norm(x).view(questions, slots, -1)
+    taken = torch.zeros(len(asked), candidates + 1, dtype=torch.bool, device=asked.device)
+    taken = taken.scatter(1, passages.where(passages >= 0, candidates), True)[:, :-1]
+    out = taken.view(questions, slots, -1) | ~room.inside[:, None]
+    return distribution(model.head.logits(hidden, room.keys, room.prior), out)
+
+
+def _look_back(
+    q: Tensor, k: Tensor, v: Tensor, cache: Tensor, path: Tensor, bias: Tensor
+) -> Tensor:
+    """Attend to each prefix's beginnings and itself, (P, heads, d_kv), and remember the latter."""
+    if is_fused(q):
+        from jpr.models.kernels import step_attend
+
+        return step_attend(q, k, v, cache, path, bias)
+    length, places = path[:, 0].long(), path[:, 1:].long()
+    cache[places.gather(1, length[:, None])[:, 0]] = torch.stack([k, v], dim=1)
+    keys, values = cache[places].float().unbind(2)  # (P, D, heads, d_kv)
+    back = length[:, None] - torch.arange(places.shape[1], device=q.device)  # (P, D)
+    scores = torch.einsum("phk,pdhk->pdh", q.float(), keys) + bias[back.clamp(min=0)]
+    shares = scores.masked_fill((places < 0)[..., None], -torch.inf).softmax(1)
+    return torch.einsum("pdh,pdhk->phk", shares, values).to(q.dtype)
+
+
+def _look_up(q: Tensor, cross: CrossAttention, memory: Tensor, lengths: Tensor) -> Tensor:
+    """Attend to each prefix's own memory, queries (P, heads, d_kv) to the same."""
+    heads, d_kv = q.shape[1:]
+    questions, _, d = memory.shape
+    key, value = (w.weight.view(heads, d_kv, d).to(q.dtype) for w in (cross.k, cross.v))
+    asked = (q.transpose(0, 1) @ key).view(heads, questions, -1, d)  # (heads, Q, S, d)
+    asked = asked.transpose(0, 1).reshape(questions, -1, d)
+    memory = memory.to(q.dtype)
+    shares = _shares(asked @ memory.transpose(1, 2), lengths)  # (Q, heads · S, M)
+    mixed = (shares @ memory).view(questions, heads, -1, d).transpose(0, 1)
+    mixed = mixed.reshape(heads, -1, d) @ value.transpose(1, 2)  # (heads, P, d_kv)
+    return mixed.transpose(0, 1)
+
+
+def _shares(scores: Tensor, lengths: Tensor) -> Tensor:
+    if is_fused(scores):
+        from jpr.models.kernels import softmax_
+
+        return softmax_(scores, lengths)
+    there = inside(lengths, scores.shape[-1])[:, None]
+    return scores.float().masked_fill(~there, -torch.inf).softmax(-1).to(scores.dtype)
+
+
+class Rooms:
+    """The rooms of a model, one of each shape for each thread."""
+
+    def __init__(self, model: JointModel) -> None:
+        """Begin with none."""
+        self._model, self._mine = model, threading.local()
+
+    def of(self, encoded: Encoded) -> Room:
+        """Return a room with space for these questions; on a GPU, one that can be used again."""
+        questions, candidates = encoded.inside.shape
+        longest = int(encoded.memory_lengths.max())
+        if not is_fused(self._model.decoder.norm.weight):
+            return Room(self._model, (questions, longest, candidates))
+        grain = 2048 if longest > 2048 else 64
+        shape = _power(questions), -(-longest // grain) * grain, -(-candidates // 32) * 32
+        known: dict[tuple[int, int, int], Room] = self._mine.__dict__.setdefault("rooms", {})
+        if shape not in known:
+            known[shape] = Room(self._model, shape)
+        return known[shape]
+
+
+def _power(count: int) -> int:
+    """Return the next power of two."""
+    return 1 << (count - 1).bit_length()
 
 
 class Steps:
     """The decoder over the candidates of some questions; belongs to one thread."""
 
-    def __init__(self, model: JointModel, encoded: Encoded) -> None:
+    @torch.inference_mode()
+    def __init__(self, model: JointModel, encoded: Encoded, rooms: Rooms | None = None) -> None:
         """Begin with no prefix at all."""
-        self._model, self._encoded = model, encoded
-        self._inputs = model.head.inputs(encoded)  # (Q, C, d)
-        self._memory, self._outside = _padded(encoded)
+        self._counts = encoded.counts
         self._places: dict[tuple[int, Prefix], int] = {}  # where a prefix is in the caches
-        self._count = 0
-        self._caches: list[tuple[Tensor, Tensor] | None] = [None for _ in model.decoder.layers]
+        self._room = (rooms or Rooms(model)).of(encoded)
+        self._room.fill(encoded, self)
 
     @torch.inference_mode()
     def __call__(self, wanted: Sequence[tuple[int, Prefix]]) -> list[NDArray[np.float32]]:
         """Return log P(candidate | prefix) for each (question, prefix), a number per candidate."""
+        assert self._room.owner is self, "another search has taken the room"
         found: dict[tuple[int, Prefix], NDArray[np.float32]] = {}
         for pairs in self._by_depth(wanted):
-            rows = self._step(pairs).float().cpu().numpy()
-            for (question, prefix), row in zip(pairs, rows, strict=True):
-                found[question, prefix] = row[: self._encoded.counts[question]]
+            found |= self._step(pairs)
         return [found[pair] for pair in wanted]
 
     def _by_depth(self, wanted: Sequence[tuple[int, Prefix]]) -> list[list[tuple[int, Prefix]]]:
-        """Put ancestors that are not cached yet first, each depth a round of its own."""
+        """Put beginnings that are not cached yet first, each length a round of its own."""
         needed = dict.fromkeys(wanted)
         for question, prefix in wanted:
-            for depth in range(len(prefix)):
-                ancestor = (question, prefix[:depth])
-                if ancestor not in self._places:
-                    needed.setdefault(ancestor)
-        depths = sorted({len(prefix) for _, prefix in needed})
-        if len(depths) > 1 and all(
-            (question, prefix[:-1]) in self._places for question, prefix in needed if prefix
-        ):
-            return [list(needed)]  # every parent is there: one round for all depths
-        return [[pair for pair in needed if len(pair[1]) == depth] for depth in depths]
+            self._check(question, prefix)
+            for length in range(len(prefix)):
+                if (question, prefix[:length]) not in self._places:
+                    needed.setdefault((question, prefix[:length]))
+        if all((question, prefix[:-1]) in self._places for question, prefix in needed if prefix):
+            return [list(needed)]  # every beginning is there: one round for all lengths
+        lengths = sorted({len(prefix) for _, prefix in needed})
+        return [[pair for pair in needed if len(pair[1]) == length] for length in lengths]
 
-    def _step(self, pairs: list[tuple[int, Prefix]]) -> Tensor:
-        """Run the decoder on the last passage of each prefix, and remember it."""
-        device = self._memory.device
-        self._check(pairs)
-        for at, pair in enumerate(pairs, start=self._count):
-            self._places[pair] = at
-        self._count += len(pairs)
-        questions = torch.tensor([question for question, _ in pairs], device=device)
-        x = self._last_passages(pairs, questions)
-        path, back = self._paths(pairs, device)
-        bias = self._model.decoder.relative(back)  # (P, D, heads)
-        bias = bias.masked_fill((path < 0)[..., None], -torch.inf)
-        slots = _Slots(questions, len(self._memory))
-        for layer, block in enumerate(self._model.decoder.layers):
+    def _check(self, question: int, prefix: Prefix) -> None:
+        n = self._counts[question]
+        if len(set(prefix)) < len(prefix) or any(not 0 <= p < n for p in prefix):
+            raise DataError(f"prefix {prefix} is no choice of {n} candidates")
 
-            def attend_self(q: Tensor, k: Tensor, v: Tensor, layer: int = layer) -> Tensor:
-                keys, values = self._remember(layer, k, v)
-                scores = torch.einsum("phk,pdhk->pdh", q.float(), keys[path].float()) + bias
-                return torch.einsum("pdh,pdhk->phk", scores.softmax(1), values[path].float()).to(
-                    q.dtype
-                )
+    def _step(
+        self, pairs: list[tuple[int, Prefix]]
+    ) -> dict[tuple[int, Prefix], NDArray[np.float32]]:
+        """Ask for prefixes, each in a slot of its question."""
+        while len(self._places) + len(pairs) > self._room.places:
+            self._room.double_places()
+        for pair in pairs:
+            self._places.setdefault(pair, len(self._places))
+        slots = self._slots(pairs)
+        deepest = max(16, _power(max(len(prefix) for _, prefix in pairs) + 1))
+        asked = self._numbers(slots, deepest)
+        rows = self._room.step(asked, deepest).float().cpu().numpy()
+        return {pair: rows[pair[0], slot, : self._counts[pair[0]]] for pair, slot in slots.items()}
 
-            def attend_cross(q: Tensor, cross: CrossAttention = block.cross) -> Tensor:
-                return self._look_up(q, cross, slots)
+    def _slots(self, pairs: list[tuple[int, Prefix]]) -> dict[tuple[int, Prefix], int]:
+        """Number the prefixes of each question."""
+        taken = [0] * len(self._counts)
+        slots = {}
+        for pair in pairs:
+            slots[pair] = taken[pair[0]]
+            taken[pair[0]] += 1
+        return slots
 
-            x = block(x, attend_self, attend_cross)
-        hidden = self._model.decoder.norm(x)  # (P, d)
-        return self._distribution(hidden, pairs, slots)
-
-    def _check(self, pairs: list[tuple[int, Prefix]]) -> None:
-        for question, prefix in pairs:
-            n = self._encoded.counts[question]
-            if len(set(prefix)) < len(prefix) or any(not 0 <= p < n for p in prefix):
-                raise DataError(f"prefix {prefix} is no choice of {n} candidates")
-
-    def _last_passages(self, pairs: list[tuple[int, Prefix]], questions: Tensor) -> Tensor:
-        """Return the decoder's inputs (P, d)."""
-        last = torch.tensor([p[-1] if p else -1 for _, p in pairs], device=questions.device)
-        chosen = self._inputs[questions, last.clamp(min=0)]
-        first = self._model.head.first().to(chosen.dtype)
-        return torch.where((last >= 0)[:, None], chosen, first)
-
-    def _paths(
-        self, pairs: list[tuple[int, Prefix]], device: torch.device
-    ) -> tuple[Tensor, Tensor]:
-        """Return where each prefix's ancestors and itself are cached (P, D), -1 for none.
-
-        And how far back each is, as a negative distance.
-        """
-        deepest = max(len(prefix) for _, prefix in pairs) + 1
-        path = np.full((len(pairs), deepest), -1)
-        back = np.zeros((len(pairs), deepest), dtype=np.int64)
-        for at, (question, prefix) in enumerate(pairs):
-            for depth in range(len(prefix) + 1):
-                path[at, depth] = self._places[question, prefix[:depth]]
-                back[at, depth] = depth - len(prefix)
-        return torch.from_numpy(path).to(device), torch.from_numpy(back).to(device)
-
-    def _remember(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Add keys and values of new prefixes (P, heads, d_kv) to a layer's cache."""
-        known = self._caches[layer]
-        kept = (k, v) if known is None else (torch.cat([known[0], k]), torch.cat([known[1], v]))
-        self._caches[layer] = kept
-        return kept
-
-    def _look_up(self, q: Tensor, cross: CrossAttention, slots: "_Slots") -> Tensor:
-        """Attend to each prefix's own memory, queries (P, heads, d_kv) to the same."""
-        heads, d_kv = q.shape[1:]
-        key, value = (w.weight.view(heads, d_kv, -1).to(q.dtype) for w in (cross.k, cross.v))
-        asked = slots.spread(torch.einsum("phk,hkd->phd", q, key))  # (Q, S, heads, d)
-        q_count, s_count = asked.shape[:2]
-        memory = self._memory.to(q.dtype)
-        scores = asked.flatten(1, 2) @ memory.transpose(1, 2)  # (Q, S · heads, M)
-        scores = scores.float().masked_fill(self._outside[:, None], -torch.inf)
-        mixed = scores.softmax(-1).to(q.dtype) @ memory  # (Q, S · heads, d)
-        mixed = slots.gather(mixed.view(q_count, s_count, heads, -1))  # (P, heads, d)
-        return torch.einsum("phd,hkd->phk", mixed, value)
-
-    def _distribution(
-        self, hidden: Tensor, pairs: list[tuple[int, Prefix]], slots: "_Slots"
-    ) -> Tensor:
-        """Return log-probabilities (P, C)."""
-        taken = np.zeros((len(pairs), self._encoded.inside.shape[1]), dtype=np.bool_)
-        for at, (_, prefix) in enumerate(pairs):
-            taken[at, list(prefix)] = True
-        spread = slots.spread(torch.from_numpy(taken).to(hidden.device))
-        log_probs = self._model.distribution(slots.spread(hidden), self._encoded, spread)
-        return slots.gather(log_probs)
-
-
-class _Slots:
-    """Prefixes of several questions as a rectangle: (P, …) to (Q, S, …) and back."""
-
-    def __init__(self, questions: Tensor, n_questions: int) -> None:
-        self._question = questions
-        same = questions[:, None] == questions[None]
-        self._slot = same.tril(-1).sum(1)  # how many of the same question stand before
-        self._shape = n_questions, int(self._slot.max()) + 1
-
-    def spread(self, values: Tensor) -> Tensor:
-        out = values.new_zeros(*self._shape, *values.shape[1:])
-        out[self._question, self._slot] = values
-        return out
-
-    def gather(self, values: Tensor) -> Tensor:
-        return values[self._question, self._slot]
-
-
-def _padded(encoded: Encoded) -> tuple[Tensor, Tensor]:
-    """Return the memory (Q, M, d) and which places of it are no one's (Q, M)."""
-    places = inside(encoded.memory_lengths, int(encoded.memory_lengths.max()))
-    if bool(places.all()):
-        return encoded.memory.view(*places.shape, -1), ~places
-    return padded(encoded.memory, places), ~places
+    def _numbers(self, slots: dict[tuple[int, Prefix], int], deepest: int) -> NDArray[np.int32]:
+        """Write down what `step` is asked; slots that nobody needs ask for no prefix."""
+        most = max(slots.values()) + 1
+        width = next((count for count in _SLOTS if count >= most), most)
+        asked = np.full((self._room.shape[0] * width, 1 + 2 * deepest), -1, dtype=np.int32)
+        asked[:, :2] = 0, self._room.places
+        for (question, prefix), slot in slots.items():
+            path = [self._places[question, prefix[:length]] for length in range(len(prefix) + 1)]
+            row = asked[question * width + slot]
+            row[0] = len(prefix)
+            row[1 : 1 + len(path)] = path
+            row[1 + deepest : 1 + deepest + len(prefix)] = prefix
+        return asked

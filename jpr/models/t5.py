@@ -10,22 +10,24 @@ questions, laid end to end in their turn, are what `packed` gives: only the leng
 
 from functools import partial
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from jpr.errors import DataError
-from jpr.models.ragged import Grain, Layout, counts, layout, parts
+from jpr.models.ragged import Grain, Layout, Whole, counts, layout, parts
 from jpr.models.ragged import inside as inside_of
 from jpr.models.t5_blocks import (
     AttendCross,
     CrossAttention,
     DecoderBlock,
     EncoderBlock,
+    Norm,
     Relative,
     T5Config,
     attention,
-    norm,
+    is_fused,
     working_dtype,
 )
 
@@ -41,7 +43,7 @@ class T5Encoder(nn.Module):
         self.words = nn.Embedding(config.vocab_size, config.d_model)
         self.relative = Relative(config, both_ways=True)
         self.blocks = nn.ModuleList(EncoderBlock(config, dropout) for _ in range(config.num_layers))
-        self.norm = norm(config)
+        self.norm = Norm(config)
 
     def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """Map ids (B, T), of which the first `lengths` (B,) of each row count, to (B, T, d)."""
@@ -54,9 +56,31 @@ class T5Encoder(nn.Module):
         grain, rows = Grain.of(ids.device), counts(lengths, len(ids))
         if not len(ids):
             return self.words.weight[:0]
+        if is_fused(self.words.weight):
+            cut = parts(rows, grain.budget)
+            tokens = torch.split(ids, [int(rows[part].sum()) for part in cut])
+            return torch.cat(
+                [
+                    self._fused(*pair)
+                    for pair in zip(tokens, (rows[part] for part in cut), strict=True)
+                ]
+            )
         laid = [layout(rows[part], grain) for part in parts(rows, grain.budget)]
         tokens = torch.split(ids, [len(part.slots) for part in laid])
         return torch.cat([self._laid(*pair) for pair in zip(tokens, laid, strict=True)])
+
+    def _fused(self, ids: Tensor, rows: Whole) -> Tensor:
+        """Map ids (N,) of rows end to end to (N, d) without any padding."""
+        from jpr.models import kernels
+
+        ends = torch.from_numpy(np.append(0, rows.cumsum()).astype(np.int32)).to(ids.device)
+        x = self.words(ids)
+        tiles = kernels.bias_tiles(self.relative, x.dtype)
+        attend = partial(kernels.attend, tiles=tiles, ends=ends, longest=int(rows.max()))
+        for block in self.blocks:
+            x = block(x, attend)
+        out: Tensor = self.norm(x)
+        return out
 
     def _laid(self, ids: Tensor, to: Layout) -> Tensor:
         """Map ids (N,) to (N, d) by a layout."""
@@ -140,7 +164,7 @@ class T5Decoder(nn.Module):
         self.relative = Relative(config, both_ways=False)
         layers = range(config.num_decoder_layers)
         self.blocks = nn.ModuleList(DecoderBlock(config, dropout) for _ in layers)
-        self.norm = norm(config)
+        self.norm = Norm(config)
 
     @property
     def layers(self) -> list[DecoderBlock]:
@@ -149,7 +173,7 @@ class T5Decoder(nn.Module):
 
     def forward(self, x: Tensor, memory: Memory) -> Tensor:
         """Map whole sequences (B, T, d), in which each token sees those before it, to the same."""
-        x = F.dropout(x, self.dropout, self.training)
+        x = F.dropout(x.clone(), self.dropout, self.training)  # blocks may work in place
         dropout = self.dropout if self.training else 0.0
         ahead = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).triu(1)
         dtype = working_dtype(x)

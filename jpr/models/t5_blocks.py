@@ -93,6 +93,12 @@ def working_dtype(x: Tensor) -> torch.dtype:
     return dtype
 
 
+def is_fused(x: Tensor) -> bool:
+    """Tell whether our own kernels take over: inference in bfloat16 on a GPU."""
+    plain = not torch.is_grad_enabled() and not torch.is_autocast_enabled("cuda")
+    return plain and x.is_cuda and x.dtype is torch.bfloat16
+
+
 def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float = 0.0) -> Tensor:
     """Mix values (B, T, heads, d_kv); the mask is added to the scores, which T5 does not scale."""
     q, k, v = (part.transpose(1, 2) for part in (q, k, v))
@@ -144,15 +150,25 @@ class FeedForward(nn.Module):
         self.down = _linear(config.d_ff, config.d_model)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map (…, d) to the same."""
-        wide = self.up(x)
+        """Map (…, d) to (…, f), of which `down` makes d again."""
+        if is_fused(x):
+            return self._fused(x.view(-1, x.shape[-1])).view(*x.shape[:-1], -1)
+        wide: Tensor = self.up(x)
         if self.gated:
             gate, wide = wide.chunk(2, dim=-1)
             wide = F.gelu(gate, approximate="tanh") * wide
         else:
             wide = F.relu(wide, inplace=True)
-        out: Tensor = self.down(F.dropout(wide, self.dropout, self.training))
-        return out
+        return F.dropout(wide, self.dropout, self.training)
+
+    def _fused(self, x: Tensor) -> Tensor:
+        """Do the same for rows (N, d) in fewer passes over memory."""
+        if self.gated:
+            from jpr.models.kernels import gated_gelu
+
+            return gated_gelu(self.up(x))
+        none = x.new_zeros(self.up.out_features)
+        return torch._addmm_activation(none, x, self.up.weight.t(), use_gelu=False)
 
 
 class SelfAttention(nn.Module):
@@ -166,10 +182,9 @@ class SelfAttention(nn.Module):
         _start_queries(self.qkv.weight[: config.inner], config)
 
     def forward(self, x: Tensor, attend: Attend) -> Tensor:
-        """Map (…, d) to the same."""
+        """Map (…, d) to (…, heads · d_kv), of which `o` makes d again."""
         q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).unbind(-3)
-        out: Tensor = self.o(attend(q, k, v).flatten(-2))
-        return out
+        return attend(q, k, v).flatten(-2)
 
 
 class CrossAttention(nn.Module):
@@ -183,10 +198,9 @@ class CrossAttention(nn.Module):
         _start_queries(self.q.weight, config)
 
     def forward(self, x: Tensor, attend: AttendCross) -> Tensor:
-        """Map (…, d) to the same."""
+        """Map (…, d) to (…, heads · d_kv), of which `o` makes d again."""
         q: Tensor = self.q(x).unflatten(-1, (self.heads, -1))
-        out: Tensor = self.o(attend(q).flatten(-2))
-        return out
+        return attend(q).flatten(-2)
 
     def remember(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Return keys and values of a memory (…, d), each (…, heads, d_kv)."""
@@ -201,14 +215,14 @@ class EncoderBlock(nn.Module):
     def __init__(self, config: T5Config, dropout: float) -> None:
         super().__init__()
         self.dropout = dropout
-        self.norm1, self.attention = norm(config), SelfAttention(config)
-        self.norm2, self.feed = norm(config), FeedForward(config, dropout)
+        self.norm1, self.attention = Norm(config), SelfAttention(config)
+        self.norm2, self.feed = Norm(config), FeedForward(config, dropout)
 
     def forward(self, x: Tensor, attend: Attend) -> Tensor:
-        """Map (…, d) to the same."""
-        mixed = self.attention(self.norm1(x), attend)
-        x = x + F.dropout(mixed, self.dropout, self.training)
-        return x + F.dropout(self.feed(self.norm2(x)), self.dropout, self.training)
+        """Map (…, d) to the same; without gradients, in place."""
+        dropout = self.dropout if self.training else 0.0
+        x = _added(x, self.attention.o, self.attention(self.norm1(x), attend), dropout)
+        return _added(x, self.feed.down, self.feed(self.norm2(x)), dropout)
 
 
 class DecoderBlock(nn.Module):
@@ -217,22 +231,40 @@ class DecoderBlock(nn.Module):
     def __init__(self, config: T5Config, dropout: float) -> None:
         super().__init__()
         self.dropout = dropout
-        self.norm1, self.attention = norm(config), SelfAttention(config)
-        self.norm2, self.cross = norm(config), CrossAttention(config)
-        self.norm3, self.feed = norm(config), FeedForward(config, dropout)
+        self.norm1, self.attention = Norm(config), SelfAttention(config)
+        self.norm2, self.cross = Norm(config), CrossAttention(config)
+        self.norm3, self.feed = Norm(config), FeedForward(config, dropout)
 
     def forward(self, x: Tensor, attend_self: Attend, attend_cross: AttendCross) -> Tensor:
+        """Map (…, d) to the same; without gradients, in place."""
+        dropout = self.dropout if self.training else 0.0
+        x = _added(x, self.attention.o, self.attention(self.norm1(x), attend_self), dropout)
+        x = _added(x, self.cross.o, self.cross(self.norm2(x), attend_cross), dropout)
+        return _added(x, self.feed.down, self.feed(self.norm3(x)), dropout)
+
+
+def _added(x: Tensor, linear: nn.Linear, inner: Tensor, dropout: float) -> Tensor:
+    """Return x plus what a layer makes of `inner`; the sum is part of the product if it can be."""
+    if torch.is_grad_enabled() or not x.dtype == inner.dtype == linear.weight.dtype:
+        return x + F.dropout(linear(inner), dropout, dropout > 0)
+    x.view(-1, x.shape[-1]).addmm_(inner.reshape(-1, inner.shape[-1]), linear.weight.t())
+    return x
+
+
+class Norm(nn.RMSNorm):
+    """A norm by the root of the mean square, without a shift."""
+
+    def __init__(self, config: T5Config) -> None:
+        super().__init__(config.d_model, eps=config.layer_norm_epsilon)
+
+    def forward(self, x: Tensor) -> Tensor:
         """Map (…, d) to the same."""
-        mixed = self.attention(self.norm1(x), attend_self)
-        x = x + F.dropout(mixed, self.dropout, self.training)
-        mixed = self.cross(self.norm2(x), attend_cross)
-        x = x + F.dropout(mixed, self.dropout, self.training)
-        return x + F.dropout(self.feed(self.norm3(x)), self.dropout, self.training)
+        if not is_fused(x):
+            return super().forward(x)
+        from jpr.models.kernels import rms_norm
 
-
-def norm(config: T5Config) -> nn.RMSNorm:
-    """Return a norm by the root of the mean square, without a shift."""
-    return nn.RMSNorm(config.d_model, eps=config.layer_norm_epsilon)
+        assert self.eps is not None
+        return rms_norm(x.view(-1, x.shape[-1]), self.weight, self.eps).view(x.shape)
 
 
 def _linear(inputs: int, outputs: int) -> nn.Linear:

@@ -1,0 +1,276 @@
+"""Speed of the joint reranker on a GPU, against transformers' T5 and against matrix products.
+
+python benchmarks/rerank.py [--small] [--out FILE.json]
+
+Weights are random: speed does not depend on them, except through the shape of the decode tree. As
+they give all passages nearly the same probability, β = 2 grows a tree that is wide, of which most
+can be asked ahead, and β = -2 one that is a chain, of which nothing can. Lengths are padded (360
+tokens, the paper's) or real: drawn from the distribution of 10,000 candidates of 100 AmbigNQ
+development questions in T5's tokens (mean 167). Times are medians of several repetitions, each from
+token ids on the GPU to the choice on the CPU, with the GPU idle before. Peers, in the same run:
+
+- transformers' T5 encoder, eager, sdpa, compiled;
+- the straightforward way: transformers' encoder over the padded passages, its vectors end to end,
+  `generate` of k tokens (Fusion in Decoder);
+- monoT5: transformers' encoder and one step of its decoder per passage;
+- the products of square matrices, as the floor.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterator
+from itertools import chain
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from transformers.modeling_outputs import BaseModelOutput
+
+from jpr.decode import Limits, decode_many, independent, tree
+from jpr.models.joint import Candidates, JointModel, PointerHead
+from jpr.models.steps import Rooms, Steps
+from jpr.models.t5 import T5, T5Config
+
+PADDED = 360
+QUANTILES = (
+    *(41, 96, 128, 148, 154, 158, 161, 164, 166, 168, 170),
+    *(173, 175, 178, 180, 183, 187, 192, 199, 210, 360),
+)
+"""Lengths of real candidates at 0 %, 5 %, … 100 %."""
+SHAPES = {
+    "small": T5Config(32128, 512, 64, 2048, 6, 8, 6),
+    "base": T5Config(32128, 768, 64, 3072, 12, 12, 12),
+    "large": T5Config(32128, 1024, 64, 4096, 24, 16, 24),
+    "3b": T5Config(32128, 1024, 128, 16384, 24, 32, 24),
+}
+K, AHEAD = 10, 12
+Row = dict[str, object]
+
+
+def lengths_of(kind: str, count: int) -> np.ndarray:
+    """Return how many tokens each candidate has."""
+    if kind == "padded":
+        return np.full(count, PADDED)
+    at = np.random.default_rng(0).random(count)
+    return np.interp(at, np.linspace(0, 1, len(QUANTILES)), QUANTILES).astype(np.int64)
+
+
+def measured(work: Callable[..., object], *given: object, repetitions: int = 12) -> Row:
+    """Time something several times, after runs that are not counted, and note the peak memory."""
+    for _ in range(3):
+        work(*given)
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    taken = []
+    for _ in range(repetitions):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        work(*given)
+        torch.cuda.synchronize()
+        taken.append((time.perf_counter() - start) * 1e3)
+    ends = float(np.quantile(taken, 0.1)), float(np.quantile(taken, 0.9))
+    peak = torch.cuda.max_memory_allocated() / 1e9
+    return {"ms": median(taken), "ms 10 % and 90 %": ends, "peak GB": peak}
+
+
+class Ours:
+    """The joint model of this package, with questions to decode."""
+
+    def __init__(self, shape: T5Config) -> None:
+        """Make a model in bfloat16."""
+        t5 = T5(shape)
+        head = PointerHead(shape.d_model)
+        self.model = JointModel(t5.encoder, t5.decoder, head, "tokens").cuda().bfloat16().eval()
+        self.rooms = Rooms(self.model)
+
+    def candidates(self, questions: int, each: int, kind: str) -> Candidates:
+        """Draw token ids."""
+        lengths = torch.from_numpy(np.concatenate([lengths_of(kind, each)] * questions))
+        count = questions * each
+        return Candidates(
+            torch.randint(0, 32000, (int(lengths.sum()),), device="cuda"),
+            lengths.cuda(),
+            (each,) * questions,
+            torch.ones(count, dtype=torch.long, device="cuda"),
+            torch.arange(each, device="cuda").repeat(questions),
+            torch.zeros(count, device="cuda"),
+        )
+
+    @torch.inference_mode()
+    def encode(self, candidates: Candidates) -> None:
+        """Encode alone."""
+        self.model.encode(candidates)
+
+    @torch.inference_mode()
+    def decode(self, candidates: Candidates, beta: float | None = 2.0, ahead: int = AHEAD) -> None:
+        """Encode and decode; without β the best of the first step."""
+        steps = Steps(self.model, self.model.encode(candidates), self.rooms)
+        limits = Limits(K)
+        searches = [
+            independent(n, limits) if beta is None else tree(n, limits, beta, ahead)
+            for n in candidates.counts
+        ]
+        decode_many(searches, steps)
+
+
+class Theirs:
+    """transformers' T5 of the same shape, as one would write it down."""
+
+    def __init__(self, shape: T5Config, attention: str) -> None:
+        """Make a model in bfloat16."""
+        config = transformers.T5Config(
+            vocab_size=shape.vocab_size,
+            d_model=shape.d_model,
+            d_kv=shape.d_kv,
+            d_ff=shape.d_ff,
+            num_layers=shape.num_layers,
+            num_heads=shape.num_heads,
+        )
+        config.decoder_start_token_id = 0
+        made = transformers.T5ForConditionalGeneration._from_config(  # type: ignore[no-untyped-call]
+            config, attn_implementation=attention
+        )
+        self.model = made.cuda().bfloat16().eval()
+        self.encoder = self.model.encoder
+
+    def rows(self, each: int, kind: str) -> tuple[torch.Tensor, torch.Tensor]:
+        """Draw token ids, padded to the longest, and say which count."""
+        lengths = torch.from_numpy(lengths_of(kind, each)).cuda()
+        longest = int(lengths.max())
+        there = torch.arange(longest, device="cuda")[None] < lengths[:, None]
+        ids = torch.randint(1, 32000, (each, longest), device="cuda").masked_fill(~there, 0)
+        return ids, there.long()
+
+    @torch.inference_mode()
+    def encode(self, ids: torch.Tensor, there: torch.Tensor) -> torch.Tensor:
+        """Encode alone."""
+        hidden: torch.Tensor = self.encoder(input_ids=ids, attention_mask=there).last_hidden_state
+        return hidden
+
+    @torch.inference_mode()
+    def fusion(self, ids: torch.Tensor, there: torch.Tensor) -> None:
+        """Fuse in the decoder and generate k tokens."""
+        hidden: Any = self.encode(ids, there).flatten(0, 1)[None]
+        self.model.generate(
+            encoder_outputs=BaseModelOutput(last_hidden_state=hidden),
+            attention_mask=there.flatten()[None],
+            max_new_tokens=K,
+            min_new_tokens=K,
+            do_sample=False,
+        ).cpu()
+
+    @torch.inference_mode()
+    def pointwise(self, ids: torch.Tensor, there: torch.Tensor) -> None:
+        """Take one step of the decoder for every passage."""
+        start = torch.zeros(len(ids), 1, dtype=torch.long, device="cuda")
+        found = self.model(input_ids=ids, attention_mask=there, decoder_input_ids=start)
+        found.logits[:, 0].float().softmax(-1).cpu()
+
+
+def ceiling(size: int = 8192) -> float:
+    """Return the most operations per second that products of matrices reach."""
+    a, b = (torch.randn(size, size, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    ms = measured(lambda: [a @ b for _ in range(10)], repetitions=5)["ms"]
+    assert isinstance(ms, float)
+    return 10 * 2 * size**3 / (ms / 1e3)
+
+
+def operations(shape: T5Config, lengths: np.ndarray) -> float:
+    """Count the operations of the encoder's matrix products."""
+    inner, wide = shape.num_heads * shape.d_kv, 2 * shape.d_model * shape.d_ff
+    weights = 4 * shape.d_model * inner + wide
+    each = 2.0 * weights * lengths + 4.0 * inner * lengths**2
+    return float(shape.num_layers * each.sum())
+
+
+def against_transformers(each: int, small: bool) -> Iterator[Row]:
+    """Compare on T5-base, one question."""
+    name = "small" if small else "base"
+    shape = SHAPES[name]
+    ours = Ours(shape)
+    for kind in ("padded", "real"):
+        about: Row = {"shape": name, "lengths": kind, "passages": each}
+        given = ours.candidates(1, each, kind)
+        work = operations(shape, lengths_of(kind, each))
+        yield about | {"what": "floor of the encoder", "ms": work / ceiling() * 1e3}
+        yield about | {"what": "jpr: encoder"} | measured(ours.encode, given)
+        ways: dict[str, tuple[float | None, int]] = {
+            "TreeDecode, β = 2": (2.0, AHEAD),
+            "TreeDecode, β = 2, nothing asked ahead": (2.0, 1),
+            "TreeDecode, β = -2, a chain": (-2.0, AHEAD),
+            "IndepPR": (None, 1),
+        }
+        for way, (beta, ahead) in ways.items():
+            yield about | {"what": f"jpr: {way}"} | measured(ours.decode, given, beta, ahead)
+        for attention in ("eager", "sdpa"):
+            yield from _theirs(shape, attention, about, each, kind)
+
+
+def _theirs(shape: T5Config, attention: str, about: Row, each: int, kind: str) -> Iterator[Row]:
+    theirs = Theirs(shape, attention)
+    rows = theirs.rows(each, kind)
+    name = f"transformers {attention}"
+    yield about | {"what": f"{name}: encoder"} | measured(theirs.encode, *rows)
+    yield about | {"what": f"{name}: fusion and generate"} | measured(theirs.fusion, *rows)
+    yield about | {"what": f"{name}: monoT5"} | measured(theirs.pointwise, *rows)
+    if kind == "padded":
+        theirs.encoder = torch.compile(theirs.encoder, dynamic=False)
+        yield about | {"what": f"{name}, compiled: encoder"} | measured(theirs.encode, *rows)
+
+
+def by_size(small: bool) -> Iterator[Row]:
+    """Vary the questions of a batch, the number of candidates and the size of the model."""
+    name = "small" if small else "base"
+    ours = Ours(SHAPES[name])
+    what: Row = {"what": "jpr: TreeDecode, β = 2"}
+    for kind in ("padded", "real"):
+        for questions, each in ((1, 25), (1, 100), (1, 250), (1, 1000), (16, 100)):
+            given = ours.candidates(questions, each, kind)
+            size = {"shape": name, "lengths": kind, "passages": each, "questions": questions}
+            yield size | what | measured(ours.decode, given, repetitions=6)
+    for name in ["small"] if small else SHAPES:
+        ours = Ours(SHAPES[name])
+        for kind in ("padded", "real"):
+            given = ours.candidates(1, 100, kind)
+            about: Row = {"shape": name, "lengths": kind, "passages": 100}
+            encoder = measured(ours.encode, given, repetitions=6)
+            yield about | {"what": "jpr: encoder"} | encoder
+            yield about | what | measured(ours.decode, given, repetitions=6)
+
+
+def main() -> None:
+    """Measure, print, and keep the numbers."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--small", action="store_true", help="a T5-small and few passages, to try")
+    parser.add_argument("--commit", default="", help="to be noted")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    torch.manual_seed(0)
+    start, rows = time.perf_counter(), []
+    each = 25 if options.small else 100
+    for row in chain(against_transformers(each, options.small), by_size(options.small)):
+        rows.append(row)
+        told = (f"{v:.2f}" if isinstance(v, float) else str(v) for v in row.values())
+        print(f"[{time.perf_counter() - start:5.0f}]", *told, flush=True)
+    report = {
+        "device": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "commit": options.commit,
+        "k": K,
+        "TFLOP/s of matrix products": ceiling() / 1e12,
+        "seconds": time.perf_counter() - start,
+        "rows": rows,
+    }
+    if options.out:
+        options.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
