@@ -82,9 +82,9 @@ class Ours:
 
     def __init__(self, shape: T5Config) -> None:
         """Make a model in bfloat16."""
-        t5 = T5(shape)
-        head = PointerHead(shape.d_model)
-        self.model = JointModel(t5.encoder, t5.decoder, head, "tokens").cuda().bfloat16().eval()
+        with torch.device("cuda"):
+            t5, head = T5(shape), PointerHead(shape.d_model)
+        self.model = JointModel(t5.encoder, t5.decoder, head, "tokens").bfloat16().eval()
         self.rooms = Rooms(self.model)
 
     def candidates(self, questions: int, each: int, kind: str) -> Candidates:
@@ -103,12 +103,12 @@ class Ours:
     @torch.inference_mode()
     def encode(self, candidates: Candidates) -> None:
         """Encode alone."""
-        self.model.encode(candidates)
+        self.rooms.encode(candidates)
 
     @torch.inference_mode()
     def decode(self, candidates: Candidates, beta: float | None = 2.0, ahead: int = AHEAD) -> None:
         """Encode and decode; without β the best of the first step."""
-        steps = Steps(self.model, self.model.encode(candidates), self.rooms)
+        steps = Steps(self.model, self.rooms.encode(candidates), self.rooms)
         limits = Limits(K)
         searches = [
             independent(n, limits) if beta is None else tree(n, limits, beta, ahead)
@@ -131,9 +131,10 @@ class Theirs:
             num_heads=shape.num_heads,
         )
         config.decoder_start_token_id = 0
-        made = transformers.T5ForConditionalGeneration._from_config(  # type: ignore[no-untyped-call]
-            config, attn_implementation=attention
-        )
+        with torch.device("cuda"):
+            made = transformers.T5ForConditionalGeneration._from_config(  # type: ignore[no-untyped-call]
+                config, attn_implementation=attention
+            )
         self.model = made.cuda().bfloat16().eval()
         self.encoder = self.model.encoder
 

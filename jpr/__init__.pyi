@@ -23,6 +23,14 @@ from jpr.judge.measures import StRecall as StRecall
 from jpr.judge.measures import alpha_nDCG as alpha_nDCG
 from jpr.questions import load_questions as load_questions
 from jpr.questions import write_questions as write_questions
+from jpr.rerank.diversify import DiverseReranker as DiverseReranker
+from jpr.rerank.diversify import Mmr as Mmr
+from jpr.rerank.diversify import Pyversity as Pyversity
+from jpr.rerank.joint import Decoding as Decoding
+from jpr.rerank.joint import JointReranker as JointReranker
+from jpr.rerank.oracle import OracleReranker as OracleReranker
+from jpr.rerank.order import FirstStageOrder as FirstStageOrder
+from jpr.rerank.pointwise import PointwiseReranker as PointwiseReranker
 from jpr.retrieve.bring import FunctionRetriever as FunctionRetriever
 from jpr.retrieve.bring import RunRetriever as RunRetriever
 from jpr.retrieve.duplicates import DistinctRetriever as DistinctRetriever

@@ -15,7 +15,7 @@ opened first, then to the candidate that stands first.
 
 from collections.abc import Callable, Container, Generator, Sequence
 from dataclasses import dataclass
-from heapq import heappop, heappush, nsmallest
+from heapq import heapify, heappop, nsmallest
 from math import inf, isnan
 
 import numpy as np
@@ -122,10 +122,13 @@ def tree(n: int, limits: Limits, beta: float = 0.0, ahead: int = 1) -> Search:
             known |= zip(asked, _checked((yield asked), n, len(asked)), strict=True)
         row = known[prefix]
         penalty = length_penalty(len(prefix) + 1, beta)
-        for passage, log_prob in enumerate(row.tolist()):
-            if passage not in prefix:
-                place = (len(prefix), len(chosen.nodes), passage)
-                heappush(heap, (-penalty * log_prob, *place, prefix, log_prob))
+        scores, opened = (-penalty * row.astype(np.float64)).tolist(), len(chosen.nodes)
+        heap += [
+            (cost, len(prefix), opened, passage, prefix, log_prob)
+            for passage, (cost, log_prob) in enumerate(zip(scores, row.tolist(), strict=True))
+            if passage not in prefix
+        ]
+        heapify(heap)  # faster than one push after the other
         node = _pop(heap, chosen)
         if node is None or node.score < limits.threshold:
             break

@@ -9,11 +9,12 @@ import pytest
 import jpr
 
 NAMES = """
-AnswerF1 Bm25Retriever ConfigError Coverage DataError DenseRetriever DistinctRetriever EM ERR_IA
-FormatError FunctionRetriever Hit HybridRetriever Index JprError MRecall MRecall_clusters
-MRecall_superset MissingExtraError Passage Prediction Question Ranking Recall ReciprocalRanks
-RunRetriever ScoreMix StRecall add_to_index alpha_nDCG build_index compare cover evaluate
-evaluate_answers load_encoder load_predictions load_qrels load_questions load_rankings
+AnswerF1 Bm25Retriever ConfigError Coverage DataError Decoding DenseRetriever DistinctRetriever
+DiverseReranker EM ERR_IA FirstStageOrder FormatError FunctionRetriever Hit HybridRetriever Index
+JointReranker JprError MRecall MRecall_clusters MRecall_superset MissingExtraError Mmr
+OracleReranker Passage PointwiseReranker Prediction Pyversity Question Ranking Recall
+ReciprocalRanks RunRetriever ScoreMix StRecall add_to_index alpha_nDCG build_index compare cover
+evaluate evaluate_answers load_encoder load_predictions load_qrels load_questions load_rankings
 open_retriever read_passages remove_from_index write_passages write_questions write_rankings
 """.split()  # noqa: SIM905  it reads better so
 

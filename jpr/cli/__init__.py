@@ -15,18 +15,22 @@ import typer
 
 import jpr
 from jpr.cli import (
+    calibrate,
     convert,
     doctor,
     encode,
     evaluate,
+    export,
     formats,
     group,
     index,
+    pack,
     report,
     rerank,
     retrieve,
     screen,
     search,
+    train,
     validate,
 )
 from jpr.errors import JprError
@@ -45,7 +49,11 @@ for command in (
     search,
     retrieve,
     rerank,
+    calibrate,
+    export,
     evaluate,
+    pack,
+    train,
     convert,
     validate,
     group,

@@ -1,5 +1,6 @@
 """`jpr rerank`: of each question's candidates, the k that serve best together."""
 
+import sys
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -38,7 +39,7 @@ _BETA = 2.0
 def run(
     source: Annotated[Path, typer.Argument(metavar="RUN", help="File of rankings.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="File of rankings to write.")],
-    k: Annotated[int, typer.Option("-k", help="How many passages for each question.")] = 5,
+    k: Annotated[str, typer.Option("-k", help="Passages for each question; joint: or auto.")] = "5",
     method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")] = JOINT,
     model: Annotated[
         Path | None,
@@ -49,6 +50,10 @@ def run(
     ] = None,
     beta: Annotated[
         float | None, typer.Option(help=f"tree: larger is wider; {_BETA} by default.")
+    ] = None,
+    budget: Annotated[
+        int | None,
+        typer.Option(help="joint: tokens the passages may have together; -k is then the most."),
     ] = None,
     trees: Annotated[
         Path | None, typer.Option(help="joint: file to say in how passages were chosen.")
@@ -70,29 +75,43 @@ def run(
     """Rerank question by question."""
     from jpr.rerank.batch import rerank_to_file, rerank_with_trees
 
-    _check(method, k, decode, beta)
-    for_joint = {"--decode": decode, "--beta": beta, "--trees": trees}
+    count = _count(k, budget)
+    _check(method, decode, beta)
+    for_joint = {"--decode": decode, "--beta": beta, "--trees": trees, "--budget": budget}
     _refuse({"--model": model}, method, (JOINT, POINTWISE))
     for_diverse = {"--lambda": relevance, "--encoder": encoder}
     _refuse(for_joint, method, (JOINT,))
     _refuse(for_diverse, method, DIVERSE)
     beta = _BETA if beta is None else beta
-    decoding = _joint(model, decode or DECODERS[0], beta) if method == JOINT else None
+    decoding = None
+    if method == JOINT:
+        decoding, count = _joint(model, decode or DECODERS[0], beta, budget, count)
+    elif count is None:
+        raise ConfigError(f"-k auto is for --method {JOINT}; give a number")
     reranker = decoding or _other(method, model, relevance, encoder)
-    rankings = _read(source, corpus, questions, method)
+    rankings = read_run(source, corpus, questions, method)
     with screen.progress("reranking", len(rankings)) as progress:
         if decoding and trees:
-            rerank_with_trees(decoding, rankings, out, trees, k, progress)
+            rerank_with_trees(decoding, rankings, out, trees, count, progress)
         else:
-            rerank_to_file(reranker, rankings, out, k, progress)
+            rerank_to_file(reranker, rankings, out, count, progress)
     screen.note(f"{len(rankings):,} rankings are in {out}")
 
 
-def _check(method: str, k: int, decode: str | None, beta: float | None) -> None:
+def _count(k: str | None, budget: int | None) -> int | None:
+    """Return how many passages were asked for; None where the model is to say."""
+    if k is None:
+        return 5 if budget is None else sys.maxsize
+    if k == "auto":
+        return None
+    if not k.isdecimal() or int(k) < 1:
+        raise ConfigError(f"-k {k}: ask for at least one passage, or for auto")
+    return int(k)
+
+
+def _check(method: str, decode: str | None, beta: float | None) -> None:
     if method not in METHODS:
         raise ConfigError(f"--method {method}; choose one of {', '.join(METHODS)}")
-    if k < 1:
-        raise ConfigError(f"-k {k}: ask for at least one passage")
     if decode is not None and decode not in DECODERS:
         raise ConfigError(f"--decode {decode}; choose one of {', '.join(DECODERS)}")
     if beta is not None and decode not in (None, DECODERS[0]):
@@ -111,10 +130,13 @@ def _refuse(options: "Mapping[str, object]", method: str, methods: "Sequence[str
         )
 
 
-def _joint(model: Path | None, decoder: str, beta: float) -> "DecodingReranker":
+def _joint(
+    model: Path | None, decoder: str, beta: float, budget: int | None, k: int | None
+) -> "tuple[DecodingReranker, int]":
     from jpr.rerank.joint import JointReranker
 
-    return JointReranker.load(model, decoder, beta)
+    reranker = JointReranker.load(model, decoder, beta, budget=budget)
+    return (reranker.adaptive(), reranker.most) if k is None else (reranker, k)
 
 
 def _other(
@@ -143,7 +165,7 @@ def _other(
     return DiverseReranker(load_encoder(encoder), strategy)
 
 
-def _read(
+def read_run(
     source: Path, corpus: Path | None, questions: Path | None, method: str
 ) -> "list[Ranking]":
     """Read the run and refuse, before any work, what the method cannot work with."""

@@ -113,12 +113,19 @@ class Bert(nn.Module):
         if self.is_mpnet or not _has_packed_attention(self.words.weight):
             places = inside(lengths, int(lengths.max()))
             return self.forward(padded(ids, places), lengths)[places]
+        ends = F.pad(lengths.cumsum(0), (1, 0)).to(torch.int32)
+        return self.end_to_end(ids, ends, int(lengths.max()))
+
+    def end_to_end(self, ids: Tensor, ends: Tensor, longest: int) -> Tensor:
+        """Map rows end to end, ids (N,), which end at `ends` (B + 1,) from 0 on, to (N, d).
+
+        In 16 bits on a GPU only; tokens after the last end belong to no row.
+        """
         from torch.nn.attention.varlen import varlen_attn
 
-        ends = F.pad(lengths.cumsum(0), (1, 0)).to(torch.int32)
-        longest = int(lengths.max())
-        place = torch.arange(len(ids), device=ids.device)
-        place = place - torch.repeat_interleave(ends[:-1].long(), lengths, output_size=len(ids))
+        token = torch.arange(len(ids), device=ids.device, dtype=torch.int32)
+        row = torch.searchsorted(ends, token, right=True) - 1
+        place = (token - ends[row]).clamp(max=len(self.positions.weight) - 1).long()
 
         def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             mixed = varlen_attn(q, k, v, ends, ends, longest, longest)

@@ -4,130 +4,84 @@ In 8 bits, words and matrices are stored as whole numbers and multiplied as such
 found is in `jpr.models.quantise`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
-from torch import Tensor, nn
+from onnx import TensorProto
 
-from jpr.errors import DataError
 from jpr.models.bert import Bert, Block, buckets
-from jpr.models.quantise import Matrix, coded_matrices
+from jpr.models.onnx_graph import (
+    OURS,
+    Graph,
+    Multiply,
+    Shape,
+    by_whole_numbers,
+    words,
+    words_in_bytes,
+)
+from jpr.models.quantise import coded_matrices
 from jpr.models.tower import Tower
 
-_OURS = "com.microsoft"
-
-
-class Graph:
-    """An ONNX graph in the making."""
-
-    def __init__(self) -> None:
-        """Begin with nothing."""
-        self.nodes: list[NodeProto] = []
-        self.weights: dict[str, TensorProto] = {}
-
-    def constant(self, name: str, value: "Tensor | NDArray[np.generic] | np.generic") -> str:
-        """Keep a value under a name and return the name."""
-        array = value.detach().numpy() if isinstance(value, Tensor) else np.asarray(value)
-        self.weights[name] = numpy_helper.from_array(np.asarray(array, order="C"), name)
-        return name
-
-    def add(self, op: str, *inputs: str, domain: str = "", **attributes: float | list[int]) -> str:
-        """Add an operation and return the name of what it gives."""
-        name = f"t{len(self.nodes)}"
-        node = helper.make_node(op, inputs, [name], domain=domain)
-        node.attribute.extend(helper.make_attribute(k, v) for k, v in attributes.items())
-        self.nodes.append(node)
-        return name
-
-    def split(self, x: str) -> list[str]:
-        """Cut the last axis in three."""
-        names = [f"t{len(self.nodes)}.{part}" for part in range(3)]
-        self.nodes.append(helper.make_node("Split", [x], names, axis=-1, num_outputs=3))
-        return names
-
-    def norm(self, name: str, x: str, norm: nn.LayerNorm) -> str:
-        """Add a layer norm."""
-        weight, bias = (self.constant(f"{name}.{k}", getattr(norm, k)) for k in ("weight", "bias"))
-        return self.add("LayerNormalization", x, weight, bias, axis=-1, epsilon=norm.eps)
-
-    def linear(self, name: str, x: str, linear: nn.Linear) -> str:
-        """Add a linear layer in 32 bits."""
-        product = self.add("MatMul", x, self.constant(f"{name}.weight", linear.weight.T))
-        return self.add("Add", product, self.constant(f"{name}.bias", linear.bias))
-
-
-Multiply = Callable[[Graph, str, str, nn.Linear], str]
-"""Adds the linear layer of this name over an input, and returns what it gives."""
+TOKENS: dict[str, Shape] = {
+    "ids": (TensorProto.INT64, ["B", "T"]),
+    "lengths": (TensorProto.INT64, ["B"]),
+}
+"""What encoders take."""
 
 
 def to_onnx(tower: Tower) -> bytes:
     """Return a tower as an ONNX model in 32 bits."""
     graph = Graph()
-    words = graph.add("Gather", graph.constant("words", tower.bert.words.weight), "ids")
-    return _model(tower, graph, words, Graph.linear)
+    return _model(tower, graph, words(graph, tower.bert.words.weight, "ids"), Graph.linear)
 
 
 def to_onnx_int8(tower: Tower, sample: Sequence[Sequence[int]]) -> bytes:
     """Return a tower as an ONNX model in 8 bits, with scales that fit a sample of token ids."""
-    if not sample:
-        raise DataError("scales cannot be found without a sample of texts; give some passages")
     matrices = coded_matrices(tower.bert, sample)
     graph = Graph()
-    table = tower.bert.words.weight.detach()
-    steps = (table.abs().amax(dim=1, keepdim=True) / 127).clamp(min=1e-12)
-    codes = graph.constant("words", (table / steps).round().to(torch.int8))
-    whole = graph.add("Cast", graph.add("Gather", codes, "ids"), to=TensorProto.FLOAT)
-    words = graph.add("Mul", whole, graph.add("Gather", graph.constant("words.step", steps), "ids"))
-
-    def multiply(graph: Graph, name: str, x: str, linear: nn.Linear) -> str:
-        return _whole_numbers(graph, name, x, linear.bias, matrices[name])
-
-    return _model(tower, graph, words, multiply)
+    found = words_in_bytes(graph, tower.bert.words.weight, "ids")
+    return _model(tower, graph, found, by_whole_numbers(matrices))
 
 
-def _whole_numbers(graph: Graph, name: str, x: str, bias: Tensor, matrix: Matrix) -> str:
-    """Add a linear layer in 8 bits."""
-    scale = matrix.scale
-    if not bool((scale.smoothing == 1).all()):
-        x = graph.add("Mul", x, graph.constant(f"{name}.smoothing", 1 / scale.smoothing))
-    step = graph.constant(f"{name}.input_step", np.float32(scale.step))
-    zero = graph.constant(f"{name}.input_zero", np.uint8(scale.zero))
-    return graph.add(
-        "MatMulIntegerToFloat",
-        graph.add("QuantizeLinear", x, step, zero),
-        graph.constant(f"{name}.weight", matrix.codes.to(torch.int8).T),
-        step,
-        graph.constant(f"{name}.step", matrix.steps),
-        zero,
-        "",
-        graph.constant(f"{name}.bias", bias),
-        domain=_OURS,
-    )
-
-
-def _model(tower: Tower, graph: Graph, words: str, multiply: Multiply) -> bytes:
+def _model(tower: Tower, graph: Graph, found: str, multiply: Multiply) -> bytes:
     """Put the model together, from the vectors of the words on."""
-    bert = tower.bert
-    axis = [graph.constant(f"axis{n}", np.array([n])) for n in (0, 1)]
+    place = places(graph)
+    x = bert_vectors(graph, tower.bert, found, place, multiply)
+    vector = _head(graph, tower, x, place)
+    shape: Shape = (TensorProto.FLOAT, ["B", tower.dimension])
+    return graph.model(TOKENS, {"vectors": (vector, shape)})
+
+
+def places(graph: Graph) -> str:
+    """Add the places of tokens (T,), from 0."""
     length = graph.add("Gather", graph.add("Shape", "ids"), graph.constant("one", np.int64(1)))
-    place = graph.add("Range", graph.constant("zero", np.int64(0)), length, "one")
-    inside = graph.add(
-        "Less", graph.add("Unsqueeze", place, axis[0]), graph.add("Unsqueeze", "lengths", axis[1])
-    )
-    x = graph.add("Add", words, graph.add("Gather", _positions(graph, bert), place))
+    return graph.add("Range", graph.constant("zero", np.int64(0)), length, "one")
+
+
+def bert_vectors(graph: Graph, bert: Bert, found: str, place: str, multiply: Multiply) -> str:
+    """Add an encoder, from vectors of words to vectors of tokens (B, T, d)."""
+    x = graph.add("Add", found, graph.add("Gather", _positions(graph, bert), place))
     x = graph.norm("norm", x, bert.norm)
     bias = _relative(graph, bert, place) if bert.is_mpnet else ""
     counts = graph.add("Cast", "lengths", to=TensorProto.INT32)
     for i, block in enumerate(bert.blocks):
         assert isinstance(block, Block)
         x = _block(graph, f"blocks.{i}", x, block, (counts, bias), multiply)
-    vector = _head(graph, tower, x, inside)
-    graph.nodes.append(helper.make_node("Identity", [vector], ["vectors"]))
-    made: bytes = _finished(graph, tower.dimension).SerializeToString()
-    return made
+    return x
+
+
+def distances(graph: Graph, place: str, table: str, farthest: int) -> str:
+    """Add a bias (1, heads, T, T), by distances in a table from -farthest to farthest."""
+    rows = graph.add("Unsqueeze", place, graph.whole(1))
+    distance = graph.add("Sub", graph.add("Unsqueeze", place, graph.whole(0)), rows)
+    least, most = (
+        graph.constant(f"{k}_distance", np.int64(v))
+        for k, v in (("least", -farthest), ("most", farthest))
+    )
+    near = graph.add("Clip", distance, least, most)
+    found = graph.add("Gather", table, graph.add("Add", near, most))  # (T, T, heads)
+    return graph.add("Unsqueeze", graph.add("Transpose", found, perm=[2, 0, 1]), graph.whole(0))
 
 
 def _positions(graph: Graph, bert: Bert) -> str:
@@ -137,39 +91,38 @@ def _positions(graph: Graph, bert: Bert) -> str:
 
 
 def _relative(graph: Graph, bert: Bert, place: str) -> str:
-    """Add MPNet's bias by distance (1, heads, T, T)."""
+    """Add MPNet's bias by distance."""
     n = bert.config.max_position_embeddings
     by_place = buckets(n, bert.config, torch.device("cpu"))
     by_distance = torch.cat([by_place[-1, :-1], by_place[0]])  # from 1-n to n-1
     table = graph.constant("relative", bert.relative.weight[by_distance])
-    rows, columns = graph.add("Unsqueeze", place, "axis1"), graph.add("Unsqueeze", place, "axis0")
-    distance = graph.add("Sub", columns, rows)
-    first = graph.constant("nearest", np.int64(n - 1))
-    found = graph.add("Gather", table, graph.add("Add", distance, first))  # (T, T, heads)
-    return graph.add("Unsqueeze", graph.add("Transpose", found, perm=[2, 0, 1]), "axis0")
+    return distances(graph, place, table, n - 1)
 
 
 def _block(
     graph: Graph, name: str, x: str, block: Block, mask: tuple[str, str], multiply: Multiply
 ) -> str:
     """Add attention and the feed-forward layer, each with its norm."""
-    q, k, v = graph.split(multiply(graph, f"{name}.qkv", x, block.qkv))
+    q, k, v = graph.split(multiply(graph, f"{name}.qkv", x, block.qkv), 3)
     inputs = (q, k, v, "", *mask) if mask[1] else (q, k, v, "", mask[0])
-    mixed = graph.add("MultiHeadAttention", *inputs, domain=_OURS, num_heads=block.heads)
+    mixed = graph.add("MultiHeadAttention", *inputs, domain=OURS, num_heads=block.heads)
     mixed = multiply(graph, f"{name}.out", mixed, block.out)
     x = graph.norm(f"{name}.norm1", graph.add("Add", mixed, x), block.norm1)
-    wide = graph.add("Gelu", multiply(graph, f"{name}.up", x, block.up), domain=_OURS)
+    wide = graph.add("Gelu", multiply(graph, f"{name}.up", x, block.up), domain=OURS)
     narrow = multiply(graph, f"{name}.down", wide, block.down)
     return graph.norm(f"{name}.norm2", graph.add("Add", narrow, x), block.norm2)
 
 
-def _head(graph: Graph, tower: Tower, x: str, inside: str) -> str:
+def _head(graph: Graph, tower: Tower, x: str, place: str) -> str:
     """Add pooling (B, T, d) to (B, d), and what follows it."""
     if tower.head.pooling == "mean":
+        axis = graph.whole(1)
+        rows = graph.add("Unsqueeze", "lengths", axis)
+        inside = graph.add("Less", graph.add("Unsqueeze", place, graph.whole(0)), rows)
         weight = graph.add("Cast", inside, to=TensorProto.FLOAT)  # (B, T)
-        count = graph.add("ReduceSum", weight, "axis1", keepdims=1)
-        share = graph.add("Unsqueeze", graph.add("Div", weight, count), "axis1")  # (B, 1, T)
-        vector = graph.add("Squeeze", graph.add("MatMul", share, x), "axis1")
+        count = graph.add("ReduceSum", weight, axis, keepdims=1)
+        share = graph.add("Unsqueeze", graph.add("Div", weight, count), axis)  # (B, 1, T)
+        vector = graph.add("Squeeze", graph.add("MatMul", share, x), axis)
     else:
         vector = graph.add("Gather", x, "zero", axis=1)
     if tower.head.pooling == "pooler":
@@ -181,18 +134,3 @@ def _head(graph: Graph, tower: Tower, x: str, inside: str) -> str:
     elif tower.head.projection == "norm":
         vector = graph.norm("projection_norm", vector, tower.projection_norm)
     return graph.add("LpNormalization", vector, axis=-1, p=2) if tower.head.normalise else vector
-
-
-def _finished(graph: Graph, dimension: int) -> ModelProto:
-    value = helper.make_tensor_value_info
-    made = helper.make_graph(
-        graph.nodes,
-        "tower",
-        [value("ids", TensorProto.INT64, ["B", "T"]), value("lengths", TensorProto.INT64, ["B"])],
-        [value("vectors", TensorProto.FLOAT, ["B", dimension])],
-        list(graph.weights.values()),
-    )
-    versions = [helper.make_opsetid("", 18), helper.make_opsetid(_OURS, 1)]
-    model = helper.make_model(made, opset_imports=versions, producer_name="jpr")
-    model.ir_version = 10
-    return model

@@ -13,6 +13,7 @@ The decoder's memory is every token (`tokens`, Fusion in Decoder), or one vector
 (`passages`), which suffices where the encoder sees question and passage together.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -25,6 +26,8 @@ from jpr.models.ragged import inside, padded
 from jpr.models.t5 import Memory, T5Decoder, T5Encoder
 
 MEMORIES = ("tokens", "passages")
+Packed = Callable[[Tensor, Tensor], Tensor]
+"""Maps rows laid end to end, ids (N,) and lengths (B,), to vectors (N, d)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,11 +158,11 @@ class JointModel(nn.Module):
             raise ConfigError(f"{told}; they must agree")
         self.encoder, self.decoder, self.head, self.memory = encoder, decoder, head, memory
 
-    def encode(self, candidates: Candidates) -> Encoded:
-        """Read every candidate, each apart from the others."""
+    def encode(self, candidates: Candidates, packed: Packed | None = None) -> Encoded:
+        """Read every candidate, each apart from the others; by another `packed` of the encoder."""
         if not candidates.counts or min(candidates.counts) < 1:
             raise DataError("a question has no candidates; give it at least one")
-        hidden = self.encoder.packed(candidates.ids, candidates.lengths)  # (N, d)
+        hidden = (packed or self.encoder.packed)(candidates.ids, candidates.lengths)  # (N, d)
         first = candidates.lengths.cumsum(0) - candidates.lengths
         marked = hidden[first + candidates.marks]  # (R, d)
         counts = torch.tensor(candidates.counts, device=hidden.device)

@@ -7,19 +7,24 @@ input after the other, each making up for the errors of those before, as in GPTQ
 sums of two products then fit 16 bits, which CPUs without VNNI need to be exact.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from jpr.errors import DataError
 from jpr.models.bert import Bert
+from jpr.models.t5 import T5Encoder
 
 LARGEST_WEIGHT = 64
 LARGEST_INPUT = 255
 _SMOOTHINGS = (0.0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 _TOKENS_TRIED = 1024
 _DAMPING = 0.01
+_BLOCK = 64
+_NUMBERS_HELD = 2**29
+"""Inputs of matrices that are kept at once, 4 bytes each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,21 +50,53 @@ class Matrix:
     scale: Scale
 
 
-def coded_matrices(bert: Bert, sample: Sequence[Sequence[int]]) -> dict[str, Matrix]:
+def coded_matrices(encoder: Bert | T5Encoder, sample: Sequence[Sequence[int]]) -> dict[str, Matrix]:
     """Find whole numbers for every matrix, from its inputs for the texts of a sample."""
+    if not sample:
+        raise DataError("scales cannot be found without a sample of texts; give some passages")
+    matrices = {n: module for n, module in encoder.named_modules() if isinstance(module, nn.Linear)}
+    found: dict[str, Matrix] = {}
+    for names in _shares(matrices, sum(map(len, sample))):
+        inputs = _inputs(encoder, {name: matrices[name] for name in names}, sample)
+        with torch.inference_mode():
+            for name in names:
+                found[name] = matrix_of(torch.cat(inputs.pop(name)), matrices[name].weight)
+    return found
+
+
+def _shares(matrices: Mapping[str, nn.Linear], tokens: int) -> Iterator[list[str]]:
+    """Cut matrices into runs whose inputs fit the memory together; each is a run of the sample."""
+    share: list[str] = []
+    held = 0
+    for name, matrix in matrices.items():
+        size = tokens * matrix.in_features
+        if share and held + size > _NUMBERS_HELD:
+            yield share
+            share, held = [], 0
+        share.append(name)
+        held += size
+    yield share
+
+
+def _inputs(
+    encoder: Bert | T5Encoder, matrices: Mapping[str, nn.Linear], sample: Sequence[Sequence[int]]
+) -> dict[str, list[Tensor]]:
+    """Return what matrices are multiplied with for the texts of a sample."""
     inputs: dict[str, list[Tensor]] = {}
-    matrices = {n: module for n, module in bert.named_modules() if isinstance(module, nn.Linear)}
 
     def watch(name: str) -> Callable[[nn.Module, tuple[Tensor], Tensor], None]:
-        return lambda _, given, __: inputs.setdefault(name, []).append(given[0].flatten(0, -2))
+        def keep(_: nn.Module, given: tuple[Tensor], __: Tensor) -> None:
+            inputs.setdefault(name, []).append(given[0].detach().flatten(0, -2))
+
+        return keep
 
     hooks = [module.register_forward_hook(watch(name)) for name, module in matrices.items()]
-    with torch.inference_mode():
+    with torch.enable_grad():  # without, blocks may take shortcuts past their layers
         for row in sample:  # one by one, since padding would count too
-            bert.packed(torch.tensor(row), torch.tensor([len(row)]))
-        for hook in hooks:
-            hook.remove()
-        return {n: matrix_of(torch.cat(inputs.pop(n)), matrices[n].weight) for n in matrices}
+            encoder.packed(torch.tensor(row), torch.tensor([len(row)]))
+    for hook in hooks:
+        hook.remove()
+    return inputs
 
 
 def matrix_of(inputs: Tensor, weight: Tensor) -> Matrix:
@@ -104,16 +141,20 @@ def _steps(weight: Tensor) -> Tensor:
 def _rounded(weight: Tensor, inputs: Tensor) -> Tensor:
     """Round a matrix (out, in) so that its products with the inputs (tokens, in) change least.
 
-    Column by column; what rounding one changes is taken from those that are still to come, as far
-    as the inputs go together.
+    Input by input; what rounding one changes is taken from those that are still to come, as far as
+    the inputs go together. Those beyond a block of inputs get it from the whole block at once.
     """
     gram = inputs.double().T @ inputs.double()
     gram += torch.eye(len(gram)) * (_DAMPING * gram.diagonal().mean() + 1e-6)
     inverse = torch.cholesky_inverse(torch.linalg.cholesky(gram))
     share = torch.linalg.cholesky(inverse, upper=True).float()
-    rest, codes = weight.clone(), torch.empty_like(weight)
-    for column in range(weight.shape[1]):
-        codes[:, column] = rest[:, column].round().clamp(-LARGEST_WEIGHT, LARGEST_WEIGHT)
-        error = (rest[:, column] - codes[:, column]) / share[column, column]
-        rest[:, column + 1 :] -= error[:, None] * share[column, column + 1 :]
-    return codes
+    rest = weight.T.clone()  # (in, out), changed as we go
+    codes, errors = torch.empty_like(rest), torch.empty_like(rest)
+    for first in range(0, len(rest), _BLOCK):
+        last = min(first + _BLOCK, len(rest))
+        for row in range(first, last):
+            codes[row] = rest[row].round().clamp(-LARGEST_WEIGHT, LARGEST_WEIGHT)
+            errors[row] = (rest[row] - codes[row]) / share[row, row]
+            rest[row + 1 : last] -= share[row, row + 1 : last, None] * errors[row]
+        rest[last:] -= share[first:last, last:].T @ errors[first:last]
+    return codes.T

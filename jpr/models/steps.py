@@ -6,21 +6,23 @@ memory, for every layer, the query is taken to the memory and the mixture brough
 same by associativity and costs no keys and values.
 
 A step is one function of tensors whose shapes are those of a `Room`. On a GPU it is recorded once
-per shape (a CUDA graph) and played back, since its hundreds of small operations take the processor
-longer to start than the GPU to do; rooms are kept for the next questions (`Rooms`).
+per shape and played back (`jpr.models.recorded`); rooms are kept for the next questions (`Rooms`).
 """
 
 import threading
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
 from jpr.errors import DataError
-from jpr.models.joint import Encoded, JointModel, distribution
-from jpr.models.ragged import inside
+from jpr.models.joint import Candidates, Encoded, JointModel, distribution
+from jpr.models.ragged import Grain, Whole, counts, inside, parts
+from jpr.models.recorded import Recorded, Recordings
 from jpr.models.t5_blocks import CrossAttention, is_fused
 
 Prefix = tuple[int, ...]
@@ -44,7 +46,7 @@ class Room:
         self.prior = torch.zeros(questions, candidates, device=like.device)
         self.inside = torch.zeros(questions, candidates, dtype=torch.bool, device=like.device)
         self.owner: Steps | None = None
-        self._recorded: dict[tuple[int, int], _Recorded] = {}
+        self._recorded: dict[tuple[int, int], Recorded] = {}
         config, layers = model.decoder.config, len(model.decoder.layers)
         self.places = 32 * questions  # for prefixes, and one more that stands for none
         kept = layers, self.places + 1, 2, config.num_heads, config.d_kv
@@ -79,30 +81,11 @@ class Room:
         if not is_fused(self.memory) or slots not in _SLOTS:
             return step(self, numbers.to(self.memory.device), depth)
         if (slots, depth) not in self._recorded:
-            self._recorded[slots, depth] = _Recorded(self, asked.shape, depth)
+            blank = torch.full(asked.shape, -1, dtype=torch.int32)
+            blank[:, :2] = torch.tensor([0, self.places])  # no prefix, kept nowhere
+            work = partial(step, self, depth=depth)
+            self._recorded[slots, depth] = Recorded(work, [blank], self.memory.device)
         return self._recorded[slots, depth](numbers)
-
-
-class _Recorded:
-    """A step of one shape, played back on the GPU."""
-
-    def __init__(self, room: Room, shape: tuple[int, ...], depth: int) -> None:
-        blank = torch.full(shape, -1, dtype=torch.int32)
-        blank[:, :2] = torch.tensor([0, room.places])  # no prefix, kept nowhere
-        self._asked = blank.to(room.memory.device)
-        aside: torch.cuda.Stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(aside):  # kernels are compiled before the recording
-            step(room, self._asked, depth)
-        torch.cuda.current_stream().wait_stream(aside)
-        self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph):
-            self._found = step(room, self._asked, depth)
-
-    def __call__(self, asked: Tensor) -> Tensor:
-        self._asked.copy_(asked)
-        self._graph.replay()
-        return self._found
 
 
 def step(room: Room, asked: Tensor, depth: int) -> Tensor:
@@ -147,7 +130,8 @@ def _look_back(
 
         return step_attend(q, k, v, cache, path, bias)
     length, places = path[:, 0].long(), path[:, 1:].long()
-    cache[places.gather(1, length[:, None])[:, 0]] = torch.stack([k, v], dim=1)
+    own = places.gather(1, length[:, None])[:, 0]
+    cache[own] = torch.stack([k, v], dim=1).to(cache.dtype)
     keys, values = cache[places].float().unbind(2)  # (P, D, heads, d_kv)
     back = length[:, None] - torch.arange(places.shape[1], device=q.device)  # (P, D)
     scores = torch.einsum("phk,pdhk->pdh", q.float(), keys) + bias[back.clamp(min=0)]
@@ -179,11 +163,40 @@ def _shares(scores: Tensor, lengths: Tensor) -> Tensor:
 
 
 class Rooms:
-    """The rooms of a model, one of each shape for each thread."""
+    """The rooms of a model, one of each shape for each thread, and recordings of its encoder."""
 
     def __init__(self, model: JointModel) -> None:
         """Begin with none."""
         self._model, self._mine = model, threading.local()
+        self._recordings = Recordings()
+
+    @torch.inference_mode()
+    def encode(self, candidates: Candidates) -> Encoded:
+        """Read every candidate, as the model does by itself."""
+        if not is_fused(self._model.decoder.norm.weight):
+            return self._model.encode(candidates)
+        return self._model.encode(candidates, self._packed)
+
+    def _packed(self, ids: Tensor, lengths: Tensor) -> Tensor:
+        """Map rows of `lengths` (B,) laid end to end, ids (N,), to (N, d), by recordings."""
+        rows = counts(lengths, len(ids))
+        cut = parts(rows, Grain.of(ids.device).budget)
+        tokens = torch.split(ids, [int(rows[part].sum()) for part in cut])
+        found = [self._recorded(*pair) for pair in zip(tokens, (rows[p] for p in cut), strict=True)]
+        return found[0] if len(found) == 1 else torch.cat(found)
+
+    def _recorded(self, ids: Tensor, rows: Whole) -> Tensor:
+        """Pad to a shape that comes again; what lies after the last row's end belongs to none."""
+        encoder = self._model.encoder
+        grain = 1024 if len(ids) > 8192 else 128
+        longest = max(64, _power(int(rows.max())))
+        padded = F.pad(ids, (0, -len(ids) % grain))
+        ends = np.append(0, rows.cumsum()).astype(np.int32)
+        ends = np.pad(ends, (0, -len(rows) % 32), mode="edge")
+        key = len(padded), len(ends), longest
+        work = partial(encoder.end_to_end, longest=longest)
+        found = self._recordings.play(key, work, padded, torch.from_numpy(ends), device=ids.device)
+        return found[: len(ids)].clone()
 
     def of(self, encoded: Encoded) -> Room:
         """Return a room with space for these questions; on a GPU, one that can be used again."""

@@ -70,13 +70,19 @@ class T5Encoder(nn.Module):
         return torch.cat([self._laid(*pair) for pair in zip(tokens, laid, strict=True)])
 
     def _fused(self, ids: Tensor, rows: Whole) -> Tensor:
-        """Map ids (N,) of rows end to end to (N, d) without any padding."""
+        ends = torch.from_numpy(np.append(0, rows.cumsum()).astype(np.int32)).to(ids.device)
+        return self.end_to_end(ids, ends, int(rows.max()))
+
+    def end_to_end(self, ids: Tensor, ends: Tensor, longest: int) -> Tensor:
+        """Map rows end to end, ids (N,), which end at `ends` (B + 1,) from 0 on, to (N, d).
+
+        In bfloat16 on a GPU only, without any padding.
+        """
         from jpr.models import kernels
 
-        ends = torch.from_numpy(np.append(0, rows.cumsum()).astype(np.int32)).to(ids.device)
         x = self.words(ids)
         tiles = kernels.bias_tiles(self.relative, x.dtype)
-        attend = partial(kernels.attend, tiles=tiles, ends=ends, longest=int(rows.max()))
+        attend = partial(kernels.attend, tiles=tiles, ends=ends, longest=longest)
         for block in self.blocks:
             x = block(x, attend)
         out: Tensor = self.norm(x)

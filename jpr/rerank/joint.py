@@ -1,11 +1,13 @@
 """Joint passage ranking: of the candidates, the k that cover most together (paper, section 3)."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from random import Random
+from typing import Literal
 
 from jpr.decode import (
     Decoded,
@@ -17,19 +19,19 @@ from jpr.decode import (
     sequence,
     tree,
 )
-from jpr.encode.folder import digest_of, wants_gpu, weight_files
+from jpr.encode.folder import DEVICES, wants_gpu, weight_files
+from jpr.encode.settings import read_object
 from jpr.encode.tokens import read_tokenizer
 from jpr.errors import ConfigError, FormatError, MissingExtraError
 from jpr.rerank.order import checked, ranked
 from jpr.rerank.prompt import Prompts, PromptSettings
+from jpr.rerank.scorer import ENCODER, STEP, Asked, Scorer
+from jpr.rerank.stop import Stop, read_stop
 from jpr.types import Hit, Question, Ranking
 
-if TYPE_CHECKING:
-    from jpr.models.joint import Candidates, JointModel
-
 DECODERS = ("tree", "seq", "beam", "independent")
-_BATCH = 8
-"""Questions encoded and decoded together."""
+Auto = Literal["auto"]
+"""As many passages as a question is worth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +51,13 @@ class Decoding:
     def __post_init__(self) -> None:
         if self.decoder not in DECODERS:
             raise ConfigError(f"decoder {self.decoder!r}; choose of {', '.join(DECODERS)}")
+        if self.budget is not None and self.budget < 1:
+            raise ConfigError(f"a budget of {self.budget} tokens; give at least one")
 
-    def search(self, n: int, limits: Limits) -> Search:
+    def search(self, n: int, limits: Limits, ahead: int = 1) -> Search:
         """Return the search for one question with n candidates."""
         searches: dict[str, Callable[[], Search]] = {
-            "tree": lambda: tree(n, limits, self.beta),
+            "tree": lambda: tree(n, limits, self.beta, ahead),
             "seq": lambda: sequence(n, limits),
             "beam": lambda: beam(n, limits, self.width),
             "independent": lambda: independent(n, limits),
@@ -65,99 +69,176 @@ class JointReranker:
     """A joint model with a way to decode; with the decoder `independent` it is IndepPR."""
 
     def __init__(
-        self, model: "JointModel", prompts: Prompts, decoding: Decoding, key: str = ""
+        self, scorer: Scorer, prompts: Prompts, decoding: Decoding, stop: Stop | None = None
     ) -> None:
-        """Put the parts together; `key` names the weights."""
-        self._model, self._prompts, self._decoding = model, prompts, decoding
-        self.key = f"joint {key} {prompts.settings} {decoding}"
+        """Put the parts together; `stop` says when k is enough, for k = "auto"."""
+        self._scorer, self._prompts, self._decoding = scorer, prompts, decoding
+        self._stop = stop
+        self.key = f"joint {scorer.key} {prompts.settings} {decoding}"
 
     @classmethod
     def load(
-        cls, folder: Path | None, decoder: str = "tree", beta: float = 2.0, device: str = "auto"
+        cls,
+        folder: str | Path | None,
+        decoder: str = "tree",
+        beta: float = 2.0,
+        *,
+        budget: int | None = None,
+        device: str = "auto",
+        threads: int = 0,
     ) -> "JointReranker":
-        """Open a model's folder; on a GPU where there is one."""
+        """Open a model's folder.
+
+        With a `budget`, the chosen passages have at most so many tokens together. On the CPU its
+        ONNX files are preferred to other weights; `auto` takes a GPU where there are one, torch and
+        weights for it. `threads` is for ONNX; 0 is one per core.
+        """
         if folder is None:
             raise ConfigError("this version has no joint model of its own yet; name one: --model")
-        if not find_spec("torch"):
-            raise MissingExtraError(f"{folder}: a joint model", "train")
-        from jpr.models.joint_folder import read_joint
+        folder, decoding = Path(folder), Decoding(decoder, beta, budget=budget)
+        settings = read_prompt_settings(folder)
+        scorer = _scorer(folder, device, threads)
+        if scorer.numbers and scorer.numbers != len(settings.number_tokens):
+            told = f"its prompt has {len(settings.number_tokens)} numbers, its head"
+            raise FormatError(folder / "joint.json", 0, f"{told} {scorer.numbers}; copy it again")
+        prompts = Prompts(read_tokenizer(folder / "tokenizer.json"), settings)
+        return cls(scorer, prompts, decoding, read_stop(folder))
 
-        model, about = read_joint(folder)
-        prompts = Prompts(read_tokenizer(folder / "tokenizer.json"), _settings(folder, about))
-        placed = model.to("cuda" if wants_gpu(device) else "cpu")
-        return cls(placed, prompts, Decoding(decoder, beta), digest_of(weight_files(folder)))
+    @property
+    def most(self) -> int:
+        """How many passages a question has at most where k is "auto"."""
+        return self._calibrated().most
 
-    def rank(self, question: Question, candidates: Sequence[Hit], k: int) -> Ranking:
-        """Choose k of the candidates, best first; all where there are fewer."""
+    def adaptive(self) -> "JointReranker":
+        """Return the reranker that stops by itself; its k is only the most."""
+        stop = self._calibrated()
+        decoding = replace(self._decoding, threshold=stop.threshold)
+        return JointReranker(self._scorer, self._prompts, decoding, stop)
+
+    def _calibrated(self) -> Stop:
+        mine = self._decoding
+        if self._stop is None:
+            raise ConfigError('k = "auto", but the model was not calibrated; see jpr calibrate')
+        if (self._stop.decoder, self._stop.beta) != (mine.decoder, mine.beta):
+            told = f"--decode {self._stop.decoder} --beta {self._stop.beta}"
+            raise ConfigError(f'k = "auto" was calibrated for {told}; use these or calibrate again')
+        return self._stop
+
+    def rank(self, question: Question, candidates: Sequence[Hit], k: int | Auto) -> Ranking:
+        """Choose k of the candidates, best first; all where there are fewer.
+
+        With k = "auto", as many as the question is worth.
+        """
         return next(self.rank_many([Ranking(question, tuple(candidates))], k))
 
-    def rank_many(self, rankings: Iterable[Ranking], k: int) -> Iterator[Ranking]:
+    def rank_many(self, rankings: Iterable[Ranking], k: int | Auto) -> Iterator[Ranking]:
         """Do the same for the candidates of many questions, some at a time."""
         return (ranking for ranking, _ in self.decode_many(rankings, k))
 
-    def decode_many(self, rankings: Iterable[Ranking], k: int) -> Iterator[tuple[Ranking, Decoded]]:
+    def decode_many(
+        self, rankings: Iterable[Ranking], k: int | Auto
+    ) -> Iterator[tuple[Ranking, Decoded]]:
         """Do as `rank_many` does, and say how; nodes number a question's candidates from 0."""
+        if k == "auto":
+            yield from self.adaptive().decode_many(rankings, self.most)
+            return
         rest = iter(rankings)
-        while batch := list(islice(rest, _BATCH)):
+        while batch := list(islice(rest, self._scorer.batch)):
             for given, found in zip(batch, self._decoded(batch, checked(k)), strict=True):
                 chosen = [(node.passage, node.score) for node in found.nodes if node.is_new]
                 yield ranked(given.question, given.hits, chosen), found
 
     def _decoded(self, batch: Sequence[Ranking], k: int) -> list[Decoded]:
         """Decode a batch; questions without candidates have nothing to choose from."""
-        import torch
-
-        from jpr.models.steps import Steps
-
-        full = [ranking for ranking in batch if ranking.hits]
+        most = self._scorer.numbers
+        asked = [ask(self._prompts, most, ranking) for ranking in batch if ranking.hits]
         found: Iterator[Decoded] = iter(())
-        if full:
-            candidates, costs = self._candidates(full)
-            limits = [
-                Limits(k, self._decoding.threshold, self._decoding.budget, cost) for cost in costs
-            ]
-            searches = [
-                self._decoding.search(len(ranking.hits), limit)
-                for ranking, limit in zip(full, limits, strict=True)
-            ]
-            cuda = candidates.ids.device.type == "cuda"
-            with (
-                torch.inference_mode(),
-                torch.autocast(candidates.ids.device.type, torch.bfloat16, enabled=cuda),
-            ):
-                steps = Steps(self._model, self._model.encode(candidates))
-                found = iter(decode_many(searches, steps))
+        if asked:
+            searches = [self._search(one, k) for one in asked]
+            found = iter(decode_many(searches, self._scorer.open(asked)))
         return [next(found) if ranking.hits else Decoded(()) for ranking in batch]
 
-    def _candidates(self, batch: Sequence[Ranking]) -> "tuple[Candidates, list[list[int]]]":
-        """Return all candidates as the model takes them, and how many tokens each has."""
-        import torch
-
-        from jpr.models.joint import Candidates
-
-        device = next(self._model.parameters()).device
-        prompted = [
-            self._prompts.of(
-                ranking.question.text,
-                [hit.passage for hit in ranking.hits],
-                range(len(ranking.hits)),
-            )
-            for ranking in batch
-        ]
-        flat = [one for of_question in prompted for one in of_question]
-        ids = torch.tensor([token for one in flat for token in one.ids], device=device)
-        lengths = torch.tensor([len(one.ids) for one in flat], device=device)
-        marks = torch.tensor([one.mark for one in flat], device=device)
-        numbers = torch.cat([torch.arange(len(r.hits)) for r in batch]).to(device)
-        prior = -torch.log1p(numbers.float())
-        counts = tuple(len(ranking.hits) for ranking in batch)
-        made = Candidates(ids, lengths, counts, marks, numbers, prior)
-        return made, [[len(one.ids) for one in of_question] for of_question in prompted]
+    def _search(self, asked: Asked, k: int) -> Search:
+        costs = [len(one.ids) for one in asked.prompted]
+        limits = Limits(k, self._decoding.threshold, self._decoding.budget, costs)
+        return self._decoding.search(len(costs), limits, self._scorer.ahead)
 
 
-def _settings(folder: Path, about: dict[str, object]) -> PromptSettings:
-    known = {name: tuple(v) if isinstance(v, list) else v for name, v in about.items()}
+def ask(prompts: Prompts, most: int, ranking: Ranking) -> Asked:
+    """Put a question's candidates as a model takes them that has words for `most` numbers."""
+    question, n = ranking.question.text, len(ranking.hits)
+    if most and n > most:
+        raise ConfigError(
+            f"{n} candidates, but the index head has words for {most} numbers; give fewer "
+            "candidates or use a model with a pointer head"
+        )
+    numbers = drawn_numbers(n, most, question) if most else list(range(n))
+    return Asked(prompts.of(question, [hit.passage for hit in ranking.hits], numbers), numbers)
+
+
+def drawn_numbers(n: int, most: int, question: str) -> list[int]:
+    """Draw n different numbers below `most`; only the question decides which.
+
+    Numbers by rank would tell an index head what the first stage thinks (paper, appendix).
+
+    >>> sorted(drawn_numbers(4, 4, "which?"))
+    [0, 1, 2, 3]
+    >>> drawn_numbers(4, 9, "which?") == drawn_numbers(4, 9, "which?")
+    True
+    """
+    seed = hashlib.sha256(question.encode("utf-8", "replace")).digest()
+    return Random(seed).sample(range(most), n)
+
+
+def _scorer(folder: Path, device: str, threads: int) -> Scorer:
+    """Open the weights where they run best."""
+    if device not in DEVICES:
+        raise ConfigError(f"device {device!r}; choose of {', '.join(DEVICES)}")
+    weights = weight_files(folder)
+    has_graphs = any((folder / name).exists() for name in (ENCODER, STEP))
+    on_gpu = bool(weights or device == "cuda") and wants_gpu(device)
+    if has_graphs and not (on_gpu and weights):
+        if device == "cuda":
+            raise ConfigError(f"{folder}: has only ONNX files, which run on the CPU; use cpu")
+        from jpr.rerank.joint_onnx import OnnxScorer
+
+        return OnnxScorer(folder, threads)
+    if not weights:
+        files = f"neither model.safetensors nor {ENCODER} and {STEP}"
+        raise FormatError(folder, 0, f"holds no weights: {files}")
+    if not find_spec("torch"):
+        raise MissingExtraError(f"{folder}: a joint model in torch", "train")
+    from jpr.rerank.joint_torch import TorchScorer
+
+    return TorchScorer.load(folder, "cuda" if on_gpu else "cpu")
+
+
+def read_prompt_settings(folder: Path) -> PromptSettings:
+    """Read from a model's `joint.json` how texts are put together for it."""
+    file = folder / "joint.json"
+    if not file.exists():
+        raise FormatError(folder, 0, "is no joint model: joint.json is missing; is it an encoder?")
+    about = read_object(file)
+    if about.get("kind") != "joint" or about.get("format") != 1:
+        told = f"kind {about.get('kind')!r}, format {about.get('format')!r}"
+        raise FormatError(file, 0, f"is of {told}; this program reads joint, 1")
+    prompt = about.get("prompt")
+    if not isinstance(prompt, dict):
+        raise FormatError(file, 0, "says nothing of its prompt; copy it again")
     try:
-        return PromptSettings(**known)  # type: ignore[arg-type]  # checked by use
-    except TypeError as error:
-        raise FormatError(folder / "joint.json", 0, f"its prompt is not known: {error}") from error
+        return PromptSettings(**_of_known_kinds(prompt))  # type: ignore[arg-type]  # just checked
+    except ConfigError as error:
+        raise FormatError(file, 0, f"its prompt is not known: {error}") from error
+
+
+def _of_known_kinds(prompt: Mapping[str, object]) -> dict[str, object]:
+    """Refuse settings of a prompt that there are not, or that are of another kind."""
+    known = {field.name: type(field.default) for field in fields(PromptSettings)}
+    given = {name: tuple(v) if isinstance(v, list) else v for name, v in prompt.items()}
+    for name, value in given.items():
+        if name not in known:
+            raise ConfigError(f"unknown setting {name!r}; there are {', '.join(known)}")
+        inside = value if isinstance(value, tuple) else ()
+        if type(value) is not known[name] or any(type(token) is not int for token in inside):
+            raise ConfigError(f"{name} is {value!r}")
+    return given

@@ -7,9 +7,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from jpr.models.bert import Bert, BertConfig
 from jpr.models.joint import Candidates, JointModel, PointerHead
 from jpr.models.steps import Rooms, Steps
-from jpr.models.t5 import T5, T5Config
+from jpr.models.t5 import T5, T5Config, T5Decoder
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 SHAPES = [
@@ -80,7 +81,14 @@ def test_the_encoder_in_bfloat16_is_as_near_as_torch_gets(shape: T5Config) -> No
     torch.backends.cuda.matmul.allow_tf32 = False
     exact, half = models(shape)
     these = given((25, 15))
-    assert far(half.encode(these).memory, exact.encode(these).memory) < 0.012
+    wanted = exact.encode(these).memory
+    assert far(half.encode(these).memory, wanted) < 0.012
+    rooms = Rooms(half)
+    for counts in ((25, 15), (3, 9), (25, 15)):  # the last by a recording that was used already
+        found = rooms.encode(given(counts))
+        plain = half.encode(given(counts))
+        assert far(found.memory, plain.memory) < 1e-3
+        assert far(found.marked, plain.marked) < 1e-3
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -92,7 +100,7 @@ def test_recorded_steps_are_the_plain_ones(shape: T5Config) -> None:
     for counts in ((25, 15), (7, 22), (25, 15)):  # a room is used again
         these = given(counts)
         plain = Steps(exact, exact.encode(these))([w for w in wanted if max(w[1], default=0) < 7])
-        found = Steps(half, half.encode(these), rooms)(
+        found = Steps(half, rooms.encode(these), rooms)(
             [w for w in wanted if max(w[1], default=0) < 7]
         )
         for a, b in zip(found, plain, strict=True):
@@ -118,3 +126,18 @@ def test_attention_of_rows_end_to_end() -> None:
         bias = relative.square(length)
         wanted = F.scaled_dot_product_attention(a, b, c, bias, scale=1.0).transpose(0, 1)
         assert far(found[rows], wanted) < 0.01
+
+
+@torch.inference_mode()
+def test_a_recorded_bert_is_the_plain_one() -> None:
+    torch.manual_seed(0)
+    bert = Bert(BertConfig(500, 64, 2, 2, 128, 512))
+    decoder = T5Decoder(T5Config(1, 64, 32, 128, 1, 2, 2))
+    model = JointModel(bert, decoder, PointerHead(64), "passages").cuda().bfloat16().eval()
+    rooms, these = Rooms(model), given((25, 15))
+    plain = model.encode(these)
+    for _ in range(2):
+        assert far(rooms.encode(these).marked, plain.marked) < 1e-3
+    exact = JointModel(bert, decoder, PointerHead(64), "passages").float().cuda()
+    exact.load_state_dict(model.state_dict())
+    assert far(plain.marked, exact.encode(these).marked) < 0.02

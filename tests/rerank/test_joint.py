@@ -9,7 +9,8 @@ from safetensors.torch import load_file, save_file
 
 from jpr.errors import ConfigError, DataError, FormatError
 from jpr.models.joint_folder import read_joint
-from jpr.rerank.joint import Decoding, JointReranker
+from jpr.rerank.joint import Decoding, JointReranker, ask, drawn_numbers
+from jpr.rerank.joint_torch import TorchScorer
 from jpr.rerank.prompt import Prompts, PromptSettings
 from jpr.types import Hit, Passage, Question, Ranking
 from tests.cli.running import jpr
@@ -36,7 +37,7 @@ every_model = pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS.key
 
 def with_decoding(folder: Path, decoding: Decoding) -> JointReranker:
     model, _ = read_joint(folder)
-    return JointReranker(model, Prompts(tokenizer(), PromptSettings()), decoding)
+    return JointReranker(TorchScorer(model), Prompts(tokenizer(), PromptSettings()), decoding)
 
 
 @every_model
@@ -125,6 +126,26 @@ def test_prompts_are_as_the_page_says() -> None:
         numbered.of("which ?", [passage], [12])
 
 
+def test_an_index_head_gets_numbers_that_say_nothing_of_ranks() -> None:
+    prompts = Prompts(tokenizer(), PromptSettings("t5", number_tokens=NUMBER_TOKENS))
+    (of_ten, again) = (ask(prompts, len(NUMBER_TOKENS), ranking()) for _ in range(2))
+    assert of_ten == again
+    assert len(set(of_ten.numbers)) == 10
+    assert of_ten.numbers != sorted(of_ten.numbers)
+    tokens = [NUMBER_TOKENS[number] for number in of_ten.numbers]
+    assert [one.ids[one.mark] for one in of_ten.prompted] == tokens
+    assert of_ten.prior.tolist() == sorted(of_ten.prior, reverse=True)  # this is by rank
+    firsts = [drawn_numbers(2, 12, f"question {i}\ud800")[0] for i in range(1200)]
+    assert all(60 < firsts.count(number) < 140 for number in range(12))
+
+
+def test_a_pointer_sees_no_numbers() -> None:
+    prompts = Prompts(tokenizer(), PromptSettings("t5", number_tokens=NUMBER_TOKENS[:1]))
+    asked = ask(prompts, 0, ranking())
+    assert list(asked.numbers) == list(range(10))
+    assert {one.ids[one.mark] for one in asked.prompted} == {NUMBER_TOKENS[0]}
+
+
 def test_more_candidates_than_numbers(tmp_path: Path) -> None:
     reranker = JointReranker.load(write_t5(tmp_path, "index"))
     with pytest.raises(ConfigError, match="13 candidates"):
@@ -153,6 +174,12 @@ def test_damaged_and_foreign_folders_are_refused(tmp_path: Path) -> None:
     (tmp_path / "joint.json").write_text(json.dumps({**about, "kind": "reader"}))
     with pytest.raises(FormatError, match="kind 'reader'"):
         JointReranker.load(tmp_path)
+    file.unlink()
+    (tmp_path / "joint.json").write_text(json.dumps(about))
+    with pytest.raises(FormatError, match=r"neither model\.safetensors nor encoder\.onnx"):
+        JointReranker.load(tmp_path)
+    with pytest.raises(ConfigError, match="choose of auto, cpu, cuda"):
+        JointReranker.load(tmp_path, device="tpu")
     with pytest.raises(ConfigError, match="no joint model of its own"):
         JointReranker.load(None)
 

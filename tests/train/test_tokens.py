@@ -17,3 +17,10 @@ def test_a_batch_is_each_row_between_head_and_tail_cut_at_the_longest(
     expected = [[*[1, 7, *rows[i]][: longest - 1], 2] for i in wanted]
     assert ids.tolist() == [token for row in expected for token in row]
     assert lengths.tolist() == [len(row) for row in expected]
+
+
+def test_ids_of_sixteen_bits_come_back_whole() -> None:
+    packed = TokenRows.of([[40_000, 65_535]], head=(0,), tail=32_768)
+    ids, lengths = packed.packed(torch.tensor([0, 0]), 9)
+    assert ids.tolist() == [0, 40_000, 65_535, 32_768] * 2
+    assert lengths.tolist() == [4, 4]

@@ -1,0 +1,57 @@
+"""`jpr calibrate`: when a joint model has chosen enough."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from jpr.cli import screen
+from jpr.errors import ConfigError
+
+NAME = "calibrate"
+HELP = """Find, on questions with answers, when a joint model should stop choosing: for -k auto.
+
+The threshold is noted in the model's folder: the one with the fewest passages that keeps the wanted
+share of the answers found in the first K. Use development questions, never those you report on.
+
+Example: jpr calibrate dev.jsonl --model joint --keep 0.95 -k 10
+"""
+
+
+def run(
+    source: Annotated[Path, typer.Argument(metavar="RUN", help="File of rankings.")],
+    model: Annotated[
+        Path, typer.Option(help="Folder of a joint model; its joint.json is changed.")
+    ],
+    keep: Annotated[float, typer.Option(help="Share of the answers to keep.")] = 0.95,
+    k: Annotated[int, typer.Option("-k", help="Passages at most.")] = 10,
+    decode: Annotated[str, typer.Option(help="The decoder that will be used.")] = "tree",
+    beta: Annotated[float, typer.Option(help="tree: the β that will be used.")] = 2.0,
+    questions: Annotated[
+        Path | None, typer.Option("--questions", "-q", help="Questions, if the run lacks them.")
+    ] = None,
+    corpus: Annotated[
+        Path | None, typer.Option(help="Passages, if the run holds only their ids.")
+    ] = None,
+) -> None:
+    """Decode without a threshold, look where the answers are, and note where to stop."""
+    from jpr.cli.rerank import ORACLE, read_run
+    from jpr.coverage import cover
+    from jpr.rerank.joint import JointReranker
+    from jpr.rerank.stop import Stop, calibrated, write_stop
+
+    if k < 1:
+        raise ConfigError(f"-k {k}: ask for at least one passage")
+    reranker = JointReranker.load(model, decode, beta)
+    rankings = read_run(source, corpus, questions, ORACLE)
+    trees = []
+    with screen.progress("decoding", len(rankings)) as progress:
+        for _, tree in reranker.decode_many(rankings, k):
+            trees.append(tree)
+            progress(1)
+    threshold, kept, passages = calibrated(trees, cover(rankings), keep)
+    write_stop(model, Stop(threshold, k, decode, beta, kept, passages, len(rankings)))
+    screen.note(
+        f"below {threshold:.4f} enough is chosen: {passages:.2f} passages a question, not {k}, "
+        f"keep {100 * kept:.1f} % of the answers ({len(rankings):,} questions)"
+    )

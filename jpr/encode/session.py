@@ -1,0 +1,35 @@
+"""ONNX models on the CPU."""
+
+from pathlib import Path
+
+import onnxruntime
+from onnxruntime.capi import onnxruntime_pybind11_state as states
+
+from jpr.errors import FormatError
+
+_DAMAGE = (
+    states.Fail,
+    states.InvalidArgument,
+    states.InvalidGraph,
+    states.InvalidProtobuf,
+    states.NotImplemented,
+)
+
+
+def open_session(path: Path, threads: int = 0) -> onnxruntime.InferenceSession:
+    """Open a model, to run on so many threads; 0 is one per core. Threads may share it."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    # The graph is made as it should run; a fused norm, for one, is slower on the CPU.
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    # Matrices that are only stored in 8 bits become 32 bits once, not at every run.
+    options.add_session_config_entry("session.disable_quant_qdq", "1")
+    options.log_severity_level = 3  # warnings are for who makes the graph
+    try:
+        return onnxruntime.InferenceSession(
+            path.read_bytes(), options, providers=["CPUExecutionProvider"]
+        )
+    except OSError as error:
+        raise FormatError(path, 0, f"cannot be read: {error.strerror}") from error
+    except _DAMAGE as error:
+        raise FormatError(path, 0, "is no model that can be run; copy it again") from error

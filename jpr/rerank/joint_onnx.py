@@ -1,0 +1,161 @@
+"""A joint model in two ONNX files, on the CPU: what the light installation runs.
+
+`encoder.onnx` reads candidates, `step.onnx` says what comes after prefixes of one question; what
+they take and give is in `jpr.models.export_joint`, which makes them.
+"""
+
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+
+from jpr.decode import Prefix, Rows
+from jpr.encode.batches import batches
+from jpr.encode.folder import digest_of
+from jpr.encode.session import open_session
+from jpr.errors import DataError, FormatError
+from jpr.rerank.scorer import ENCODER, STEP, Asked, NextLogProbs
+
+_BUDGET = 1024
+"""Tokens encoded together: few enough for the caches of one core."""
+_TAKEN = ["ids", "lengths"]
+_TOLD = {"memory", "numbers", "weights"}
+_STEP = ["last", "path", "back", "taken", "keys", "values", "memory"]
+
+Floats = NDArray[np.float32]
+Given = dict[str, NDArray[np.generic]]
+
+
+class OnnxScorer:
+    """The models of a folder."""
+
+    batch = 1  # a step is for one question, and its candidates fill the encoder's batches
+    ahead = 4  # a step mostly waits for weights and memory, which all its prefixes share
+
+    def __init__(self, folder: Path, threads: int = 0) -> None:
+        """Open both, to run on so many threads; 0 is one per core."""
+        paths = [folder / name for name in (ENCODER, STEP)]
+        for path in paths:
+            if not path.exists():
+                raise FormatError(path, 0, "is missing; export the model again")
+        self._encoder, self._step = (open_session(path, threads) for path in paths)
+        about = _about(folder, self._encoder, self._step)
+        self.numbers = int(about["numbers"])
+        self._has_tokens = about["memory"] == "tokens"
+        self._wanted = {tensor.name for tensor in self._step.get_inputs()}
+        self._dimension: int = self._encoder.get_outputs()[0].shape[-1]
+        self.key = digest_of(paths)
+
+    def open(self, asked: Sequence[Asked]) -> NextLogProbs:
+        """Read the candidates of some questions, each question by itself."""
+        questions = [self._question(one) for one in asked]
+
+        def next_log_probs(wanted: Sequence[tuple[int, Prefix]]) -> Rows:
+            found: dict[tuple[int, Prefix], Floats] = {}
+            for number, question in enumerate(questions):
+                own = [prefix for of, prefix in wanted if of == number]
+                rows = zip(own, question(own), strict=True)
+                found |= {(number, prefix): row for prefix, row in rows}
+            return [found[pair] for pair in wanted]
+
+        return next_log_probs
+
+    def _question(self, asked: Asked) -> "_Question":
+        if not asked.prompted:
+            raise DataError("a question has no candidates; give it at least one")
+        memory, marked = self._encoded(asked)
+        known: Given = {
+            "memory": memory,
+            "marked": marked,
+            "prior": asked.prior,
+            "numbers": np.array(asked.numbers, dtype=np.int64),
+        }
+        fixed = {name: value for name, value in known.items() if name in self._wanted}
+        return _Question(self._step, fixed, len(asked.prompted))
+
+    def _encoded(self, asked: Asked) -> tuple[Floats, Floats]:
+        """Return the memory (M, d) and the vector of each candidate (C, d)."""
+        lengths = np.array([len(one.ids) for one in asked.prompted], dtype=np.int64)
+        ends = lengths.cumsum()
+        marked = np.empty((len(lengths), self._dimension), dtype=np.float32)
+        memory = np.empty((int(ends[-1]), self._dimension), dtype=np.float32)
+        for part in batches(lengths.tolist(), _BUDGET):
+            ids = np.zeros((len(part), int(lengths[part[0]])), dtype=np.int64)  # the longest first
+            for row, place in enumerate(part):
+                ids[row, : lengths[place]] = asked.prompted[place].ids
+            given = {"ids": ids, "lengths": lengths[part]}
+            (vectors,) = self._encoder.run(["vectors"], given)
+            for place, row in zip(part, vectors, strict=True):
+                marked[place] = row[asked.prompted[place].mark]
+                if self._has_tokens:
+                    memory[ends[place] - lengths[place] : ends[place]] = row[: lengths[place]]
+        return (memory if self._has_tokens else marked), marked
+
+
+def _about(folder: Path, *sessions: onnxruntime.InferenceSession) -> dict[str, str]:
+    """Return what the step says of itself, after a look at whether the files belong together."""
+    inputs = [[tensor.name for tensor in session.get_inputs()] for session in sessions]
+    told: list[dict[str, str]] = [s.get_modelmeta().custom_metadata_map for s in sessions]
+    if inputs[0] != _TAKEN or inputs[1][: len(_STEP)] != _STEP or not told[1].keys() >= _TOLD:
+        raise FormatError(folder, 0, "its ONNX files are no joint model of ours; use jpr export")
+    if told[0] != told[1]:
+        raise FormatError(
+            folder, 0, f"{ENCODER} and {STEP} are of different models; export both again"
+        )
+    return told[1]
+
+
+class _Question:
+    """The decoder over one question's candidates, with the keys and values of known prefixes."""
+
+    def __init__(self, step: onnxruntime.InferenceSession, fixed: Given, n: int) -> None:
+        self._step, self._fixed, self._n = step, fixed, n
+        shapes = {tensor.name: tensor.shape for tensor in step.get_inputs()}
+        layers, _, inner = shapes["keys"]
+        self._keys, self._values = (np.empty((layers, 0, inner), np.float32) for _ in range(2))
+        self._places: dict[Prefix, int] = {}
+
+    def __call__(self, wanted: Sequence[Prefix]) -> list[Floats]:
+        """Return log P(candidate | prefix) for each prefix."""
+        found: dict[Prefix, Floats] = {}
+        for prefixes in self._rounds(wanted):
+            found |= dict(zip(prefixes, self._run(prefixes), strict=True))
+        return [found[prefix] for prefix in wanted]
+
+    def _rounds(self, wanted: Sequence[Prefix]) -> list[list[Prefix]]:
+        """Put ancestors that are not known yet first, each length a round of its own."""
+        ancestors = {prefix[:length] for prefix in wanted for length in range(len(prefix))}
+        needed = sorted({*wanted, *(ancestors - self._places.keys())}, key=len)
+        if all(prefix[:-1] in self._places for prefix in needed if prefix):
+            return [needed] if needed else []  # every parent is there: one round for all lengths
+        return [list(same) for _, same in groupby(needed, key=len)]
+
+    def _run(self, prefixes: Sequence[Prefix]) -> Floats:
+        """Run a step, and remember the keys and values of its prefixes."""
+        first, deepest = self._keys.shape[1], max(map(len, prefixes))
+        self._places |= {prefix: first + at for at, prefix in enumerate(prefixes)}
+        path = np.full((len(prefixes), deepest + 1), -1, dtype=np.int64)
+        back = np.zeros_like(path)
+        taken = np.zeros((len(prefixes), self._n), dtype=np.bool_)
+        for at, prefix in enumerate(prefixes):
+            lengths = range(len(prefix) + 1)
+            path[at, lengths] = [self._places[prefix[:length]] for length in lengths]
+            back[at, lengths] = lengths[::-1]
+            taken[at, list(prefix)] = True
+        given = {
+            "last": np.array([prefix[-1] if prefix else -1 for prefix in prefixes]),
+            "path": path,
+            "back": back,
+            "taken": taken,
+            "keys": self._keys,
+            "values": self._values,
+            **self._fixed,
+        }
+        log_probs: Floats
+        log_probs, keys, values = self._step.run(None, given)
+        self._keys = np.concatenate([self._keys, keys], axis=1)
+        self._values = np.concatenate([self._values, values], axis=1)
+        return log_probs

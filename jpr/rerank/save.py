@@ -1,0 +1,111 @@
+"""Joint models into folders that run on a CPU without torch; needs torch and onnx.
+
+FOLDER/joint.json     as in the folder it was made from, with the precision and their name
+FOLDER/encoder.onnx   reads candidates
+FOLDER/step.onnx      says what comes next
+FOLDER/tokenizer.json
+"""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from jpr.encode.folder import digest_of, weight_files
+from jpr.encode.settings import read_object
+from jpr.encode.tokens import read_tokenizer
+from jpr.errors import ConfigError, MissingExtraError
+from jpr.rerank.joint import ask, read_prompt_settings
+from jpr.rerank.prompt import Prompts
+from jpr.rerank.scorer import ENCODER, STEP
+from jpr.types import Ranking
+
+T = TypeVar("T")
+_TEXTS = 128
+"""Texts whose tokens show how to scale: more were hardly better, and take longer."""
+_PER_QUESTION = 4
+
+
+def export_joint(source: Path, target: Path, sample: Sequence[Ranking] = ()) -> None:
+    """Write a folder of weights for torch as one for ONNX Runtime; `target` must be there.
+
+    With a sample of rankings, such as are to be reranked, the model is in 8 bits, which those show
+    how to scale; without, in 32.
+    """
+    settings = read_prompt_settings(source)
+    try:
+        from jpr.models.export_joint import joint_to_onnx, joint_to_onnx_int8
+        from jpr.models.joint import IndexHead
+        from jpr.models.joint_folder import read_joint
+    except ImportError as error:
+        raise MissingExtraError("exporting a joint model", "train") from error
+    model, _ = read_joint(source)
+    weights = digest_of(weight_files(source))
+    tokenizer = read_tokenizer(source / "tokenizer.json")
+    if sample:
+        numbers = len(model.head.tokens) if isinstance(model.head, IndexHead) else 0
+        rows = _rows(Prompts(tokenizer, settings), numbers, sample)
+        made = joint_to_onnx_int8(model, weights, rows)
+    else:
+        made = joint_to_onnx(model, weights)
+    precision = "int8" if sample else "fp32"
+    about = {**read_object(source / "joint.json"), "precision": precision, "weights": weights}
+    (target / ENCODER).write_bytes(made.encoder)
+    (target / STEP).write_bytes(made.step)
+    (target / "tokenizer.json").write_text(tokenizer.to_str(), encoding="utf-8")
+    (target / "joint.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+
+
+def _rows(prompts: Prompts, numbers: int, rankings: Sequence[Ranking]) -> list[list[int]]:
+    """Return the tokens of some candidates from all over the rankings."""
+    found: list[list[int]] = []
+    for ranking in spread([r for r in rankings if r.hits], _TEXTS // _PER_QUESTION):
+        some = Ranking(ranking.question, tuple(spread(ranking.hits, _PER_QUESTION)))
+        found += [one.ids for one in ask(prompts, numbers, some).prompted]
+    return found
+
+
+def spread(records: Sequence[T], count: int) -> list[T]:
+    """Return at most so many records, as far apart as they can be.
+
+    >>> spread(["a", "b", "c", "d", "e"], 2)
+    ['a', 'c']
+    """
+    count = min(count, len(records))
+    return [records[i * len(records) // count] for i in range(count)]
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """Make a folder that appears under its name complete or not at all; yield where to fill it."""
+    if folder.exists() or folder.is_symlink():
+        raise ConfigError(f"{folder}: is there already; name a new folder, or remove it first")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        beside = Path(tempfile.mkdtemp(prefix=f".{folder.name[:100]}.", dir=folder.parent))
+    except OSError as error:
+        raise ConfigError(f"{folder}: cannot be written: {error.strerror or error}") from error
+    filled = beside / "made"  # unlike its parent, with the usual rights
+    try:
+        filled.mkdir()
+        yield filled
+        _sync(filled)
+        filled.rename(folder)
+    except OSError as error:
+        raise ConfigError(f"{folder}: cannot be written: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _sync(folder: Path) -> None:
+    """Make sure that all of it is on the disk before it gets its name."""
+    for path in (*folder.rglob("*"), folder):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

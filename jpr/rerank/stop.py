@@ -1,0 +1,85 @@
+"""When to stop choosing: a threshold on scores, found on questions whose answers are known.
+
+A search that stops before the first expansion below the threshold gives each question as many
+passages as it is worth: `k="auto"`. The threshold is the highest, that is, the one with the fewest
+passages, that keeps a wanted share of the answers found without any.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from jpr.coverage import Coverage
+from jpr.decode import Decoded
+from jpr.encode.settings import read_object
+from jpr.errors import ConfigError, DataError, FormatError
+from jpr.files import publish
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Where a model's searches stop, and on what it was found."""
+
+    threshold: float
+    most: int
+    """Passages at most."""
+    decoder: str
+    beta: float
+    """The search for which it holds."""
+    kept: float
+    """The share of answers that it kept."""
+    passages: float
+    """How many passages a question had on average."""
+    questions: int
+
+
+def calibrated(
+    trees: Sequence[Decoded], coverage: Coverage, keep: float
+) -> tuple[float, float, float]:
+    """Return the threshold, the share of answers it keeps, and the passages per question.
+
+    The trees were grown without a threshold, from the candidates of `coverage`.
+    """
+    if not 0 < keep <= 1:
+        raise ConfigError(f"keep {keep}; give a share above 0 and up to 1")
+    lows, gains, news = [], [], []
+    for question, tree in enumerate(trees):
+        covers, seen, low = coverage.covers(question), set[int](), np.inf
+        for node in tree.nodes:
+            low = min(low, node.score)
+            lows.append(low)
+            gains.append(len(covers[node.passage] - seen))
+            news.append(node.is_new)
+            seen |= covers[node.passage]
+    if not sum(gains):
+        raise DataError("no answer is in any chosen passage: nothing to find a threshold by")
+    order = np.argsort(-np.array(lows), kind="stable")
+    found = np.cumsum(np.array(gains)[order])
+    last = int(np.searchsorted(found, keep * found[-1] - 1e-9))
+    threshold = float(np.array(lows)[order][last])
+    there = np.array(lows) >= threshold
+    kept = float(np.array(gains)[there].sum() / found[-1])
+    return threshold, kept, float(np.array(news)[there].sum() / len(trees))
+
+
+def read_stop(folder: Path) -> Stop | None:
+    """Read where a model's searches stop, if it was calibrated."""
+    about = read_object(folder / "joint.json").get("stop")
+    if about is None:
+        return None
+    try:
+        if not isinstance(about, dict):
+            raise TypeError("it is no object")
+        return Stop(**about)
+    except TypeError as error:
+        raise FormatError(folder / "joint.json", 0, f"its stop is not known: {error}") from error
+
+
+def write_stop(folder: Path, stop: Stop) -> None:
+    """Note in a model's folder where its searches stop."""
+    about = {**read_object(folder / "joint.json"), "stop": asdict(stop)}
+    with publish(folder / "joint.json") as stream:
+        stream.write(json.dumps(about, indent=1) + "\n")

@@ -1,0 +1,160 @@
+"""Candidates of a pack as a joint model takes them, put together on the device.
+
+The texts are those of `jpr.rerank.prompt`, token by token; here they are made of pieces of one
+array that holds all tokens, for any number of questions at once.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from jpr.errors import ConfigError
+from jpr.models.joint import Candidates
+from jpr.rerank.prompt import Prompts, PromptSettings
+from jpr.train.pack import LIMITS, Pack, vocabulary_sha256
+from jpr.train.tokens import as_tensor, cut, laid_out
+
+
+@dataclass(frozen=True, slots=True)
+class Assembler:
+    """A pack on a device, with the words that a model's prompt puts between its texts."""
+
+    settings: PromptSettings
+    tokens: Tensor
+    """(N,) the prompt's own tokens, then all questions, then all passages."""
+    words: dict[str, tuple[int, int]]
+    """Where each of the prompt's own words begins, and its length."""
+    question_starts: Tensor
+    """(Q + 1,) in `tokens`."""
+    passage_starts: Tensor
+    """(R + 1,) in `tokens`."""
+    title_lengths: Tensor
+    """(R,)"""
+    candidates: Tensor
+    """(E,)"""
+    candidate_starts: Tensor
+    """(Q + 1,)"""
+
+    @classmethod
+    def of(cls, pack: Pack, prompts: Prompts, device: str = "cpu") -> "Assembler":
+        """Move a pack to a device, for a model that reads such prompts."""
+        _check(pack, prompts)
+        own = _own_words(prompts)
+        ends = np.cumsum([len(tokens) for tokens in own.values()])
+        flat = np.concatenate([np.array(tokens, dtype=np.uint16) for tokens in own.values()])
+        words = {
+            word: (int(end) - len(tokens), len(tokens))
+            for (word, tokens), end in zip(own.items(), ends, strict=True)
+        }
+        base = len(flat) + len(pack.question_tokens)
+        return cls(
+            prompts.settings,
+            as_tensor(flat, pack.question_tokens, *pack.passage_tokens).to(device),
+            words,
+            torch.tensor(pack.question_starts + len(flat), device=device),
+            torch.tensor(pack.passage_starts + base, device=device),
+            torch.tensor(pack.title_lengths.astype(np.int64), device=device),
+            torch.tensor(pack.candidates.astype(np.int64), device=device),
+            torch.tensor(np.asarray(pack.candidate_starts), device=device),
+        )
+
+    def first_edges(self, questions: Tensor, n: int) -> Tensor:
+        """Return the first n candidates of each question (B, n); -1 where it has fewer."""
+        edges = self.candidate_starts[questions][:, None] + torch.arange(n, device=questions.device)
+        return edges.where(edges < self.candidate_starts[questions + 1][:, None], -1)
+
+    def assemble(self, questions: Tensor, edges: Tensor, numbers: Tensor) -> Candidates:
+        """Return chosen candidates of questions (B,).
+
+        `edges` (B, n) are candidates, counted through the whole pack; -1 where a question has
+        fewer. `numbers` (B, n) are those that an index head knows them by; a pointer has none.
+        """
+        chosen = edges >= 0
+        known, number = edges[chosen], numbers[chosen]
+        asked = questions[:, None].expand_as(edges)[chosen]
+        self._check_numbers(number)
+        pieces, mark = self._pieces(asked, self.candidates[known], number)
+        starts, whole = torch.stack(pieces).permute(1, 2, 0)  # (R, pieces) each
+        room = torch.full_like(known, self.settings.max_tokens - 1)
+        lengths = torch.cat([cut(whole[:, :-1], room), whole[:, -1:]], 1)
+        prior = -torch.log1p((known - self.candidate_starts[asked]).float())
+        ids = laid_out(self.tokens, starts, lengths)
+        counts = tuple(chosen.sum(1).tolist())
+        return Candidates(ids, lengths.sum(1), counts, whole[:, :mark].sum(1), number, prior)
+
+    def _check_numbers(self, numbers: Tensor) -> None:
+        known = len(self.settings.number_tokens)
+        if known > 1 and len(numbers) and int(numbers.max()) >= known:
+            raise ConfigError(
+                f"candidate {int(numbers.max())}, but there are tokens for {known} numbers; give "
+                "fewer candidates or use a model with a pointer head"
+            )
+
+    def _pieces(self, asked: Tensor, rows: Tensor, numbers: Tensor) -> tuple[list[Tensor], int]:
+        """Return where each piece begins and its length (2, R), and which is read off.
+
+        The last piece stays whatever is cut.
+        """
+        question, title, text = self._texts(asked, rows)
+        if self.settings.style == "bert":
+            first, last, dot = (self._word(word, rows) for word in ("[CLS]", "[SEP]", "."))
+            dot[1] *= title[1] > 0
+            return [first, question, last, title, dot, text, last], 0
+        number = self._word("numbers", rows)
+        if len(self.settings.number_tokens) > 1:
+            number[0] += numbers
+        number[1] = 1
+        ask, index, titled, context, end = (
+            self._word(word, rows) for word in ("question:", "index:", "title:", "context:", "</s>")
+        )
+        return [ask, question, index, number, titled, title, context, text, end], 3
+
+    def _texts(self, asked: Tensor, rows: Tensor) -> list[Tensor]:
+        """Return where questions, titles and texts begin, and the lengths that are read (2, R)."""
+        s = self.settings
+        begin, text_at = self.question_starts[asked], self.passage_starts[rows]
+        question = self.question_starts[asked + 1] - begin
+        title = self.title_lengths[rows]
+        text = self.passage_starts[rows + 1] - text_at - title
+        return [
+            torch.stack([begin, question.clamp(max=s.max_question_tokens)]),
+            torch.stack([text_at, title.clamp(max=s.max_title_tokens)]),
+            torch.stack([text_at + title, text.clamp(max=s.max_tokens)]),
+        ]
+
+    def _word(self, word: str, rows: Tensor) -> Tensor:
+        """Return where a word of the prompt's begins and its length, for each row (2, R)."""
+        start, length = self.words[word]
+        return torch.stack([torch.full_like(rows, start), torch.full_like(rows, length)])
+
+
+_OWN = {
+    "bert": ("[CLS]", "[SEP]", "."),
+    "t5": ("</s>", "question:", "index:", "title:", "context:"),
+}
+
+
+def _own_words(prompts: Prompts) -> dict[str, list[int]]:
+    """Return the tokens of the words that stand between the texts."""
+    tokens = [*([end] for end in prompts._ends), *prompts._words]
+    own = dict(zip(_OWN[prompts.settings.style], tokens, strict=True))
+    return {**own, "numbers": list(prompts.settings.number_tokens)}
+
+
+def _check(pack: Pack, prompts: Prompts) -> None:
+    """Refuse a pack of other tokens than the model's, or of fewer than it reads."""
+    if vocabulary_sha256(prompts._tokenizer.get_vocab()) != pack.about["vocabulary_sha256"]:
+        raise ConfigError(
+            "the pack was made with another tokenizer than the model's; make it again: jpr pack"
+        )
+    s = prompts.settings
+    wanted = (s.max_question_tokens, s.max_title_tokens, s.max_tokens)
+    for name, limit in zip(LIMITS, wanted, strict=True):
+        held = pack.about["limits"][name]
+        if held < limit:
+            raise ConfigError(
+                f"the pack was cut at {name} = {held}, the model reads {limit}; let it read less, "
+                "or make the pack again"
+            )

@@ -1,0 +1,103 @@
+"""Flat arrays that grow on disk side by side, so that work that was killed goes on where it was.
+
+What was appended counts from the next `commit` on; what a killed process appended after its last
+one is cut off by the next.
+"""
+
+import fcntl
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jpr.errors import ConfigError
+from jpr.files import publish
+
+_STATE = "state.json"
+
+
+class Columns:
+    """Arrays that are open for appending; `open_columns` makes them."""
+
+    def __init__(self, folder: Path, key: str, types: Mapping[str, type], stack: ExitStack) -> None:
+        """Go on with what the last commit with the same key left, or begin."""
+        self._folder, self._key, self._types = folder, key, types
+        state = self._state()
+        self.done: int = state["done"]
+        """What was committed, in whatever the writer counts."""
+        self._bytes: dict[str, int] = state["bytes"]
+        with _explained(folder):
+            self._streams = {
+                name: stack.enter_context(self._path(name).open("ab")) for name in types
+            }
+            for name, stream in self._streams.items():
+                stream.truncate(self._bytes.setdefault(name, 0))
+
+    def _state(self) -> dict[str, Any]:
+        try:
+            state: dict[str, Any] = json.loads((self._folder / _STATE).read_text(encoding="utf-8"))
+        except (FileNotFoundError, ValueError):
+            state = {}
+        sizes = state.get("bytes", {})
+        whole = all(self._size(name) >= size for name, size in sizes.items())
+        return state if state.get("key") == self._key and whole else {"done": 0, "bytes": {}}
+
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{name}.bin"
+
+    def _size(self, name: str) -> int:
+        path = self._path(name)
+        return path.stat().st_size if path.exists() else -1
+
+    def length(self, name: str) -> int:
+        """Return how many numbers a column has."""
+        return self._bytes[name] // np.dtype(self._types[name]).itemsize
+
+    def append(self, name: str, values: NDArray[Any]) -> None:
+        """Append numbers to a column, which must be able to hold them."""
+        packed = values.astype(self._types[name]).tobytes()
+        with _explained(self._folder):
+            self._bytes[name] += self._streams[name].write(packed)
+
+    def commit(self, done: int) -> None:
+        """Keep all that was appended, whatever happens from now on."""
+        with _explained(self._folder):
+            for stream in self._streams.values():
+                stream.flush()
+        self.done += done
+        with publish(self._folder / _STATE) as state:
+            state.write(json.dumps({"key": self._key, "done": self.done, "bytes": self._bytes}))
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        """Return what was committed to a column, mapped."""
+        if not self.length(name):
+            return np.empty(0, dtype=self._types[name])
+        return np.memmap(self._path(name), dtype=self._types[name], mode="r")
+
+
+@contextmanager
+def open_columns(folder: Path, key: str, types: Mapping[str, type]) -> Iterator[Columns]:
+    """Open columns in a folder for one process at a time; the folder goes when all went well."""
+    with ExitStack() as stack:
+        with _explained(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = stack.enter_context((folder / "lock").open("w"))
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield Columns(folder, key, types, stack)
+        shutil.rmtree(folder)
+
+
+@contextmanager
+def _explained(folder: Path) -> Iterator[None]:
+    """Turn what the system refuses into one sentence."""
+    try:
+        yield
+    except BlockingIOError as error:
+        raise ConfigError(f"{folder}: another process is writing here; wait for it") from error
+    except OSError as error:
+        raise ConfigError(f"{folder}: cannot be written: {error.strerror or error}") from error

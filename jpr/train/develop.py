@@ -1,0 +1,146 @@
+"""How good a joint model is on a development pack, while it is trained: MRecall@k.
+
+Same definition as `jpr.judge.measures.MRecall`, from the pack's arrays; a test ties them together.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from jpr.decode import Decoded, Limits, decode_many, independent, tree
+from jpr.errors import DataError
+from jpr.models.joint import Candidates, JointModel
+from jpr.models.steps import Steps
+from jpr.train.assemble import Assembler
+from jpr.train.draw import Feed, Listed
+from jpr.train.oracle import Bits, Flags, Whole
+
+FIRST_STAGE, INDEPENDENT, TREE = "first-stage", "independent", "tree"
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """MRecall@k of one decoder."""
+
+    all: float
+    multi: float
+    """Of the questions with several answers."""
+
+
+class Development:
+    """A pack to be judged on, with what brings its tokens to the device."""
+
+    def __init__(self, feed: Feed, assembler: Assembler, limit: int = 0) -> None:
+        """Take all its questions, or so many of them, evenly spread."""
+        total = len(feed.pack)
+        if not total:
+            raise DataError("a development pack has no questions")
+        self.questions: Whole = np.linspace(
+            0, total - 1, min(limit or total, total), dtype=np.int64
+        )
+        self.feed, self._assembler = feed, assembler
+
+    def judge(self, model: JointModel, k: int, beta: float, batch: int) -> Mapping[str, Scores]:
+        """Return the scores of the first stage's order and of two ways to decode."""
+        found: dict[str, list[Flags]] = {FIRST_STAGE: [], INDEPENDENT: [], TREE: []}
+        for first in range(0, len(self.questions), batch):
+            listed = self.feed.listed(self.questions[first : first + batch], self.feed.longest)
+            n = self.feed.pack.n_answers[listed.questions]
+            for decoder, places in self._chosen(model, listed, k, beta).items():
+                found[decoder].append(mrecall(listed.covers, places, n, k))
+        multi = self.feed.pack.n_answers[self.questions] > 1
+        return {name: _scores(np.concatenate(parts), multi) for name, parts in found.items()}
+
+    def _chosen(
+        self, model: JointModel, listed: Listed, k: int, beta: float
+    ) -> dict[str, list[Sequence[int]]]:
+        """Return the places of the candidates that each decoder chooses, question by question."""
+        there = listed.inside.sum(axis=1)
+        chosen: dict[str, list[Sequence[int]]] = {
+            name: [range(min(k, n)) for n in there.tolist()]
+            for name in (FIRST_STAGE, INDEPENDENT, TREE)
+        }
+        some = np.flatnonzero(there)
+        if len(some):
+            candidates = assembled(self._assembler, listed.rows(some))
+            for name, decoded in _decoded(model, candidates, k, beta).items():
+                for row, one in zip(some.tolist(), decoded, strict=True):
+                    chosen[name][row] = one.passages
+        return chosen
+
+
+def mrecall(
+    covers: Bits, chosen: Sequence[Sequence[int]], n_answers: NDArray[np.integer], k: int
+) -> Flags:
+    """Tell for which questions the first k chosen candidates cover enough of the answers."""
+    covered = np.zeros((len(chosen), covers.shape[2]), dtype=np.uint8)
+    for row, places in enumerate(chosen):
+        covered[row] = np.bitwise_or.reduce(covers[row, list(places[:k])], axis=0)
+    found = np.unpackbits(covered, axis=1).sum(axis=1)
+    reached: Flags = (found >= np.minimum(n_answers, k)) & (n_answers > 0)
+    return reached
+
+
+def _scores(reached: Flags, multi: Flags) -> Scores:
+    of_multi = float(reached[multi].mean()) if multi.any() else 0.0
+    return Scores(float(reached.mean()), of_multi)
+
+
+def assembled(assembler: Assembler, listed: Listed, numbers: Whole | None = None) -> Candidates:
+    """Return candidates as the model takes them; without numbers, each is known by its place."""
+    device = assembler.tokens.device
+    if numbers is None:
+        numbers = np.broadcast_to(np.arange(listed.edges.shape[1]), listed.edges.shape)
+    arrays = (listed.questions, listed.edges, numbers)
+    return assembler.assemble(*(torch.from_numpy(np.array(one)).to(device) for one in arrays))
+
+
+@torch.inference_mode()
+def _decoded(
+    model: JointModel, candidates: Candidates, k: int, beta: float
+) -> dict[str, list[Decoded]]:
+    with _precision(candidates):
+        encoded = model.encode(candidates)
+    # The decoder is small beside the encoder: it goes in 32 bits, as its weights are.
+    whole = replace(encoded, memory=encoded.memory.float(), marked=encoded.marked.float())
+    steps = Steps(model, whole)
+    searches = {
+        INDEPENDENT: [independent(n, Limits(k)) for n in candidates.counts],
+        TREE: [tree(n, Limits(k), beta, ahead=4) for n in candidates.counts],
+    }
+    return {name: decode_many(several, steps) for name, several in searches.items()}
+
+
+@torch.inference_mode()
+def score_pack(
+    model: JointModel, feed: Feed, assembler: Assembler, batch: int = 32
+) -> NDArray[np.float16]:
+    """Return log P of every candidate of a pack (E,) to be the first: IndepPR's s(p)."""
+    scores = np.zeros(len(feed.pack.candidates), dtype=np.float16)
+    for listed in _batches(feed, batch):
+        candidates = assembled(assembler, listed)
+        with _precision(candidates):
+            encoded = model.encode(candidates)
+            none = torch.zeros(
+                len(listed.questions), 0, dtype=torch.long, device=encoded.inside.device
+            )
+            log_probs = model.log_probs(encoded, none)[:, 0]
+        widest = log_probs.shape[1]
+        inside = listed.inside[:, :widest]
+        scores[listed.edges[:, :widest][inside]] = log_probs.float().cpu().numpy()[inside]
+    return scores
+
+
+def _batches(feed: Feed, batch: int) -> Iterator[Listed]:
+    some = np.flatnonzero(np.diff(feed.pack.candidate_starts))
+    for first in range(0, len(some), batch):
+        yield feed.listed(some[first : first + batch], feed.longest)
+
+
+def _precision(candidates: Candidates) -> torch.autocast:
+    """Return 16 bits where there is a GPU."""
+    kind = candidates.ids.device.type
+    return torch.autocast(kind, torch.bfloat16, enabled=kind == "cuda")

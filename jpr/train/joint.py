@@ -1,0 +1,175 @@
+"""Training of a joint reranker: model, packs, objective and loop put together.
+
+OUT/joint.json, model.safetensors, tokenizer.json   the best weights, ready for jpr rerank
+OUT/log.jsonl, state.safetensors                    how it went, and what it takes to go on
+"""
+
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from jpr.encode.tokens import read_tokenizer
+from jpr.errors import ConfigError, DataError, FormatError
+from jpr.models.joint import JointModel
+from jpr.models.joint_folder import joint_over_bert, joint_over_t5, read_joint, write_joint
+from jpr.rerank.joint import read_prompt_settings
+from jpr.rerank.prompt import Prompts, PromptSettings
+from jpr.train.assemble import Assembler
+from jpr.train.develop import INDEPENDENT, TREE, Development, Scores, score_pack
+from jpr.train.draw import Draws, Feed
+from jpr.train.joint_loss import JointLoss
+from jpr.train.loop import Hooks, Score, train
+from jpr.train.pack import Pack
+from jpr.train.recipe import FeedConfig, JointTraining, ModelConfig
+from jpr.train.state import Progress
+from jpr.train.world import World
+
+_FRESH = {"bert": ("decoder.", "head."), "t5": ("head.",)}
+"""The weights that begin at random: the decoder over an encoder, the pointer over a T5."""
+
+
+def begin(config: ModelConfig) -> tuple[JointModel, Prompts]:
+    """Return the model to train, and how it reads texts."""
+    home = Path(config.init or config.weights)
+    tokenizer = read_tokenizer(home / "tokenizer.json")
+    if config.init:
+        model, _ = read_joint(home)
+        set_dropout(model, config.dropout)
+        return model, Prompts(tokenizer, read_prompt_settings(home))
+    if config.encoder == "bert":
+        settings = PromptSettings("bert", max_tokens=config.max_tokens)
+        model = joint_over_bert(home, config.layers, config.dropout, config.memory)
+        return model, Prompts(tokenizer, settings)
+    count = config.numbers if config.head == "index" else 1
+    found = [tokenizer.token_to_id(f"<extra_id_{i}>") for i in range(count)]
+    numbers = tuple(token for token in found if token is not None)
+    if len(numbers) < count:
+        raise ConfigError(f"{home}: its tokenizer has {len(numbers)} of {count} <extra_id> tokens")
+    settings = PromptSettings("t5", max_tokens=config.max_tokens, number_tokens=numbers)
+    return joint_over_t5(home, config.head, numbers, config.dropout), Prompts(tokenizer, settings)
+
+
+def _fresh(config: ModelConfig) -> tuple[str, ...]:
+    return () if config.init or config.head == "index" else _FRESH[config.encoder]
+
+
+def set_dropout(model: JointModel, dropout: float) -> None:
+    """Let a model that was read for use forget this share of its numbers in training."""
+    for part in model.modules():
+        if "dropout" in vars(part):
+            vars(part)["dropout"] = dropout
+
+
+def open_feed(config: FeedConfig) -> Feed:
+    """Open a pack and the scores that belong to it."""
+    try:
+        scores, teacher = (_numbers(file) for file in (config.scores, config.teacher))
+        return Feed(Pack.open(config.pack), config.weight, scores, teacher, config.sources)
+    except DataError as error:
+        raise DataError(f"{config.pack}: {error}") from error
+
+
+def _numbers(file: str) -> NDArray[np.floating] | None:
+    if not file:
+        return None
+    try:
+        found: NDArray[np.floating] = np.load(file, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise FormatError(
+            file, 0, f"holds no numbers ({error}); write it with numpy.save"
+        ) from error
+    return found
+
+
+def write_scores(model: Path, pack: str, file: Path, device: str) -> None:
+    """Write what a trained model, IndepPR, makes of every candidate of a pack (`score_pack`)."""
+    scorer, prompts = begin(ModelConfig(init=str(model)))
+    feed = open_feed(FeedConfig(pack))
+    assembler = Assembler.of(feed.pack, prompts, device)
+    scores = score_pack(scorer.to(device).eval(), feed, assembler)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    part = file.with_name(f".{file.name}")
+    np.save(part, scores)
+    part.replace(file)
+
+
+def train_joint(
+    config: JointTraining,
+    out: Path,
+    *,
+    tell: Callable[[Mapping[str, object]], None] = lambda _line: None,
+    device: str = "cpu",
+    world: World | None = None,
+) -> Progress:
+    """Train by a recipe into a folder; where that holds the state of the same run, go on."""
+    world = world or World()
+    feeds = [open_feed(_scored(one, at, out, device, world)) for at, one in enumerate(config.data)]
+    torch.manual_seed(config.loop.seed)
+    model, prompts = begin(config.model)
+    model = model.to(device)
+    draws = Draws(
+        feeds, batch=config.batch, candidates=config.candidates, k=config.k, seed=config.loop.seed
+    )
+    assemblers = {feed: Assembler.of(feed.pack, prompts, device) for feed in feeds}
+    developments = {pack: _development(pack, prompts, device, config) for pack in config.dev.packs}
+    home = Path(config.model.init or config.model.weights)
+
+    def evaluate() -> Score:
+        return judged(model, developments, config)
+
+    def keep(_: int) -> None:
+        write_joint(out, model, asdict(prompts.settings))
+        shutil.copyfile(home / "tokenizer.json", out / "tokenizer.json")
+
+    return train(
+        model,
+        JointLoss(model, draws, assemblers, config, world),
+        config.loop,
+        out,
+        Hooks(evaluate if developments else None, keep, tell),
+        fresh=_fresh(config.model),
+        world=world,
+    )
+
+
+def _scored(config: FeedConfig, at: int, out: Path, device: str, world: World) -> FeedConfig:
+    """Let the scorer that a feed names, if any, score its candidates, once per folder."""
+    if not config.scorer:
+        return config
+    file = out / f"scores-{at}.npy"
+    if world.is_first and not file.exists():
+        write_scores(Path(config.scorer), config.pack, file, device)
+    world.wait()
+    return replace(config, scores=str(file))
+
+
+def _development(pack: str, prompts: Prompts, device: str, config: JointTraining) -> Development:
+    feed = open_feed(FeedConfig(pack))
+    return Development(feed, Assembler.of(feed.pack, prompts, device), config.dev.limit)
+
+
+def judged(
+    model: JointModel, developments: Mapping[str, Development], config: JointTraining
+) -> Score:
+    """Return the mean MRecall@k over packs that decides, and all numbers by pack and decoder."""
+    dev, decoder = config.dev, TREE if config.objective.kind == "joint" else INDEPENDENT
+    found = {
+        pack: one.judge(model, config.k, dev.beta, dev.batch) for pack, one in developments.items()
+    }
+    told = {
+        f"{Path(pack).name} {name} {part}": value
+        for pack, of_pack in found.items()
+        for name, scores in of_pack.items()
+        for part, value in asdict(scores).items()
+    }
+    deciding = [_deciding(of_pack[decoder], dev.select) for of_pack in found.values()]
+    return Score(float(np.mean(deciding)), told)
+
+
+def _deciding(scores: Scores, select: str) -> float:
+    return scores.all if select == "all" else scores.multi

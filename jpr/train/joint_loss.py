@@ -1,0 +1,134 @@
+"""The loss of a joint model on what was drawn for a step: targets, prefixes, objective."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from jpr.errors import ConfigError
+from jpr.models.joint import Candidates, IndexHead, JointModel
+from jpr.train.assemble import Assembler
+from jpr.train.develop import assembled
+from jpr.train.draw import Drawn, Draws, Feed
+from jpr.train.loop import Part
+from jpr.train.objectives import choice_loss, distillation, first_logits, pointwise_loss
+from jpr.train.oracle import (
+    Flags,
+    Whole,
+    next_targets,
+    oracle_targets,
+    positives,
+    ranked,
+    shuffled,
+    uncovered_targets,
+    useful,
+    with_negatives,
+)
+from jpr.train.recipe import JointTraining, ObjectiveConfig
+from jpr.train.world import World
+
+
+def steps_of(drawn: Drawn, objective: ObjectiveConfig, k: int) -> tuple[Whole, Flags]:
+    """Return what the model is taken to have chosen (Q, T) and the targets of all steps (Q, T, C).
+
+    The last passage of a sequence is never seen: there is no step after it.
+    """
+    covers, inside = drawn.listed.covers, drawn.listed.inside
+    if objective.kind != "joint":
+        return np.full((len(covers), 1), -1), useful(covers)[:, None]
+    chosen = positives(covers, k)
+    scores = drawn.feed.prior_of(drawn.listed)
+    if objective.prefix == "teacher-forcing":
+        sequences = ranked(chosen, scores)[:, :k]
+        return sequences, next_targets(sequences, covers.shape[1])
+    if objective.prefix == "no-negatives":
+        sequences = ranked(chosen, scores)[:, :k]
+    else:
+        gamma, noise = objective.gamma, drawn.noise[0]
+        sequences = with_negatives(chosen, inside, scores, gamma, noise)[:, :k]
+    sequences = shuffled(sequences, drawn.noise[1][:, : sequences.shape[1]])
+    if objective.targets == "oracle":
+        return sequences, oracle_targets(chosen, sequences)
+    return sequences, uncovered_targets(covers, sequences)
+
+
+class JointLoss:
+    """The loss of a part of a step's batch."""
+
+    def __init__(
+        self,
+        model: JointModel,
+        draws: Draws,
+        assemblers: Mapping[Feed, Assembler],
+        config: JointTraining,
+        world: World,
+    ) -> None:
+        """Bring together what the loss depends on."""
+        if config.batch < world.size * config.loop.micros:
+            told = f"{world.size} processes with {config.loop.micros} micro-batches each"
+            raise ConfigError(f"a batch of {config.batch} questions for {told}; make it larger")
+        self._model, self._draws, self._assemblers = model, draws, assemblers
+        self._config, self._world = config, world
+        head = model.head
+        self._numbers = len(head.tokens) if isinstance(head, IndexHead) else 0
+
+    def __call__(self, step: int, rank: int, micro: int) -> Part:
+        """Return the loss of a part, over the number of questions in the whole batch."""
+        parts = self._world.size * self._config.loop.micros
+        part = micro * self._world.size + rank
+        drawn = self._draws.part(step, part, parts, self._numbers)
+        # Before the first look at the device, which waits until it has done the step before.
+        made = [steps_of(one, self._config.objective, self._config.k) for one in drawn]
+        candidates = _end_to_end(
+            [assembled(self._assemblers[one.feed], one.listed, one.numbers) for one in drawn]
+        )
+        loss = self._loss(candidates, drawn, made) / self._config.batch
+        return Part(loss, len(candidates.ids))
+
+    def _loss(
+        self,
+        candidates: Candidates,
+        drawn: Sequence[Drawn],
+        made: Sequence[tuple[Whole, Flags]],
+    ) -> Tensor:
+        objective, device = self._config.objective, candidates.ids.device
+        widest = max(candidates.counts)
+        targets = np.concatenate([wanted[..., :widest] for _, wanted in made])
+        wanted = torch.from_numpy(targets).to(device, non_blocking=True)
+        encoded = self._model.encode(candidates)
+        if objective.kind == "pointwise":
+            logits = first_logits(self._model, encoded)
+            loss = pointwise_loss(logits, wanted[:, 0], encoded.inside)
+            first = logits.masked_fill(~encoded.inside, -torch.inf).log_softmax(dim=-1)
+        else:
+            sequences = np.concatenate([sequence for sequence, _ in made])
+            prefixes = torch.from_numpy(np.maximum(sequences[:, :-1], 0)).to(device)
+            log_probs = self._model.log_probs(encoded, prefixes)
+            loss = choice_loss(log_probs, wanted, objective.normalise)
+            first = log_probs[:, 0]
+        share = objective.teacher_weight
+        if not share:
+            return loss
+        theirs = np.concatenate([_taught(one)[:, :widest] for one in drawn])
+        teacher = torch.from_numpy(theirs).to(device)
+        return (1 - share) * loss + share * distillation(first, teacher, encoded.inside)
+
+
+def _taught(drawn: Drawn) -> NDArray[np.float64]:
+    assert drawn.feed.teacher is not None  # the recipe was checked
+    return drawn.listed.values(drawn.feed.teacher)
+
+
+def _end_to_end(several: Sequence[Candidates]) -> Candidates:
+    if len(several) == 1:
+        return several[0]
+    return Candidates(
+        torch.cat([one.ids for one in several]),
+        torch.cat([one.lengths for one in several]),
+        tuple(count for one in several for count in one.counts),
+        torch.cat([one.marks for one in several]),
+        torch.cat([one.numbers for one in several]),
+        torch.cat([one.prior for one in several]),
+    )

@@ -1,0 +1,253 @@
+"""Makes packs: rankings come in, tokens and what covers what go out, a few questions at a time.
+
+Memory holds one batch of rankings and 16 bytes for each distinct passage; all else is on the disk.
+A pack that was interrupted goes on after the last batch.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import chain, islice
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+import jpr
+from jpr.coverage import cover, starts
+from jpr.encode.tokens import open_tokenizer, read_tokenizer
+from jpr.errors import ConfigError, DataError
+from jpr.runs.align import check_unique_passages
+from jpr.stages import Progress
+from jpr.train.columns import Columns, open_columns
+from jpr.train.pack import LIMITS, PART_MB, TYPES, Pack, check_target, vocabulary_sha256, write_pack
+from jpr.types import Passage, Question, Ranking
+
+_BATCH = 512
+"""Questions whose candidates are held at a time: 100 each are 50 MB of text."""
+_LONGEST_WORD = 100
+"""Characters per token at most: what lies beyond cannot matter and is not tokenised."""
+_KEY_BYTES = 16
+_COLUMNS = {
+    **{name: kind for name, kind in TYPES.items() if not name.endswith("_starts")},
+    "question_lengths": np.uint16,
+    "question_ids": np.uint8,
+    "passage_tokens": np.uint16,
+    "passage_lengths": np.uint16,
+    "passage_keys": np.uint8,
+    "candidate_counts": np.uint32,
+}
+"""What grows while a pack is made: lengths instead of starts, ids as lines of JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackSettings:
+    """What of questions and candidates goes into a pack."""
+
+    k: int = 100
+    """Candidates per question, at most."""
+    strict: bool = False
+    """Whether a lone numeral or stop word proves no answer."""
+    max_question: int = 64
+    """Tokens of a question; the rest is cut off, and so below."""
+    max_title: int = 32
+    max_text: int = 384
+    """A model that is trained on the pack may read less, not more."""
+
+    def __post_init__(self) -> None:
+        if self.k < 1:
+            raise ConfigError(f"-k {self.k}: ask for at least one passage")
+        if self.max_title > 255 or self.max_text > 65_000:
+            raise ConfigError("titles of 255 and texts of 65,000 tokens are the most in a pack")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The questions of one file, all with answers, with their candidates."""
+
+    name: str
+    count: int
+    rankings_from: Callable[[int], Iterable[Ranking]]
+    """Gives the rankings after the first so many."""
+
+
+def make_pack(
+    sources: Sequence[Source],
+    tokenizer: Path,
+    out: Path,
+    settings: PackSettings,
+    *,
+    inputs: Mapping[str, str],
+    part_mb: int = PART_MB,
+    progress: Progress = lambda _: None,
+) -> Pack:
+    """Write the pack of some sources; `inputs` names by hashes what their rankings come from.
+
+    The same inputs give the same files, whether or not the work was interrupted.
+    """
+    check_target(out)
+    if not any(source.count for source in sources):
+        raise DataError("no question has an answer, so there is nothing to learn from")
+    if len(sources) > 256:
+        raise ConfigError(f"{len(sources)} files of questions; a pack takes 256")
+    opened, file = _opened(tokenizer)
+    about = {
+        "jpr": jpr.__version__,
+        "sources": [source.name for source in sources],
+        "settings": {name: value for name, value in asdict(settings).items() if name not in LIMITS},
+        "limits": {name: getattr(settings, name) for name in LIMITS},
+        "tokenizer_sha256": hashlib.sha256(file.read_bytes()).hexdigest(),
+        "vocabulary_sha256": vocabulary_sha256(opened.get_vocab()),
+        "inputs": dict(inputs),
+    }
+    key = json.dumps([about, [source.count for source in sources]])
+    with open_columns(out.with_name(f".{out.name}.part"), key, _COLUMNS) as columns:
+        writer = _Writer(columns, opened, settings)
+        progress(columns.done)
+        for number, batch in _batches(sources, columns.done):
+            writer.add(batch, number)
+            progress(len(batch))
+        write_pack(out, _gathered(columns, about), part_mb=part_mb)
+    return Pack.open(out)
+
+
+def _opened(path: Path) -> tuple[Tokenizer, Path]:
+    """Open a tokenizer, whose ids must fit into 16 bits, and say which file it was in."""
+    opened, file = open_tokenizer(path) if path.is_dir() else (read_tokenizer(path), path)
+    highest = max(opened.get_vocab().values(), default=0)
+    if highest > np.iinfo(np.uint16).max:
+        raise ConfigError(f"{file}: has token ids up to {highest:,}; a pack holds 65,535 at most")
+    return opened, file
+
+
+def _batches(sources: Sequence[Source], done: int) -> Iterator[tuple[int, list[Ranking]]]:
+    """Yield the rankings after the first `done`, with the number of their source."""
+    for number, source in enumerate(sources):
+        if done < source.count:
+            rest = iter(source.rankings_from(done))
+            while batch := list(islice(rest, _BATCH)):
+                yield number, batch
+        done = max(done - source.count, 0)
+
+
+class _Writer:
+    """Appends batches of rankings to columns."""
+
+    def __init__(self, columns: Columns, tokenizer: Tokenizer, settings: PackSettings) -> None:
+        self._columns, self._tokenizer, self._settings = columns, tokenizer, settings
+        known = columns["passage_keys"].tobytes()
+        self._rows = {
+            known[at : at + _KEY_BYTES]: row
+            for row, at in enumerate(range(0, len(known), _KEY_BYTES))
+        }
+
+    def add(self, rankings: Sequence[Ranking], source: int) -> None:
+        """Append rankings, of which the passages that are new are tokenised, and commit."""
+        cut = [ranking.top(self._settings.k) for ranking in rankings]
+        for ranking in cut:
+            _check(ranking)
+        self._add_questions([ranking.question for ranking in cut], source)
+        self._add_coverage(cut)
+        hits = [hit for ranking in cut for hit in ranking.hits]
+        rows = self._add_passages([hit.passage for hit in hits])
+        scores = np.array([hit.score for hit in hits], dtype=np.float64)
+        most = float(np.finfo(np.float16).max)
+        append = self._columns.append
+        append("candidates", np.array(rows, dtype=np.int64))
+        append("candidate_counts", np.array([len(ranking.hits) for ranking in cut]))
+        append("scores", scores.clip(-most, most))
+        if self._columns.length("candidates") > np.iinfo(np.uint32).max:
+            raise ConfigError("more candidates than a pack can count; make several packs")
+        self._columns.commit(len(rankings))
+
+    def _add_questions(self, questions: Sequence[Question], source: int) -> None:
+        texts = [question.text for question in questions]
+        ids = self._ids(texts, self._settings.max_question)
+        lines = "".join(f"{json.dumps(question.id)}\n" for question in questions)
+        append = self._columns.append
+        append("question_tokens", _flat(ids))
+        append("question_lengths", _lengths(ids))
+        append("question_ids", np.frombuffer(lines.encode(), dtype=np.uint8))
+        append("sources", np.full(len(questions), source))
+
+    def _add_coverage(self, rankings: Sequence[Ranking]) -> None:
+        coverage = cover(rankings, strict=self._settings.strict)
+        base = self._columns.length("candidates") + starts(coverage.n_passages)
+        self._columns.append("cover_edges", base[coverage.question] + coverage.rank)
+        self._columns.append("cover_answers", coverage.answer)
+        self._columns.append("n_answers", coverage.n_answers)
+
+    def _add_passages(self, passages: Sequence[Passage]) -> list[int]:
+        """Return the row of each passage, after giving one to each that has none."""
+        keys = [_key(passage) for passage in passages]
+        new = {
+            key: passage
+            for key, passage in zip(keys, passages, strict=True)
+            if key not in self._rows
+        }
+        self._rows.update(zip(new, range(len(self._rows), len(self._rows) + len(new)), strict=True))
+        titles = self._ids([p.title for p in new.values()], self._settings.max_title)
+        texts = self._ids([p.text for p in new.values()], self._settings.max_text)
+        of_titles, of_texts = _lengths(titles), _lengths(texts)
+        append = self._columns.append
+        append("passage_tokens", _flat(list(chain.from_iterable(zip(titles, texts, strict=True)))))
+        append("passage_lengths", of_titles + of_texts)
+        append("title_lengths", of_titles)
+        append("passage_keys", np.frombuffer(b"".join(new), dtype=np.uint8))
+        return [self._rows[key] for key in keys]
+
+    def _ids(self, texts: Sequence[str], limit: int) -> list[list[int]]:
+        """Return the first tokens of texts, as `jpr.rerank.prompt` has them."""
+        cut = [text[: _LONGEST_WORD * limit].encode("utf-8", "replace").decode() for text in texts]
+        found = self._tokenizer.encode_batch_fast(cut, add_special_tokens=False)
+        return [encoding.ids[:limit] for encoding in found]
+
+
+def _check(ranking: Ranking) -> None:
+    """Refuse what a model cannot read."""
+    question = ranking.question
+    if not question.text.strip():
+        raise DataError(f"question {question.id!r} has no text; give the questions with theirs")
+    check_unique_passages(ranking)
+    bare = sum(hit.passage.is_bare for hit in ranking.hits)
+    if bare:
+        raise DataError(
+            f"{bare} of {len(ranking.hits)} passages for question {question.id!r} are only ids; "
+            "give their texts with --corpus"
+        )
+
+
+def _key(passage: Passage) -> bytes:
+    """Name a passage by all that is read of it: ids may differ from corpus to corpus."""
+    whole = f"{len(passage.title)} {passage.title}{passage.text}"
+    encoded = whole.encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(encoded, digest_size=_KEY_BYTES).digest()
+
+
+def _lengths(rows: Sequence[Sequence[int]]) -> NDArray[np.int64]:
+    return np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
+
+
+def _flat(rows: Sequence[Sequence[int]]) -> NDArray[np.uint16]:
+    return np.fromiter(chain.from_iterable(rows), dtype=np.uint16, count=sum(map(len, rows)))
+
+
+def _gathered(columns: Columns, about: Mapping[str, object]) -> Pack:
+    """Return what was written as a pack, still mapped."""
+    plain = {name: columns[name] for name in TYPES if name in _COLUMNS}
+    ids = columns["question_ids"].tobytes().decode().splitlines()
+    return Pack(
+        question_starts=_starts(columns["question_lengths"]),
+        passage_tokens=(columns["passage_tokens"],),
+        passage_starts=_starts(columns["passage_lengths"]),
+        candidate_starts=_starts(columns["candidate_counts"]),
+        question_ids=tuple(json.loads(line) for line in ids),
+        about=about,
+        **plain,
+    )
+
+
+def _starts(lengths: NDArray[np.unsignedinteger]) -> NDArray[np.int64]:
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])

@@ -1,0 +1,127 @@
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jpr.coverage import Coverage
+from jpr.decode import Decoded, Node
+from jpr.errors import ConfigError, DataError, FormatError
+from jpr.rerank.joint import JointReranker
+from jpr.rerank.prompt import Prompts, PromptSettings
+from jpr.rerank.stop import Stop, calibrated, read_stop, write_stop
+from jpr.runs import write_rankings
+from jpr.types import Question, Ranking
+from tests.cli.running import fails, jpr
+from tests.rerank.tiny import NAMES, QUESTION, hits, tokenizer, write_pointer
+
+STOP = Stop(-2.5, 4, "tree", 2.0, 0.95, 1.5, 10)
+
+
+def chain(*scores: float) -> Decoded:
+    """Passages 0, 1, 2 … one after the other, with these scores."""
+    return Decoded(
+        tuple(Node(tuple(range(i)), i, score, score, True) for i, score in enumerate(scores))
+    )
+
+
+def test_the_highest_threshold_that_keeps_the_wanted_answers() -> None:
+    # The first question has an answer in each of its first two passages, the second in its first.
+    coverage = Coverage.of_lists([2, 1], [[(0,), (1,), ()], [(0,), (0,), ()]])
+    trees = [chain(-1.0, -2.0, -3.0), chain(-1.5, -4.0, -5.0)]
+    assert calibrated(trees, coverage, keep=1.0) == (-2.0, 1.0, 1.5)
+    assert calibrated(trees, coverage, keep=0.6) == (-1.5, 2 / 3, 1.0)
+    assert calibrated(trees, coverage, keep=0.1) == (-1.0, 1 / 3, 0.5)
+
+
+def test_what_follows_a_low_score_is_lost_even_if_it_scores_high() -> None:
+    coverage = Coverage.of_lists([2], [[(0,), (), (1,)]])
+    threshold, kept, passages = calibrated([chain(-1.0, -6.0, -0.5)], coverage, keep=1.0)
+    assert (threshold, kept, passages) == (-6.0, 1.0, 3.0)
+
+
+@pytest.mark.parametrize("keep", [0.0, -1.0, 1.5])
+def test_a_share_that_is_none_is_refused(keep: float) -> None:
+    with pytest.raises(ConfigError, match="share above 0"):
+        calibrated([chain(-1.0)], Coverage.of_lists([1], [[(0,)]]), keep)
+
+
+def test_without_any_answer_there_is_nothing_to_go_by() -> None:
+    with pytest.raises(DataError, match="no answer"):
+        calibrated([chain(-1.0)], Coverage.of_lists([1], [[()]]), 0.9)
+
+
+def test_auto_stops_where_the_model_says(tmp_path: Path) -> None:
+    folder = write_pointer(tmp_path)
+    whole = JointReranker.load(folder)
+    ((_, tree),) = whole.decode_many([Ranking(QUESTION, tuple(hits(NAMES)))], 6)
+    scores = [node.score for node in tree.nodes]
+    write_stop(folder, replace(STOP, threshold=scores[2], most=6))
+    found = JointReranker.load(folder).rank(QUESTION, hits(NAMES), "auto")
+    low = next((i for i, score in enumerate(scores) if score < scores[2]), len(scores))
+    wanted = [hit.passage.id for hit in whole.rank(QUESTION, hits(NAMES), 6).hits][:low]
+    assert [hit.passage.id for hit in found.hits] == wanted
+    assert len(found.hits) >= 3
+
+
+def test_auto_needs_a_calibrated_model_and_its_decoder(tmp_path: Path) -> None:
+    folder = write_pointer(tmp_path)
+    with pytest.raises(ConfigError, match="was not calibrated"):
+        JointReranker.load(folder).rank(QUESTION, hits(NAMES), "auto")
+    write_stop(folder, STOP)
+    assert read_stop(folder) == STOP
+    with pytest.raises(ConfigError, match=r"calibrated for --decode tree --beta 2.0"):
+        JointReranker.load(folder, beta=1.0).rank(QUESTION, hits(NAMES), "auto")
+    about = json.loads((folder / "joint.json").read_text())
+    (folder / "joint.json").write_text(json.dumps({**about, "stop": {"when": 3}}))
+    with pytest.raises(FormatError, match="stop is not known"):
+        JointReranker.load(folder)
+
+
+def test_calibrate_and_rerank_by_command(tmp_path: Path) -> None:
+    folder = write_pointer(tmp_path)
+    run, out = tmp_path / "run.jsonl", tmp_path / "out.jsonl"
+    asked = Question("q", QUESTION.text, (("red",), ("green",)))
+    with run.open("w", encoding="utf-8") as stream:
+        write_rankings([Ranking(asked, tuple(hits(NAMES)))], stream)
+    jpr("calibrate", run, "--model", folder, "-k", "8", "--keep", "0.5")
+    stop = read_stop(folder)
+    assert stop is not None
+    assert (stop.most, stop.questions) == (8, 1)
+    jpr("rerank", run, "--model", folder, "--out", out, "-k", "auto")
+    chosen = json.loads(out.read_text())["ctxs"]
+    assert len(chosen) == stop.passages
+
+
+Capture = pytest.CaptureFixture[str]
+Patch = pytest.MonkeyPatch
+
+
+@pytest.mark.parametrize("k", ["0", "-3", "two", "automatic", ""])
+def test_a_k_that_is_none_is_refused(
+    tmp_path: Path, capsys: Capture, monkeypatch: Patch, k: str
+) -> None:
+    given = ("rerank", tmp_path / "run.jsonl", "--out", tmp_path / "o.jsonl", f"-k={k}")
+    assert "at least one passage" in fails(capsys, monkeypatch, *given)
+
+
+def test_auto_is_for_the_joint_reranker(
+    tmp_path: Path, capsys: Capture, monkeypatch: Patch
+) -> None:
+    given = ("rerank", tmp_path / "run.jsonl", "--out", tmp_path / "o.jsonl", "-k", "auto")
+    told = fails(capsys, monkeypatch, *given, "--method", "mmr")
+    assert "-k auto is for --method joint" in told
+
+
+def test_a_budget_of_tokens_instead_of_k_by_command(tmp_path: Path) -> None:
+    folder, run, out = write_pointer(tmp_path), tmp_path / "run.jsonl", tmp_path / "out.jsonl"
+    with run.open("w", encoding="utf-8") as stream:
+        write_rankings([Ranking(QUESTION, tuple(hits(NAMES)))], stream)
+    jpr("rerank", run, "--model", folder, "--out", out, "--budget", "50")
+    texts = Prompts(tokenizer(), PromptSettings())
+    lengths = [
+        len(one.ids) for one in texts.of(QUESTION.text, [h.passage for h in hits(NAMES)], range(10))
+    ]
+    kept = json.loads(out.read_text())["ctxs"]
+    spent = sum(lengths[NAMES.index(ctx["id"])] for ctx in kept)
+    assert spent <= 50 < spent + min(lengths)

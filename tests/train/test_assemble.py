@@ -1,0 +1,119 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jpr.errors import ConfigError
+from jpr.models.joint import Candidates
+from jpr.rerank.prompt import Prompts, PromptSettings
+from jpr.train.assemble import Assembler
+from jpr.train.pack import Pack
+from jpr.train.packing import PackSettings, Source, make_pack
+from jpr.types import Hit, Passage, Question, Ranking
+from tests.rerank.tiny import NAMES, NUMBER_TOKENS, tokenizer
+
+
+def text(chance: np.random.Generator, most: int) -> str:
+    return " ".join(chance.choice([*NAMES, "unknown"], chance.integers(0, most)))
+
+
+def invented() -> list[Ranking]:
+    """Questions, titles and texts of all lengths, some of the last two empty."""
+    chance = np.random.default_rng(0)
+    passages = [Passage(str(i), text(chance, 12), f"{text(chance, 90)} gold") for i in range(30)]
+    passages += [Passage("title only", "red lime", ""), Passage("text only", "", "blue . grey")]
+    return [
+        Ranking(
+            Question(str(i), f"which {text(chance, 15)}", (("red",),)),
+            tuple(Hit(passages[j], 0.0) for j in chance.permutation(len(passages))[:n]),
+        )
+        for i, n in enumerate([12, 0, 1, 7, 32])
+    ]
+
+
+RANKINGS = invented()
+
+
+@pytest.fixture(scope="module")
+def pack(tmp_path_factory: pytest.TempPathFactory) -> Pack:
+    folder = tmp_path_factory.mktemp("assemble")
+    (folder / "tokenizer.json").write_text(tokenizer().to_str(), encoding="utf-8")
+    source = Source("some", len(RANKINGS), lambda done: RANKINGS[done:])
+    return make_pack([source], folder, folder / "pack", PackSettings(), inputs={})
+
+
+@st.composite
+def settings(draw: st.DrawFn) -> PromptSettings:
+    style = draw(st.sampled_from(["bert", "t5"]))
+    question, title = draw(st.integers(1, 20)), draw(st.integers(0, 12))
+    whole = question + title + 16 + draw(st.integers(0, 120))
+    numbers = draw(st.sampled_from([NUMBER_TOKENS, NUMBER_TOKENS[:1]])) if style == "t5" else ()
+    return PromptSettings(style, question, title, whole, numbers)
+
+
+def expected(
+    prompts: Prompts, questions: list[int], chosen: list[list[int]], numbers: list[list[int]]
+) -> list[tuple[list[int], int]]:
+    found = []
+    for question, ranks, of_question in zip(questions, chosen, numbers, strict=True):
+        ranking = RANKINGS[question]
+        passages = [ranking.hits[rank].passage for rank in ranks]
+        found += prompts.of(ranking.question.text, passages, of_question[: len(ranks)])
+    return [(prompted.ids, prompted.mark) for prompted in found]
+
+
+def unpacked(made: Candidates) -> list[tuple[list[int], int]]:
+    texts = torch.split(made.ids, made.lengths.tolist())
+    return [(ids.tolist(), mark) for ids, mark in zip(texts, made.marks.tolist(), strict=True)]
+
+
+@given(settings(), st.data())
+def test_texts_are_those_of_the_prompt(
+    pack: Pack, settings: PromptSettings, data: st.DataObject
+) -> None:
+    questions = data.draw(st.lists(st.integers(0, len(RANKINGS) - 1), min_size=1, max_size=4))
+    n = data.draw(st.integers(1, 9))
+    ranks, numbers = [], []
+    for question in questions:
+        places = data.draw(st.permutations(range(len(RANKINGS[question].hits))))
+        ranks.append(places[: data.draw(st.integers(0, n))])
+        numbers.append(data.draw(st.permutations(range(12)))[:n])
+    edges = torch.full((len(questions), n), -1)
+    for row, (question, places) in enumerate(zip(questions, ranks, strict=True)):
+        first = int(pack.candidate_starts[question])
+        edges[row, : len(places)] = torch.tensor(places, dtype=torch.long) + first
+    prompts = Prompts(tokenizer(), settings)
+    made = Assembler.of(pack, prompts).assemble(
+        torch.tensor(questions), edges, torch.tensor(numbers)
+    )
+    assert unpacked(made) == expected(prompts, questions, ranks, numbers)
+    assert made.counts == tuple(map(len, ranks))
+    assert made.numbers.tolist() == [
+        number
+        for places, of_question in zip(ranks, numbers, strict=True)
+        for number in of_question[: len(places)]
+    ]
+    flat = [rank for places in ranks for rank in places]
+    assert torch.allclose(made.prior, -torch.tensor(flat).float().log1p())
+
+
+def test_the_first_candidates_of_each_question(pack: Pack) -> None:
+    assembler = Assembler.of(pack, Prompts(tokenizer(), PromptSettings()))
+    edges = assembler.first_edges(torch.tensor([2, 1, 0]), 3)
+    assert edges.tolist() == [[12, -1, -1], [-1, -1, -1], [0, 1, 2]]
+
+
+def test_what_the_model_cannot_read_is_refused(pack: Pack) -> None:
+    longer = Prompts(tokenizer(), PromptSettings(max_tokens=400))
+    with pytest.raises(ConfigError, match="cut at max_text = 384, the model reads 400"):
+        Assembler.of(pack, longer)
+    other = tokenizer()
+    other.add_tokens(["more"])
+    with pytest.raises(ConfigError, match="another tokenizer than the model's"):
+        Assembler.of(pack, Prompts(other, PromptSettings()))
+    few = Prompts(tokenizer(), PromptSettings("t5", number_tokens=NUMBER_TOKENS))
+    assembler = Assembler.of(pack, few)
+    edges, numbers = torch.tensor([[0, 1]]), torch.tensor([[3, 12]])
+    with pytest.raises(ConfigError, match="candidate 12, but there are tokens for 12 numbers"):
+        assembler.assemble(torch.tensor([0]), edges, numbers)

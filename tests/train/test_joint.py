@@ -1,0 +1,218 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jpr.coverage import Coverage
+from jpr.judge.measures import Judged, MRecall
+from jpr.models.joint import JointModel
+from jpr.models.joint_folder import read_joint
+from jpr.rerank.joint import JointReranker
+from jpr.rerank.prompt import Prompts
+from jpr.train.assemble import Assembler
+from jpr.train.develop import Development, assembled, mrecall, score_pack
+from jpr.train.draw import Feed
+from jpr.train.joint import begin, open_feed, train_joint
+from jpr.train.oracle import useful
+from jpr.train.pack import Pack
+from jpr.train.recipe import FeedConfig, JointTraining, ModelConfig, parse_recipe, with_changes
+from jpr.train.state import Progress, read_log
+from jpr.types import Hit, Passage, Question
+from tests.train.test_oracle import bits
+from tests.train.tiny import vocabulary, write_encoder, write_invented, write_tiny_t5
+
+N, C, K = 10, 6, 3
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("joint")
+    write_encoder(folder / "encoder")
+    write_invented(folder / "pack", N, C)
+    torch.set_num_threads(1)
+    return folder
+
+
+def recipe(home: Path, *changes: str) -> JointTraining:
+    given: dict[str, object] = {
+        "k": K,
+        "batch": N,
+        "candidates": C,
+        "model": {
+            "weights": str(home / "encoder"),
+            "dropout": 0.0,
+            "layers": 1,
+            "max_tokens": 128,
+        },
+        "data": [{"pack": str(home / "pack")}],
+        "dev": {"packs": [str(home / "pack")]},
+        "loop": {
+            "steps": 100,
+            "learning_rate": 4e-3,
+            "fresh_learning_rate": 4e-3,
+            "warmup": 10,
+            "eval_every": 100,
+        },
+    }
+    return parse_recipe(with_changes(given, changes), "a recipe")
+
+
+def best_possible(feed: Feed) -> float:
+    """The share of questions to all of whose answers there are candidates."""
+    listed = feed.listed(np.arange(N), C)
+    everything = [range(C)] * N
+    return float(mrecall(listed.covers, everything, feed.pack.n_answers, C).mean())
+
+
+def trained(home: Path, name: str, *changes: str) -> tuple[Progress, Path]:
+    return train_joint(recipe(home, *changes), home / name), home / name
+
+
+def reopened(out: Path) -> tuple[JointModel, Prompts]:
+    model, prompts = begin(ModelConfig(init=str(out)))
+    return model.eval(), prompts
+
+
+@pytest.mark.parametrize("kind", ["independent", "pointwise", "joint"])
+def test_a_tiny_model_learns_a_pack_by_heart(home: Path, kind: str) -> None:
+    progress, out = trained(home, kind, f"objective.kind={kind}")
+    model, prompts = reopened(out)
+    feed = open_feed(FeedConfig(str(home / "pack")))
+    scores = score_pack(model, feed, Assembler.of(feed.pack, prompts)).reshape(N, C)
+    listed = feed.listed(np.arange(N), C)
+    answering = useful(listed.covers)
+    top = answering[np.arange(N), scores.argmax(axis=1)]
+    assert top[answering.any(axis=1)].all()
+    if kind == "joint":  # only this one is taught to choose what the others lack
+        assert progress.best == best_possible(feed)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ["objective.targets=uncovered", "objective.normalise=any"],
+        ["objective.prefix=no-negatives", "objective.normalise=sum"],
+        ["objective.prefix=teacher-forcing", "candidates=0"],
+    ],
+)
+def test_every_way_to_teach_reaches_the_best_cover(home: Path, changes: list[str]) -> None:
+    progress, _ = trained(home, "-".join(changes), *changes)
+    assert progress.best == best_possible(open_feed(FeedConfig(str(home / "pack"))))
+
+
+@pytest.mark.parametrize(("head", "left"), [("pointer", 0.75), ("index", 0.95)])
+def test_a_t5_learns_with_either_head(home: Path, head: str, left: float) -> None:
+    """The index head first has to learn that numbers are copied, which is slow."""
+    write_tiny_t5(home / "t5")
+    model = [f"model.weights={home / 't5'}", "model.encoder=t5", f"model.head={head}"]
+    more = ["model.numbers=20", "loop.log_every=20", "loop.decay=flat", "loop.steps=60"]
+    _, out = trained(home, f"t5-{head}", *model, *more)
+    losses = [float(str(x["loss"])) for x in read_log(out / "log.jsonl") if "loss" in x]
+    assert losses[-1] < left * losses[0]
+    found = JointReranker.load(out, "tree", 2.0, device="cpu")
+    text, hits = texts_of(open_feed(FeedConfig(str(home / "pack"))).pack, 0)
+    assert len(found.rank(Question("q", text), hits, K).hits) == K
+
+
+def test_scores_of_a_pack_are_the_first_step_of_each_question(home: Path) -> None:
+    model, prompts = begin(ModelConfig(weights=str(home / "encoder"), max_tokens=128))
+    model.eval()
+    feed = open_feed(FeedConfig(str(home / "pack")))
+    assembler = Assembler.of(feed.pack, prompts)
+    scores = score_pack(model, feed, assembler, batch=4)
+    assert scores.dtype == np.float16
+    for question in range(N):
+        candidates = assembled(assembler, feed.listed(np.array([question]), C))
+        with torch.no_grad():
+            none = torch.zeros(1, 0, dtype=torch.long)
+            expected = model.log_probs(model.encode(candidates), none)[0, 0]
+        found = scores[question * C : (question + 1) * C]
+        np.testing.assert_allclose(found, expected.numpy(), atol=2e-3)
+
+
+def test_two_stages_and_scores_and_a_teacher(home: Path) -> None:
+    _, first = trained(home, "first", "objective.kind=independent", "loop.steps=60")
+    model, prompts = begin(ModelConfig(init=str(first), dropout=0.3))
+    feed = open_feed(FeedConfig(str(home / "pack")))
+    scores = score_pack(model.eval(), feed, Assembler.of(feed.pack, prompts))
+    np.save(home / "scores.npy", scores)
+    changes = [
+        f"model.init={first}",
+        "model.weights=''",
+        f"data.scores={home / 'scores.npy'}",
+        f"data.teacher={home / 'scores.npy'}",
+        "objective.teacher_weight=0.5",
+        "loop.steps=2",
+        "loop.log_every=1",
+        "loop.learning_rate=1e-6",
+    ]
+    _, second = trained(home, "second", *changes)
+    one, two = (read_joint(folder)[0].state_dict() for folder in (first, second))
+    for name, weight in one.items():
+        torch.testing.assert_close(two[name], weight, atol=1e-5, rtol=0)
+    assert [line["step"] for line in read_log(second / "log.jsonl") if "loss" in line] == [1, 2]
+
+
+def test_dropout_is_set_in_a_model_that_was_trained_before(home: Path) -> None:
+    _, out = trained(home, "short", "loop.steps=1")
+    model, prompts = begin(ModelConfig(init=str(out), dropout=0.5))
+    feed = open_feed(FeedConfig(str(home / "pack")))
+    candidates = assembled(Assembler.of(feed.pack, prompts), feed.listed(np.arange(2), C))
+    none = torch.zeros(2, 0, dtype=torch.long)
+    with torch.no_grad():
+        model.train()
+        one, two = (model.log_probs(model.encode(candidates), none) for _ in range(2))
+    assert not torch.allclose(one, two)
+
+
+def test_what_was_trained_ranks_as_it_was_judged(home: Path) -> None:
+    """The reranker, given texts, chooses what development chose, given the pack."""
+    _, out = trained(home, "ranked", "objective.targets=uncovered")
+    model, prompts = reopened(out)
+    feed = open_feed(FeedConfig(str(home / "pack")))
+    development = Development(feed, Assembler.of(feed.pack, prompts))
+    chosen = development._chosen(model, feed.listed(np.arange(N), C), K, 2.0)["tree"]
+    reranker = JointReranker.load(out, "tree", 2.0, device="cpu")
+    for question in range(N):
+        text, hits = texts_of(feed.pack, question)
+        found = reranker.rank(Question("q", text), hits, K)
+        ids = [int(hit.passage.id) for hit in found.hits]
+        assert ids == list(chosen[question])
+
+
+def texts_of(pack: Pack, question: int) -> tuple[str, list[Hit]]:
+    words = {i: word for word, i in vocabulary().items()}
+    first, last = pack.question_starts[question : question + 2]
+    asked = " ".join(words[int(i)] for i in pack.question_tokens[first:last])
+    hits = []
+    for place in range(C):
+        row = int(pack.candidates[question * C + place])
+        begin, end = pack.passage_starts[row : row + 2]
+        title, *text = (words[int(i)] for i in pack.passage_tokens[0][begin:end])
+        hits.append(Hit(Passage(str(place), title, " ".join(text)), 0.0))
+    return asked, hits
+
+
+rankings = st.lists(
+    st.lists(st.sets(st.integers(0, 4), max_size=2), min_size=5, max_size=5), min_size=1, max_size=5
+)
+
+
+@settings(max_examples=50)
+@given(rankings, st.permutations(range(5)), st.integers(1, 5), st.integers(0, 2))
+def test_mrecall_is_that_of_the_judge(
+    table: list[list[set[int]]], order: list[int], k: int, unfound: int
+) -> None:
+    n = [len(set().union(*row)) + unfound for row in table]
+    renumbered = [[{_rank(row, a) for a in held} for held in row] for row in table]
+    run = Coverage.of_lists(n, [[row[place] for place in order] for row in renumbered])
+    expected = (MRecall @ k).of(Judged(run, run))
+    found = mrecall(bits(table), [order] * len(table), np.array(n), k)
+    assert found.tolist() == expected.astype(bool).tolist()
+
+
+def _rank(row: list[set[int]], answer: int) -> int:
+    return sorted(set().union(*row)).index(answer)

@@ -1,0 +1,126 @@
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import pytest
+
+from jpr.errors import ConfigError
+from jpr.train.recipe import JointTraining, parse_recipe, read_recipe, with_changes
+
+RECIPE = Path(__file__).parents[2] / "recipes" / "joint.toml"
+LEAST: dict[str, Any] = {
+    "loop": {"steps": 10},
+    "model": {"weights": "models/minilm"},
+    "data": [{"pack": "packs/train"}],
+}
+
+
+def problems(given: dict[str, Any]) -> list[str]:
+    with pytest.raises(ConfigError) as told:
+        parse_recipe(given, "r.toml")
+    return str(told.value).removeprefix("r.toml: ").split("; ")
+
+
+def test_the_example_is_a_recipe() -> None:
+    recipe = read_recipe(RECIPE)
+    assert recipe.k == 5
+    assert recipe.data[0].pack == "packs/train"
+
+
+def test_what_is_not_said_has_a_default() -> None:
+    recipe = parse_recipe(LEAST, "r.toml")
+    assert recipe == JointTraining(recipe.loop, recipe.model, recipe.data)
+    assert recipe.objective.kind == "joint"
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    wrong = {
+        "loop": {"stepz": 10, "decay": "steep"},
+        "model": {"weights": "a", "init": "b", "dropout": 1},
+        "data": [{"pack": 3, "weight": -1.0}],
+        "objective": {"kind": "joined", "gamma": -1},
+        "batch": "many",
+        "speed": 9,
+    }
+    with pytest.raises(ConfigError) as told:
+        parse_recipe(wrong, "r.toml")
+    for part in (
+        "r.toml: ",
+        "unknown key loop.stepz; did you mean steps?",
+        "loop.steps is missing",
+        "model.weights, to begin anew, or init",
+        "model.dropout = 1.0",
+        "data.pack = 3; give a string",
+        "objective.kind = 'joined'; choose of joint, independent, pointwise",
+        "objective.gamma = -1.0",
+        "batch = 'many'; give a whole number",
+        "unknown key speed; known: loop, ",
+    ):
+        assert part in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ("candidates=5", "candidates = 5"),
+        ("data=[]", "there is no [[data]]"),
+        ("data.weight=0.0", "data.weight = 0.0"),
+        ("data=3", "data must be a list"),
+        ("loop=3", "loop must be a table"),
+        (
+            "objective.teacher_weight=0.5",
+            "objective.teacher_weight needs a teacher file for every pack",
+        ),
+        ("model.head=index", "model.head = 'index' needs the words of a T5"),
+        ("dev.select=some", "dev.select = 'some'"),
+        (
+            "dev.packs=['a/dev', 'b/dev']",
+            "dev.packs have the same name twice, which the log could not tell apart",
+        ),
+        ("loop.average=1.0", "loop.average = 1.0"),
+        ("k=true", "k = True"),
+    ],
+)
+def test_a_mistake_is_named(change: str, problem: str) -> None:
+    assert problem in problems(with_changes(LEAST, [change]))
+
+
+def test_settings_can_be_changed() -> None:
+    changes = ["loop.steps=7", "objective.gamma = 1.5", "data.pack=packs/b", "dev.packs=['c', 'd']"]
+    recipe = parse_recipe(with_changes(LEAST, changes), "r.toml")
+    assert recipe.loop.steps == 7
+    assert recipe.objective.gamma == 1.5
+    assert recipe.data[0].pack == "packs/b"
+    assert recipe.dev.packs == ("c", "d")
+    assert LEAST["loop"] == {"steps": 10}
+
+
+@pytest.mark.parametrize("change", ["loop.steps", "loop.steps.more=1"])
+def test_a_change_that_cannot_be_made_is_refused(change: str) -> None:
+    with pytest.raises(ConfigError, match=r"--set loop\.steps"):
+        with_changes(LEAST, [change])
+
+
+def test_with_several_packs_it_must_be_said_which() -> None:
+    two = {**LEAST, "data": [{"pack": "a"}, {"pack": "b"}]}
+    with pytest.raises(ConfigError, match="data is no single table"):
+        with_changes(two, ["data.weight=2.0"])
+
+
+def test_files_that_are_no_recipe_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        read_recipe(tmp_path / "none.toml")
+    (tmp_path / "bad.toml").write_text("k = = 3")
+    with pytest.raises(ConfigError, match="is no TOML"):
+        read_recipe(tmp_path / "bad.toml")
+
+
+def test_every_setting_is_documented_with_its_default() -> None:
+    page = (RECIPE.parents[1] / "docs" / "train.md").read_text(encoding="utf-8")
+    settings = page[page.index("### Settings") :]
+    for name, kind in get_type_hints(JointTraining).items():
+        inner = get_args(kind)[0] if get_args(kind) else kind
+        for one in fields(inner) if is_dataclass(inner) else ():
+            assert f"{name}.{one.name}`" in settings or f"`.{one.name}`" in settings, one.name
+        assert is_dataclass(inner) or f"| `{name}` |" in settings
