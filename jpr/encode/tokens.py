@@ -56,9 +56,14 @@ class Tokens:
         return [self._first, *ids[: limit - 2], self._last]
 
     def _ids(self, texts: Iterable[str], limit: int) -> list[list[int]]:
-        cut = [_whole(text[: _LONGEST_WORD * limit]) for text in texts]
-        encoded = self._tokenizer.encode_batch_fast(cut, add_special_tokens=False)
-        return [encoding.ids for encoding in encoded]
+        return first_tokens(self._tokenizer, texts, limit)
+
+
+def first_tokens(tokenizer: Tokenizer, texts: Iterable[str], limit: int) -> list[list[int]]:
+    """Return the first `limit` tokens of each text, without any around it."""
+    cut = [_whole(text[: _LONGEST_WORD * limit]) for text in texts]
+    found = tokenizer.encode_batch_fast(cut, add_special_tokens=False)
+    return [encoding.ids[:limit] for encoding in found]
 
 
 _BERT, _MPNET = ("[CLS]", "[SEP]"), ("<s>", "</s>")

@@ -193,6 +193,8 @@ class JointModel(nn.Module):
         chosen = inputs.gather(1, prefixes[..., None].expand(-1, -1, inputs.shape[-1]))
         first = self.head.first().to(chosen.dtype).expand(len(prefixes), 1, -1)
         x = torch.cat([first, chosen], dim=1)
+        if torch.is_autocast_enabled(x.device.type):
+            x = x.float()  # sums of all layers need more digits than their terms
         hidden = self.decoder(x, Memory(encoded.memory, encoded.memory_lengths))
         taken = F.one_hot(prefixes, encoded.inside.shape[1]).cumsum(1) > 0  # (Q, T, C)
         none = torch.zeros_like(taken[:, :1]) if prefixes.shape[1] else _none(encoded)

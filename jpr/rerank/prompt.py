@@ -12,12 +12,11 @@ from dataclasses import dataclass
 
 from tokenizers import Tokenizer
 
+from jpr.encode.tokens import first_tokens
 from jpr.errors import ConfigError, DataError
 from jpr.types import Passage
 
 STYLES = ("bert", "t5")
-_LONGEST_WORD = 100
-"""Characters per token at most: what lies beyond cannot matter and is not tokenised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +55,13 @@ class Prompts:
 
     def __init__(self, tokenizer: Tokenizer, settings: PromptSettings) -> None:
         """Look up the tokens that stand around the texts."""
-        self._tokenizer, self.settings = tokenizer, settings
+        self.tokenizer, self.settings = tokenizer, settings
         ends = ("[CLS]", "[SEP]") if settings.style == "bert" else ("</s>",)
-        self._ends = [self._known(token) for token in ends]
+        self.ends = [self._known(token) for token in ends]
         words = (
             (".",) if settings.style == "bert" else ("question:", "index:", "title:", "context:")
         )
-        self._words = self._ids(words, 16)
+        self.words = first_tokens(self.tokenizer, words, 16)
 
     def of(
         self, question: str, passages: Sequence[Passage], numbers: Sequence[int]
@@ -71,9 +70,9 @@ class Prompts:
         if not question.strip():
             raise DataError("a question has no text; give the questions with their texts")
         s = self.settings
-        (asked,) = self._ids([question], s.max_question_tokens)
-        titles = self._ids([p.title for p in passages], s.max_title_tokens)
-        texts = self._ids([p.text for p in passages], s.max_tokens)
+        (asked,) = first_tokens(self.tokenizer, [question], s.max_question_tokens)
+        titles = first_tokens(self.tokenizer, [p.title for p in passages], s.max_title_tokens)
+        texts = first_tokens(self.tokenizer, [p.text for p in passages], s.max_tokens)
         make = self._bert if s.style == "bert" else self._t5
         return [
             make(asked, title, text, number)
@@ -81,13 +80,13 @@ class Prompts:
         ]
 
     def _bert(self, asked: list[int], title: list[int], text: list[int], _: int) -> Prompted:
-        first, last = self._ends
-        named = [*title, *self._words[0]] if title else []
+        first, last = self.ends
+        named = [*title, *self.words[0]] if title else []
         body = [*named, *text][: self.settings.max_tokens - len(asked) - 3]
         return Prompted([first, *asked, last, *body, last], 0)
 
     def _t5(self, asked: list[int], title: list[int], text: list[int], number: int) -> Prompted:
-        question, index, titled, context = self._words
+        question, index, titled, context = self.words
         tokens = self.settings.number_tokens
         if len(tokens) > 1 and number >= len(tokens):
             raise ConfigError(
@@ -97,15 +96,10 @@ class Prompts:
         before = [*question, *asked, *index]
         mark = tokens[number if len(tokens) > 1 else 0]
         ids = [*before, mark, *titled, *title, *context, *text]
-        return Prompted([*ids[: self.settings.max_tokens - 1], *self._ends], len(before))
-
-    def _ids(self, texts: Sequence[str], limit: int) -> list[list[int]]:
-        cut = [text[: _LONGEST_WORD * limit].encode("utf-8", "replace").decode() for text in texts]
-        found = self._tokenizer.encode_batch_fast(cut, add_special_tokens=False)
-        return [encoding.ids[:limit] for encoding in found]
+        return Prompted([*ids[: self.settings.max_tokens - 1], *self.ends], len(before))
 
     def _known(self, token: str) -> int:
-        found = self._tokenizer.token_to_id(token)
+        found = self.tokenizer.token_to_id(token)
         if found is None:
             raise DataError(f"the tokenizer knows no {token}; is it the model's own?")
         return int(found)

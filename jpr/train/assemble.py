@@ -138,14 +138,14 @@ _OWN = {
 
 def _own_words(prompts: Prompts) -> dict[str, list[int]]:
     """Return the tokens of the words that stand between the texts."""
-    tokens = [*([end] for end in prompts._ends), *prompts._words]
+    tokens = [*([end] for end in prompts.ends), *prompts.words]
     own = dict(zip(_OWN[prompts.settings.style], tokens, strict=True))
     return {**own, "numbers": list(prompts.settings.number_tokens)}
 
 
 def _check(pack: Pack, prompts: Prompts) -> None:
     """Refuse a pack of other tokens than the model's, or of fewer than it reads."""
-    if vocabulary_sha256(prompts._tokenizer.get_vocab()) != pack.about["vocabulary_sha256"]:
+    if vocabulary_sha256(prompts.tokenizer.get_vocab()) != pack.about["vocabulary_sha256"]:
         raise ConfigError(
             "the pack was made with another tokenizer than the model's; make it again: jpr pack"
         )

@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 
 import jpr
 from jpr.coverage import cover, starts
-from jpr.encode.tokens import open_tokenizer, read_tokenizer
+from jpr.encode.tokens import first_tokens, open_tokenizer, read_tokenizer
 from jpr.errors import ConfigError, DataError
 from jpr.runs.align import check_unique_passages
 from jpr.stages import Progress
@@ -27,8 +27,6 @@ from jpr.types import Passage, Question, Ranking
 
 _BATCH = 512
 """Questions whose candidates are held at a time: 100 each are 50 MB of text."""
-_LONGEST_WORD = 100
-"""Characters per token at most: what lies beyond cannot matter and is not tokenised."""
 _KEY_BYTES = 16
 _COLUMNS = {
     **{name: kind for name, kind in TYPES.items() if not name.endswith("_starts")},
@@ -164,7 +162,7 @@ class _Writer:
 
     def _add_questions(self, questions: Sequence[Question], source: int) -> None:
         texts = [question.text for question in questions]
-        ids = self._ids(texts, self._settings.max_question)
+        ids = first_tokens(self._tokenizer, texts, self._settings.max_question)
         lines = "".join(f"{json.dumps(question.id)}\n" for question in questions)
         append = self._columns.append
         append("question_tokens", _flat(ids))
@@ -188,8 +186,12 @@ class _Writer:
             if key not in self._rows
         }
         self._rows.update(zip(new, range(len(self._rows), len(self._rows) + len(new)), strict=True))
-        titles = self._ids([p.title for p in new.values()], self._settings.max_title)
-        texts = self._ids([p.text for p in new.values()], self._settings.max_text)
+        titles = first_tokens(
+            self._tokenizer, [p.title for p in new.values()], self._settings.max_title
+        )
+        texts = first_tokens(
+            self._tokenizer, [p.text for p in new.values()], self._settings.max_text
+        )
         of_titles, of_texts = _lengths(titles), _lengths(texts)
         append = self._columns.append
         append("passage_tokens", _flat(list(chain.from_iterable(zip(titles, texts, strict=True)))))
@@ -197,12 +199,6 @@ class _Writer:
         append("title_lengths", of_titles)
         append("passage_keys", np.frombuffer(b"".join(new), dtype=np.uint8))
         return [self._rows[key] for key in keys]
-
-    def _ids(self, texts: Sequence[str], limit: int) -> list[list[int]]:
-        """Return the first tokens of texts, as `jpr.rerank.prompt` has them."""
-        cut = [text[: _LONGEST_WORD * limit].encode("utf-8", "replace").decode() for text in texts]
-        found = self._tokenizer.encode_batch_fast(cut, add_special_tokens=False)
-        return [encoding.ids[:limit] for encoding in found]
 
 
 def _check(ranking: Ranking) -> None:
