@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from jpr.errors import DataError
 from jpr.models.checkpoint import stacked, unstacked
-from jpr.models.ragged import inside, padded
+from jpr.models.ragged import inside, padded, through
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Mixes values (…, heads, d/heads) by the agreement of queries with keys, all of the same shape."""
@@ -83,6 +83,8 @@ class Bert(nn.Module):
         d = config.hidden_size
         self.config = config
         self.dropout = dropout
+        self.checkpointing = False
+        """Whether to compute blocks twice in training instead of keeping what is in them."""
         self.is_mpnet = config.model_type == "mpnet"
         self.words = nn.Embedding(config.vocab_size, d)
         self.positions = nn.Embedding(config.max_position_embeddings, d)
@@ -153,7 +155,7 @@ class Bert(nn.Module):
 
     def _blocks(self, x: Tensor, attend: Attend) -> Tensor:
         for block in self.blocks:
-            x = block(x, attend)
+            x = through(block, x, attend, self.checkpointing)
         return x
 
 

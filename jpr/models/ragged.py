@@ -4,12 +4,14 @@ Rows are sorted by length and cut into groups; each group is padded to its longe
 groups are laid end to end. Linear layers take all of it at once, attention takes group by group.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from jpr.errors import DataError
 
@@ -120,3 +122,14 @@ def _cuts(ordered: Whole, price: int) -> list[int]:
         at = int(chosen[at])
         cuts.append(int(ends[at]))
     return cuts[::-1]
+
+
+def through(
+    block: nn.Module, x: Tensor, attend: Callable[..., Tensor], checkpointing: bool
+) -> Tensor:
+    """Take vectors through a block; with checkpointing, what is inside is computed again later."""
+    if checkpointing and torch.is_grad_enabled():
+        again: Tensor = checkpoint(block, x, attend, use_reentrant=False)
+        return again
+    out: Tensor = block(x, attend)
+    return out

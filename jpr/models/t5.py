@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from jpr.errors import DataError
-from jpr.models.ragged import Grain, Layout, Whole, counts, layout, parts
+from jpr.models.ragged import Grain, Layout, Whole, counts, layout, parts, through
 from jpr.models.ragged import inside as inside_of
 from jpr.models.t5_blocks import (
     AttendCross,
@@ -44,6 +44,8 @@ class T5Encoder(nn.Module):
         self.relative = Relative(config, both_ways=True)
         self.blocks = nn.ModuleList(EncoderBlock(config, dropout) for _ in range(config.num_layers))
         self.norm = Norm(config)
+        self.checkpointing = False
+        """Whether to compute blocks twice in training instead of keeping what is in them."""
 
     def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """Map ids (B, T), of which the first `lengths` (B,) of each row count, to (B, T, d)."""
@@ -111,7 +113,7 @@ class T5Encoder(nn.Module):
             return mixed[0] if len(mixed) == 1 else torch.cat(mixed)
 
         for block in self.blocks:
-            x = block(x, attend)
+            x = through(block, x, attend, self.checkpointing)
         return F.dropout(self.norm(x), self.dropout, self.training)
 
     def _masks(

@@ -112,6 +112,7 @@ def train_joint(
     torch.manual_seed(config.loop.seed)
     model, prompts = begin(config.model)
     model = model.to(device)
+    model.encoder.checkpointing = config.model.checkpointing
     draws = Draws(
         feeds, batch=config.batch, candidates=config.candidates, k=config.k, seed=config.loop.seed
     )

@@ -39,6 +39,8 @@ class ModelConfig:
     memory: str = "passages"
     """bert: what the decoder attends to."""
     dropout: float = 0.1
+    checkpointing: bool = False
+    """Compute the encoder's blocks twice instead of keeping what is in them: less memory."""
     numbers: int = 100
     """index: how many candidates can have a number of their own."""
     max_tokens: int = 256

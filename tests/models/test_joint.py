@@ -144,3 +144,18 @@ def test_what_does_not_fit_is_refused() -> None:
         steps([(0, (1, 1))])
     with pytest.raises(DataError, match="no choice of 3"):
         steps([(0, (3,))])
+
+
+@pytest.mark.parametrize("make", MODELS)
+def test_blocks_computed_twice_give_the_same_gradients(make: Callable[[], JointModel]) -> None:
+    gradients = []
+    for checkpointing in (False, True):
+        model = make()
+        model.encoder.checkpointing = checkpointing
+        encoded = model.encode(candidates((4, 3)))
+        chosen = model.log_probs(encoded, torch.tensor([[1], [2]]))[:, 0, :3]
+        torch.autograd.backward(chosen.sum())
+        gradients.append({n: p.grad for n, p in model.named_parameters() if p.grad is not None})
+    assert gradients[0].keys() == gradients[1].keys()
+    for name, wanted in gradients[0].items():
+        torch.testing.assert_close(gradients[1][name], wanted, msg=name)
