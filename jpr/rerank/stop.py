@@ -9,14 +9,16 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jpr.coverage import Coverage
 from jpr.decode import Decoded
 from jpr.encode.settings import read_object
 from jpr.errors import ConfigError, DataError, FormatError
-from jpr.files import publish
+
+if TYPE_CHECKING:
+    from jpr.coverage import Coverage
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ class Stop:
 
 
 def calibrated(
-    trees: Sequence[Decoded], coverage: Coverage, keep: float
+    trees: Sequence[Decoded], coverage: "Coverage", keep: float
 ) -> tuple[float, float, float]:
     """Return the threshold, the share of answers it keeps, and the passages per question.
 
@@ -80,6 +82,8 @@ def read_stop(folder: Path) -> Stop | None:
 
 def write_stop(folder: Path, stop: Stop) -> None:
     """Note in a model's folder where its searches stop."""
+    from jpr.files import publish  # not needed, nor to be had, where models are trained
+
     about = {**read_object(folder / "joint.json"), "stop": asdict(stop)}
     with publish(folder / "joint.json") as stream:
         stream.write(json.dumps(about, indent=1) + "\n")

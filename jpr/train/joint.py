@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from jpr.encode.tokens import read_tokenizer
 from jpr.errors import ConfigError, DataError, FormatError
-from jpr.models.joint import JointModel
+from jpr.models.joint import JointModel, PointerHead
 from jpr.models.joint_folder import joint_over_bert, joint_over_t5, read_joint, write_joint
 from jpr.rerank.joint import read_prompt_settings
 from jpr.rerank.prompt import Prompts, PromptSettings
@@ -113,6 +113,8 @@ def train_joint(
     model, prompts = begin(config.model)
     model = model.to(device)
     model.encoder.checkpointing = config.model.checkpointing
+    if isinstance(model.head, PointerHead):
+        model.head.prior.requires_grad_(config.model.prior)
     draws = Draws(
         feeds, batch=config.batch, candidates=config.candidates, k=config.k, seed=config.loop.seed
     )

@@ -39,6 +39,9 @@ class ModelConfig:
     memory: str = "passages"
     """bert: what the decoder attends to."""
     dropout: float = 0.1
+    prior: bool = True
+    """pointer: whether to learn how much the first stage's rank counts; not where the first stage
+    was trained on the same questions, whose ranks are then better than those of others."""
     checkpointing: bool = False
     """Compute the encoder's blocks twice instead of keeping what is in them: less memory."""
     numbers: int = 100
