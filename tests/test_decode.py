@@ -94,6 +94,28 @@ def test_looking_ahead_changes_nothing_but_how_often_the_model_is_asked(
     assert len(set().union(*asked)) == sum(map(len, asked)), "no prefix is asked for twice"
 
 
+class ChanceOfSets(Chance):
+    """The same for prefixes of the same passages in any order."""
+
+    def _row(self, prefix: Prefix) -> np.ndarray:
+        return super()._row(tuple(sorted(prefix)))
+
+
+sets = st.builds(ChanceOfSets, st.integers(1, 6), st.integers(0, 10_000))
+
+
+@given(sets, counts, betas, st.integers(1, 9))
+def test_over_sets_the_tree_is_smaller_and_finds_the_same_where_order_makes_no_difference(
+    model: Chance, k: int, beta: float, ahead: int
+) -> None:
+    whole = decode(tree(model.n, Limits(k), beta), model)
+    found = decode(tree(model.n, Limits(k), beta, ahead, orders=False), model)
+    assert found.passages == whole.passages
+    assert len(found.nodes) <= len(whole.nodes)
+    grown = [frozenset((*node.prefix, node.passage)) for node in found.nodes]
+    assert len(grown) == len(set(grown)), "no set is grown twice"
+
+
 @given(models, counts)
 def test_a_large_beta_is_independent_scoring(model: Chance, k: int) -> None:
     wide = decode(tree(model.n, Limits(k), beta=500.0), model)

@@ -32,7 +32,8 @@ Example: jpr rerank bm25.trec --out best.jsonl --method oracle --questions dev.j
 JOINT, POINTWISE, ORACLE, FIRST_STAGE = "joint", "pointwise", "oracle", "first-stage"
 DIVERSE = ("mmr", "dpp", "msd", "cover", "ssd")
 METHODS = (JOINT, POINTWISE, *DIVERSE, ORACLE, FIRST_STAGE)
-DECODERS = ("tree", "seq", "beam", "independent")
+DECODERS = ("tree", "sets", "seq", "beam", "independent")
+_TREES = DECODERS[:2]
 _BETA = 2.0
 
 
@@ -49,7 +50,7 @@ def run(
         str | None, typer.Option(help=f"joint: {', '.join(DECODERS)}; tree by default.")
     ] = None,
     beta: Annotated[
-        float | None, typer.Option(help=f"tree: larger is wider; {_BETA} by default.")
+        float | None, typer.Option(help=f"tree, sets: larger is wider; {_BETA} by default.")
     ] = None,
     budget: Annotated[
         int | None,
@@ -114,8 +115,8 @@ def _check(method: str, decode: str | None, beta: float | None) -> None:
         raise ConfigError(f"--method {method}; choose one of {', '.join(METHODS)}")
     if decode is not None and decode not in DECODERS:
         raise ConfigError(f"--decode {decode}; choose one of {', '.join(DECODERS)}")
-    if beta is not None and decode not in (None, DECODERS[0]):
-        raise ConfigError(f"--beta is for --decode {DECODERS[0]}; leave it out")
+    if beta is not None and decode not in (None, *_TREES):
+        raise ConfigError(f"--beta is for --decode {' and '.join(_TREES)}; leave it out")
     if beta is not None and not isfinite(beta):
         raise ConfigError(f"--beta {beta}; give a finite number")
 

@@ -29,7 +29,7 @@ from jpr.rerank.scorer import ENCODER, STEP, Asked, Scorer
 from jpr.rerank.stop import Stop, read_stop
 from jpr.types import Hit, Question, Ranking
 
-DECODERS = ("tree", "seq", "beam", "independent")
+DECODERS = ("tree", "sets", "seq", "beam", "independent")
 Auto = Literal["auto"]
 """As many passages as a question is worth."""
 
@@ -40,7 +40,7 @@ class Decoding:
 
     decoder: str = "tree"
     beta: float = 2.0
-    """tree: the larger, the wider and less diverse."""
+    """tree, sets: the larger, the wider and less diverse."""
     width: int = 4
     """beam: sequences kept."""
     threshold: float = float("-inf")
@@ -58,6 +58,7 @@ class Decoding:
         """Return the search for one question with n candidates."""
         searches: dict[str, Callable[[], Search]] = {
             "tree": lambda: tree(n, limits, self.beta, ahead),
+            "sets": lambda: tree(n, limits, self.beta, ahead, orders=False),
             "seq": lambda: sequence(n, limits),
             "beam": lambda: beam(n, limits, self.width),
             "independent": lambda: independent(n, limits),

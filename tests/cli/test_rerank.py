@@ -83,7 +83,7 @@ def test_what_cannot_be_done_is_refused(
         return fails(capsys, monkeypatch, "rerank", run, "--out", out, *options)
 
     assert "choose one of joint, pointwise, mmr, dpp" in said(RUN, "--method", "magic")
-    assert "choose one of tree, seq, beam, independent" in said(RUN, "--decode", "bush")
+    assert "choose one of tree, sets, seq, beam, independent" in said(RUN, "--decode", "bush")
     assert "at least one passage" in said(RUN, "-k", 0)
     assert "mmr has no use for --beta, --trees (for joint)" in said(
         RUN, "--method", "mmr", "--beta", 1, "--trees", out
