@@ -32,7 +32,8 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from jpr.decode import Limits, decode_many, independent, tree
 from jpr.models.joint import Candidates, JointModel, PointerHead
-from jpr.models.steps import Rooms, Steps
+from jpr.models.rooms import Rooms
+from jpr.models.steps import Steps
 from jpr.models.t5 import T5, T5Config
 
 PADDED = 360

@@ -7,7 +7,7 @@ The step takes, of each prefix, its `last` passage (-1 for none), where it and i
 the caches, those of this step at their end (`path` (P, D), -1 for none), how far `back` each is,
 and which candidates are `taken`; the caches `keys` and `values` (layers, N, heads · d_kv); of the
 question, its `memory` (M, d), and what the head needs of the candidates: `marked` (C, d) and
-`prior` (C,), or `numbers` (C,). As in `jpr.models.steps`, the query is taken to the memory, and a
+`prior` (C,), or `numbers` (C,). As in `jpr.models.rooms`, the query is taken to the memory, and a
 pointer's query to the candidates, so that nothing is computed for each of them but products.
 
 In 8 bits the encoder multiplies whole numbers. The decoder and the head, which are small beside it,

@@ -1,220 +1,20 @@
-"""One step of the decoder for any prefixes of any questions, over caches shared along the tree.
+"""Steps of the decoder for any prefixes of any questions, over caches shared along the tree.
 
 Keys and values of every prefix's last passage are computed once; a longer prefix attends to those
-of its beginnings. Attention to the memory is turned round: instead of keys and values of the whole
-memory, for every layer, the query is taken to the memory and the mixture brought back, which is the
-same by associativity and costs no keys and values.
-
-A step is one function of tensors whose shapes are those of a `Room`. On a GPU it is recorded once
-per shape and played back (`jpr.models.recorded`); rooms are kept for the next questions (`Rooms`).
+of its beginnings. What a step computes is in `jpr.models.rooms`.
 """
 
-import threading
 from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor
 
 from jpr.errors import DataError
-from jpr.models.joint import Candidates, Encoded, JointModel, distribution
-from jpr.models.ragged import Grain, Whole, counts, inside, parts
-from jpr.models.recorded import Recorded, Recordings
-from jpr.models.t5_blocks import CrossAttention, is_fused
+from jpr.models.joint import Encoded, JointModel
+from jpr.models.rooms import SLOTS, Rooms, power
 
 Prefix = tuple[int, ...]
-_SLOTS = (1, 4, 12)
-"""Prefixes per question for which steps are recorded; more are done unrecorded."""
-
-
-class Room:
-    """Where the tensors of some questions lie: as many as fit, of shapes that do not change."""
-
-    def __init__(self, model: JointModel, shape: tuple[int, int, int]) -> None:
-        """Make room for so many questions, vectors of memory and candidates of each."""
-        self.model, (questions, longest, candidates) = model, shape
-        self.shape = shape
-        like = model.decoder.norm.weight
-        d = model.decoder.config.d_model
-        self.memory = like.new_zeros(questions, longest, d)
-        self.lengths = torch.ones(questions, dtype=torch.int32, device=like.device)
-        self.inputs = like.new_zeros(questions, candidates, d)
-        self.keys = like.new_zeros(questions, candidates, d)
-        self.prior = torch.zeros(questions, candidates, device=like.device)
-        self.inside = torch.zeros(questions, candidates, dtype=torch.bool, device=like.device)
-        self.owner: Steps | None = None
-        self._recorded: dict[tuple[int, int], Recorded] = {}
-        config, layers = model.decoder.config, len(model.decoder.layers)
-        self.places = 32 * questions  # for prefixes, and one more that stands for none
-        kept = layers, self.places + 1, 2, config.num_heads, config.d_kv
-        self.cache = like.new_zeros(kept)
-
-    def double_places(self) -> None:
-        """Have places for twice as many prefixes."""
-        longer = torch.cat([self.cache[:, :-1], self.cache], dim=1)
-        self.cache, self.places = longer, 2 * self.places
-        self._recorded.clear()
-
-    def fill(self, encoded: Encoded, owner: "Steps") -> None:
-        """Let questions in, in place of others."""
-        self.owner = owner
-        count, candidates = encoded.inside.shape
-        lengths = encoded.memory_lengths.tolist()
-        for at, part in enumerate(torch.split(encoded.memory, lengths)):
-            self.memory[at, : len(part)] = part
-        self.lengths[:count] = encoded.memory_lengths
-        head = self.model.head
-        self.inputs[:count, :candidates] = head.inputs(encoded)
-        self.keys[:count, :candidates] = head.keys(encoded)
-        self.prior[:count, :candidates] = encoded.prior
-        self.inside.zero_()
-        self.inside[:count, :candidates] = encoded.inside
-        self.inside[count:, 0] = True  # a softmax over nothing is not a number
-
-    def step(self, asked: NDArray[np.int32], depth: int) -> Tensor:
-        """Return log-probabilities (Q, S, C) for what is asked, (Q · S, 1 + 2 · depth) numbers."""
-        slots = len(asked) // self.shape[0]
-        numbers = torch.from_numpy(asked)
-        if not is_fused(self.memory) or slots not in _SLOTS:
-            return step(self, numbers.to(self.memory.device), depth)
-        if (slots, depth) not in self._recorded:
-            blank = torch.full(asked.shape, -1, dtype=torch.int32)
-            blank[:, :2] = torch.tensor([0, self.places])  # no prefix, kept nowhere
-            work = partial(step, self, depth=depth)
-            self._recorded[slots, depth] = Recorded(work, [blank], self.memory.device)
-        return self._recorded[slots, depth](numbers)
-
-
-def step(room: Room, asked: Tensor, depth: int) -> Tensor:
-    """Run the decoder on the last passage of each prefix, and remember it.
-
-    `asked` (P, 1 + 2 · depth) has for each prefix its length, the places of its beginnings and,
-    after them, its own, then its passages; -1 beyond them.
-    """
-    questions, _, candidates = room.shape
-    model, slots = room.model, len(asked) // questions
-    path, passages = asked[:, : 1 + depth], asked[:, 1 + depth :].long()
-    question = torch.arange(len(asked), device=asked.device) // slots
-    length = asked[:, :1].long()
-    last = passages.gather(1, (length - 1).clamp(min=0)).clamp(min=0)[:, 0]
-    first = model.head.first().to(room.inputs.dtype)
-    x = torch.where(length > 0, room.inputs[question, last], first)  # (P, d)
-    back = model.decoder.relative(-torch.arange(depth, device=asked.device)).float()
-    for layer, block in enumerate(model.decoder.layers):
-
-        def attend_self(
-            q: Tensor, k: Tensor, v: Tensor, cache: Tensor = room.cache[layer]
-        ) -> Tensor:
-            return _look_back(q, k, v, cache, path, back)
-
-        def attend_cross(q: Tensor, cross: CrossAttention = block.cross) -> Tensor:
-            return _look_up(q, cross, room.memory, room.lengths)
-
-        x = block(x, attend_self, attend_cross)
-    hidden = model.decoder.norm(x).view(questions, slots, -1)
-    taken = torch.zeros(len(asked), candidates + 1, dtype=torch.bool, device=asked.device)
-    taken = taken.scatter(1, passages.where(passages >= 0, candidates), True)[:, :-1]
-    out = taken.view(questions, slots, -1) | ~room.inside[:, None]
-    return distribution(model.head.logits(hidden, room.keys, room.prior), out)
-
-
-def _look_back(
-    q: Tensor, k: Tensor, v: Tensor, cache: Tensor, path: Tensor, bias: Tensor
-) -> Tensor:
-    """Attend to each prefix's beginnings and itself, (P, heads, d_kv), and remember the latter."""
-    if is_fused(q):
-        from jpr.models.kernels import step_attend
-
-        return step_attend(q, k, v, cache, path, bias)
-    length, places = path[:, 0].long(), path[:, 1:].long()
-    own = places.gather(1, length[:, None])[:, 0]
-    cache[own] = torch.stack([k, v], dim=1).to(cache.dtype)
-    keys, values = cache[places].float().unbind(2)  # (P, D, heads, d_kv)
-    back = length[:, None] - torch.arange(places.shape[1], device=q.device)  # (P, D)
-    scores = torch.einsum("phk,pdhk->pdh", q.float(), keys) + bias[back.clamp(min=0)]
-    shares = scores.masked_fill((places < 0)[..., None], -torch.inf).softmax(1)
-    return torch.einsum("pdh,pdhk->phk", shares, values).to(q.dtype)
-
-
-def _look_up(q: Tensor, cross: CrossAttention, memory: Tensor, lengths: Tensor) -> Tensor:
-    """Attend to each prefix's own memory, queries (P, heads, d_kv) to the same."""
-    heads, d_kv = q.shape[1:]
-    questions, _, d = memory.shape
-    key, value = (w.weight.view(heads, d_kv, d).to(q.dtype) for w in (cross.k, cross.v))
-    asked = (q.transpose(0, 1) @ key).view(heads, questions, -1, d)  # (heads, Q, S, d)
-    asked = asked.transpose(0, 1).reshape(questions, -1, d)
-    memory = memory.to(q.dtype)
-    shares = _shares(asked @ memory.transpose(1, 2), lengths)  # (Q, heads · S, M)
-    mixed = (shares @ memory).view(questions, heads, -1, d).transpose(0, 1)
-    mixed = mixed.reshape(heads, -1, d) @ value.transpose(1, 2)  # (heads, P, d_kv)
-    return mixed.transpose(0, 1)
-
-
-def _shares(scores: Tensor, lengths: Tensor) -> Tensor:
-    if is_fused(scores):
-        from jpr.models.kernels import softmax_
-
-        return softmax_(scores, lengths)
-    there = inside(lengths, scores.shape[-1])[:, None]
-    return scores.float().masked_fill(~there, -torch.inf).softmax(-1).to(scores.dtype)
-
-
-class Rooms:
-    """The rooms of a model, one of each shape for each thread, and recordings of its encoder."""
-
-    def __init__(self, model: JointModel) -> None:
-        """Begin with none."""
-        self._model, self._mine = model, threading.local()
-        self._recordings = Recordings()
-
-    @torch.inference_mode()
-    def encode(self, candidates: Candidates) -> Encoded:
-        """Read every candidate, as the model does by itself."""
-        if not is_fused(self._model.decoder.norm.weight):
-            return self._model.encode(candidates)
-        return self._model.encode(candidates, self._packed)
-
-    def _packed(self, ids: Tensor, lengths: Tensor) -> Tensor:
-        """Map rows of `lengths` (B,) laid end to end, ids (N,), to (N, d), by recordings."""
-        rows = counts(lengths, len(ids))
-        cut = parts(rows, Grain.of(ids.device).budget)
-        tokens = torch.split(ids, [int(rows[part].sum()) for part in cut])
-        found = [self._recorded(*pair) for pair in zip(tokens, (rows[p] for p in cut), strict=True)]
-        return found[0] if len(found) == 1 else torch.cat(found)
-
-    def _recorded(self, ids: Tensor, rows: Whole) -> Tensor:
-        """Pad to a shape that comes again; what lies after the last row's end belongs to none."""
-        encoder = self._model.encoder
-        grain = 1024 if len(ids) > 8192 else 128
-        longest = max(64, _power(int(rows.max())))
-        padded = F.pad(ids, (0, -len(ids) % grain))
-        ends = np.append(0, rows.cumsum()).astype(np.int32)
-        ends = np.pad(ends, (0, -len(rows) % 32), mode="edge")
-        key = len(padded), len(ends), longest
-        work = partial(encoder.end_to_end, longest=longest)
-        found = self._recordings.play(key, work, padded, torch.from_numpy(ends), device=ids.device)
-        return found[: len(ids)].clone()
-
-    def of(self, encoded: Encoded) -> Room:
-        """Return a room with space for these questions; on a GPU, one that can be used again."""
-        questions, candidates = encoded.inside.shape
-        longest = int(encoded.memory_lengths.max())
-        if not is_fused(self._model.decoder.norm.weight):
-            return Room(self._model, (questions, longest, candidates))
-        grain = 2048 if longest > 2048 else 64
-        shape = _power(questions), -(-longest // grain) * grain, -(-candidates // 32) * 32
-        known: dict[tuple[int, int, int], Room] = self._mine.__dict__.setdefault("rooms", {})
-        if shape not in known:
-            known[shape] = Room(self._model, shape)
-        return known[shape]
-
-
-def _power(count: int) -> int:
-    """Return the next power of two."""
-    return 1 << (count - 1).bit_length()
 
 
 class Steps:
@@ -263,31 +63,41 @@ class Steps:
             self._room.double_places()
         for pair in pairs:
             self._places.setdefault(pair, len(self._places))
-        slots = self._slots(pairs)
-        deepest = max(16, _power(max(len(prefix) for _, prefix in pairs) + 1))
-        asked = self._numbers(slots, deepest)
-        rows = self._room.step(asked, deepest).float().cpu().numpy()
-        return {pair: rows[pair[0], slot, : self._counts[pair[0]]] for pair, slot in slots.items()}
+        room, every = self._room, range(self._room.shape[0])
+        asked_of = list(every) if room.is_recorded else sorted({question for question, _ in pairs})
+        slots = _slots(pairs, asked_of)
+        longest = max(len(prefix) for _, prefix in pairs) + 1
+        depth = max(16, power(longest)) if room.is_recorded else longest
+        asked = self._numbers(slots, len(asked_of), depth)
+        rows = room.narrowed(asked_of).step(asked, depth).float().cpu().numpy()
+        return {pair: rows[at][: self._counts[pair[0]]] for pair, at in slots.items()}
 
-    def _slots(self, pairs: list[tuple[int, Prefix]]) -> dict[tuple[int, Prefix], int]:
-        """Number the prefixes of each question."""
-        taken = [0] * len(self._counts)
-        slots = {}
-        for pair in pairs:
-            slots[pair] = taken[pair[0]]
-            taken[pair[0]] += 1
-        return slots
-
-    def _numbers(self, slots: dict[tuple[int, Prefix], int], deepest: int) -> NDArray[np.int32]:
+    def _numbers(
+        self, slots: dict[tuple[int, Prefix], tuple[int, int]], questions: int, depth: int
+    ) -> NDArray[np.int32]:
         """Write down what `step` is asked; slots that nobody needs ask for no prefix."""
-        most = max(slots.values()) + 1
-        width = next((count for count in _SLOTS if count >= most), most)
-        asked = np.full((self._room.shape[0] * width, 1 + 2 * deepest), -1, dtype=np.int32)
+        width = max(slot for _, slot in slots.values()) + 1
+        if self._room.is_recorded:
+            width = next((count for count in SLOTS if count >= width), width)
+        asked = np.full((questions * width, 1 + 2 * depth), -1, dtype=np.int32)
         asked[:, :2] = 0, self._room.places
-        for (question, prefix), slot in slots.items():
+        for (question, prefix), (at, slot) in slots.items():
             path = [self._places[question, prefix[:length]] for length in range(len(prefix) + 1)]
-            row = asked[question * width + slot]
+            row = asked[at * width + slot]
             row[0] = len(prefix)
             row[1 : 1 + len(path)] = path
-            row[1 + deepest : 1 + deepest + len(prefix)] = prefix
+            row[1 + depth : 1 + depth + len(prefix)] = prefix
         return asked
+
+
+def _slots(
+    pairs: list[tuple[int, Prefix]], questions: list[int]
+) -> dict[tuple[int, Prefix], tuple[int, int]]:
+    """Number the questions that are asked of, and the prefixes of each."""
+    at, taken = {question: i for i, question in enumerate(questions)}, [0] * len(questions)
+    slots = {}
+    for pair in pairs:
+        row = at[pair[0]]
+        slots[pair] = row, taken[row]
+        taken[row] += 1
+    return slots

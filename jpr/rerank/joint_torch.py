@@ -9,7 +9,8 @@ from jpr.encode.folder import digest_of, weight_files
 from jpr.errors import ConfigError
 from jpr.models.joint import Candidates, IndexHead, JointModel
 from jpr.models.joint_folder import read_joint
-from jpr.models.steps import Rooms, Steps
+from jpr.models.rooms import Rooms
+from jpr.models.steps import Steps
 from jpr.rerank.scorer import Asked, NextLogProbs
 
 

@@ -9,7 +9,8 @@ import torch.nn.functional as F
 
 from jpr.models.bert import Bert, BertConfig
 from jpr.models.joint import Candidates, JointModel, PointerHead
-from jpr.models.steps import Rooms, Steps
+from jpr.models.rooms import Rooms
+from jpr.models.steps import Steps
 from jpr.models.t5 import T5, T5Config, T5Decoder
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from jpr.models.joint import JointModel
-from jpr.models.steps import Rooms, Steps
+from jpr.models.rooms import Rooms
+from jpr.models.steps import Steps
 from tests.models.joint_models import MODELS, candidates, pointer_over_bert
 
 
