@@ -101,11 +101,14 @@ class Bert(nn.Module):
         """Map ids (B, T), of which the first `lengths` (B,) of each row count, to (B, T, d)."""
         place = torch.arange(ids.shape[1], device=ids.device)
         x = self._embed(ids, place)
-        mask = self._mask(inside(lengths, ids.shape[1]), x.dtype)  # (B, 1 or heads, T, T)
+        kind = ids.device.type  # the mask is large: it is made once, as attention takes it
+        half = torch.is_autocast_enabled(kind)
+        dtype = torch.get_autocast_dtype(kind) if half else x.dtype
+        mask = self._mask(inside(lengths, ids.shape[1]), dtype)  # (B, 1 or heads, T, T)
 
         def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             q, k, v = (part.transpose(1, 2) for part in (q, k, v))  # (B, heads, T, d/heads)
-            mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask.to(q.dtype))
+            mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
             return mixed.transpose(1, 2)
 
         return self._blocks(x, attend)
@@ -150,7 +153,7 @@ class Bert(nn.Module):
         mask = mask.masked_fill(~places, torch.finfo(dtype).min)[:, None, None]
         if self.is_mpnet:
             bias = self.relative(buckets(t, self.config, places.device)).permute(2, 0, 1)
-            mask = mask + bias[None]
+            mask = mask + bias[None].to(dtype)
         return mask.expand(-1, -1, t, -1)
 
     def _blocks(self, x: Tensor, attend: Attend) -> Tensor:
