@@ -1,6 +1,7 @@
 """A joint model as two ONNX models for the CPU, an encoder and one step of the decoder.
 
-    encoder   ids (B, T), lengths (B,) → vectors (B, T, d) of the tokens
+    encoder   ids (B, T), lengths (B,) → vectors (B, T, d) of the tokens; with pairs, left and right
+              (B, p), whose products and a bias are the logits of pairs
     step      P prefixes of one question → log_probs (P, C), new_keys and new_values (layers, P, …)
 
 The step takes, of each prefix, its `last` passage (-1 for none), where it and its ancestors are in
@@ -10,8 +11,11 @@ question, its `memory` (M, d), and what the head needs of the candidates: `marke
 `prior` (C,), or `numbers` (C,). As in `jpr.models.rooms`, the query is taken to the memory, and a
 pointer's query to the candidates, so that nothing is computed for each of them but products.
 
-In 8 bits the encoder multiplies whole numbers. The decoder and the head, which are small beside it,
-only store them: what is multiplied are 32 bits.
+With pairs the step also takes the `redundancy` (C, C), strength · softplus(logits), which is made
+once a question; both files tell bias and strength.
+
+In 8 bits the encoder multiplies whole numbers, most of its layers at least. The others, the decoder
+and the head only store them: what is multiplied are 32 bits.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,8 +37,12 @@ from jpr.models.onnx_graph import (
     words,
     words_in_bytes,
 )
+from jpr.models.pairs import Pairs
 from jpr.models.quantise import coded_matrices
-from jpr.models.t5 import T5Encoder
+
+_EXACT = ("down", "out")
+"""Layers whose inputs stay in 32 bits: rounding them, where a few are large and most are small,
+changed the likeliest passage of one question in twelve (`docs/performance.md`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +58,7 @@ def joint_to_onnx(model: JointModel, weights: str) -> Exported:
     about = _about(model, weights)
     graph = Graph()
     found = words(graph, model.encoder.words.weight, "ids")
-    encoder = _encoder(graph, model.encoder, found, Graph.linear, about)
+    encoder = _encoder(graph, model, found, Graph.linear, about)
     return Exported(encoder, _step(model, keep_numbers, about))
 
 
@@ -59,33 +67,56 @@ def joint_to_onnx_int8(
 ) -> Exported:
     """Return a model in 8 bits, with scales that fit a sample of token ids."""
     about = _about(model, weights)
-    matrices = coded_matrices(model.encoder, sample)
+    coded = coded_matrices(model.encoder, sample)
+    matrices = {name: matrix for name, matrix in coded.items() if not name.endswith(_EXACT)}
     graph = Graph()
     found = words_in_bytes(graph, model.encoder.words.weight, "ids")
-    encoder = _encoder(graph, model.encoder, found, by_whole_numbers(matrices), about)
+    encoder = _encoder(graph, model, found, by_whole_numbers(matrices), about)
     return Exported(encoder, _step(model, keep_bytes, about))
 
 
 def _about(model: JointModel, weights: str) -> dict[str, str]:
     """Return what who runs the model has to know of it."""
     numbers = len(model.head.tokens) if isinstance(model.head, IndexHead) else 0
-    return {"memory": model.memory, "numbers": str(numbers), "weights": weights}
+    about = {"memory": model.memory, "numbers": str(numbers), "weights": weights}
+    pairs = model.head.pairs
+    if pairs is None:
+        return about
+    return {**about, "bias": str(pairs.bias.item()), "strength": str(pairs.strength().item())}
 
 
 def _encoder(
-    graph: Graph,
-    encoder: Bert | T5Encoder,
-    found: str,
-    multiply: Multiply,
-    about: Mapping[str, str],
+    graph: Graph, model: JointModel, found: str, multiply: Multiply, about: Mapping[str, str]
 ) -> bytes:
-    place = places(graph)
+    place, encoder = places(graph), model.encoder
     if isinstance(encoder, Bert):
         x, d = bert_vectors(graph, encoder, found, place, multiply), encoder.config.hidden_size
     else:
         x, d = t5_vectors(graph, encoder, found, place, multiply), encoder.config.d_model
-    shape: Shape = (TensorProto.FLOAT, ["B", "T", d])
-    return graph.model(TOKENS, {"vectors": (x, shape)}, about)
+    outputs: dict[str, tuple[str, Shape]] = {"vectors": (x, (TensorProto.FLOAT, ["B", "T", d]))}
+    if model.head.pairs is not None:
+        outputs |= _sides(graph, model.head.pairs, x, place)
+    return graph.model(TOKENS, outputs, about)
+
+
+def _sides(graph: Graph, pairs: Pairs, x: str, place: str) -> dict[str, tuple[str, Shape]]:
+    """Add what pairs of candidates are compared by, from the vectors of their tokens."""
+    score = graph.constant("pairs.score", pairs.score.weight[0])
+    counts = graph.add("Unsqueeze", "lengths", graph.whole(1))
+    beyond = graph.add("GreaterOrEqual", graph.add("Unsqueeze", place, graph.whole(0)), counts)
+    never = graph.constant("pairs.never", np.float32(-np.inf))
+    scores = graph.add("Where", beyond, never, graph.add("MatMul", x, score))  # (B, T)
+    shares = graph.add("Unsqueeze", graph.add("Softmax", scores, axis=-1), graph.whole(1))
+    answers = graph.add("Squeeze", graph.add("MatMul", shares, x), graph.whole(1))  # (B, d)
+    sides = {"left": pairs.left.weight * pairs.scale, "right": pairs.right.weight}
+    shape: Shape = (TensorProto.FLOAT, ["B", pairs.width])
+    return {
+        name: (
+            graph.add("Gemm", answers, graph.constant(f"pairs.{name}", weight), transB=1),
+            shape,
+        )
+        for name, weight in sides.items()
+    }
 
 
 def _step(model: JointModel, keep: Keep, about: Mapping[str, str]) -> bytes:
@@ -142,6 +173,8 @@ class _Pointer:
             "marked": (TensorProto.FLOAT, ["C", d]),
             "prior": (TensorProto.FLOAT, ["C"]),
         }
+        if head.pairs is not None:
+            self.needs["redundancy"] = TensorProto.FLOAT, ["C", "C"]
 
     def last(self) -> str:
         """Add the decoder's inputs (P, d)."""
@@ -156,7 +189,11 @@ class _Pointer:
         asked = graph.add("MatMul", asked, self._key)
         agreement = graph.add("Gemm", asked, "marked", transB=1, alpha=head.scale)
         prior = graph.add("Mul", "prior", graph.constant("head.prior", head.prior))
-        return graph.add("Add", agreement, prior)
+        logits = graph.add("Add", agreement, prior)
+        if head.pairs is None:
+            return logits
+        taken = graph.add("Cast", "taken", to=TensorProto.FLOAT)
+        return graph.add("Sub", logits, graph.add("Gemm", taken, "redundancy", transB=1))
 
 
 class _Index:

@@ -11,6 +11,9 @@ each candidate is to come next:
 
 The decoder's memory is every token (`tokens`, Fusion in Decoder), or one vector per candidate
 (`passages`), which suffices where the encoder sees question and passage together.
+
+A pointer may also know *pairs* (`jpr.models.pairs`): a candidate's logit is then lowered by its
+redundancy with each passage chosen before.
 """
 
 from collections.abc import Callable
@@ -22,6 +25,7 @@ from torch import Tensor, nn
 
 from jpr.errors import ConfigError, DataError
 from jpr.models.bert import Bert
+from jpr.models.pairs import Pairs, lowered
 from jpr.models.ragged import inside, padded
 from jpr.models.t5 import Memory, T5Decoder, T5Encoder
 
@@ -65,17 +69,23 @@ class Encoded:
     prior: Tensor
     """(Q, C)"""
     counts: tuple[int, ...]
+    answers: Tensor | None = None
+    """(Q, C, d) the answer vector of each candidate, where the model has pairs."""
+    attention: Tensor | None = None
+    """(N,) log of each token's share in its candidate's answer vector, where it has them."""
 
 
 class PointerHead(nn.Module):
     """Points at candidates: no limit on their number, no meaning in their order."""
 
-    def __init__(self, d: int) -> None:
+    def __init__(self, d: int, pairs: int = 0) -> None:
+        """Take the size of vectors, and by how many numbers to compare answers; 0 does not."""
         super().__init__()
         self.start = nn.Parameter(torch.randn(d))
         self.query, self.key, self.chosen = (nn.Linear(d, d, bias=False) for _ in range(3))
         self.prior = nn.Parameter(torch.zeros(()))
         self.scale = d**-0.5
+        self.pairs = Pairs(d, pairs) if pairs else None
 
     def first(self) -> Tensor:
         """Return the decoder's input before anything is chosen (d,)."""
@@ -97,6 +107,18 @@ class PointerHead(nn.Module):
         logits: Tensor = agreement.float() * self.scale + self.prior * prior[:, None]
         return logits
 
+    def pair_logits(self, encoded: Encoded) -> Tensor:
+        """Return logits of "they hold the same answer" for all pairs of candidates (Q, C, C)."""
+        if self.pairs is None or encoded.answers is None:
+            raise ConfigError("the model has no pairs; give it some when its training begins")
+        return self.pairs.logits(encoded.answers)
+
+    def redundancy(self, encoded: Encoded) -> Tensor | None:
+        """Return what each candidate loses once another is chosen (Q, C, C); None without pairs."""
+        if self.pairs is None or encoded.answers is None:
+            return None
+        return self.pairs.redundancy(encoded.answers)
+
 
 class IndexHead(nn.Module):
     """Says a candidate's number, one word per number, with the words of a T5."""
@@ -107,6 +129,7 @@ class IndexHead(nn.Module):
         """Take a T5's words in and out, the word that starts, and the words that are numbers."""
         super().__init__()
         self.words, self.start_token = words, start
+        self.pairs: Pairs | None = None
         self.out = nn.Parameter(out) if out is not words.weight else None
         self.register_buffer("tokens", torch.tensor(tokens), persistent=False)
         self.tokens: Tensor
@@ -129,6 +152,10 @@ class IndexHead(nn.Module):
         """Map the decoder's vectors (Q, T, d) to a number per candidate (Q, T, C)."""
         scale = keys.shape[-1] ** -0.5 if self.out is None else 1.0  # tied words are scaled
         return (hidden @ keys.transpose(1, 2)).float() * scale
+
+    def redundancy(self, encoded: Encoded) -> Tensor | None:
+        """Return None: numbers know no pairs."""
+        return None
 
     def _tokens_of(self, encoded: Encoded) -> Tensor:
         if int(encoded.numbers.max()) >= len(self.tokens):
@@ -173,6 +200,10 @@ class JointModel(nn.Module):
         else:
             lengths, memory = counts, marked
         places = inside(counts, int(counts.max()))
+        answers = attention = None
+        if self.head.pairs is not None:
+            attention, mixed = self.head.pairs.pooled(hidden, candidates.lengths)
+            answers = padded(mixed, places)
         return Encoded(
             memory,
             lengths,
@@ -181,6 +212,8 @@ class JointModel(nn.Module):
             padded(candidates.numbers, places),
             padded(candidates.prior, places),
             candidates.counts,
+            answers,
+            attention,
         )
 
     def log_probs(self, encoded: Encoded, prefixes: Tensor) -> Tensor:
@@ -200,6 +233,9 @@ class JointModel(nn.Module):
         none = torch.zeros_like(taken[:, :1]) if prefixes.shape[1] else _none(encoded)
         taken = torch.cat([none, taken], dim=1)
         logits = self.head.logits(hidden, self.head.keys(encoded), encoded.prior)
+        redundancy = self.head.redundancy(encoded) if prefixes.shape[1] else None
+        if redundancy is not None:
+            logits = lowered(logits, taken, redundancy)
         return distribution(logits, taken | ~encoded.inside[:, None])
 
 

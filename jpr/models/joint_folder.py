@@ -30,7 +30,11 @@ _FORMAT = 1
 
 
 def joint_over_bert(
-    folder: Path, layers: int = 2, dropout: float = 0.0, memory: str = "passages"
+    folder: Path,
+    layers: int = 2,
+    dropout: float = 0.0,
+    memory: str = "passages",
+    pairs: int = 0,
 ) -> JointModel:
     """Put a fresh pointer decoder over the encoder of a Hugging Face BERT."""
     described, weights = read_checkpoint(folder)
@@ -38,9 +42,8 @@ def joint_over_bert(
     bert = Bert(shape, dropout)
     named = {name: w.float() for name, w in from_hugging_face(weights, shape).items()}
     bert.load_state_dict(named)
-    return JointModel(
-        bert, _decoder_for(shape, layers, dropout), PointerHead(shape.hidden_size), memory
-    )
+    head = PointerHead(shape.hidden_size, pairs)
+    return JointModel(bert, _decoder_for(shape, layers, dropout), head, memory)
 
 
 def _decoder_for(shape: BertConfig, layers: int, dropout: float) -> T5Decoder:
@@ -50,15 +53,21 @@ def _decoder_for(shape: BertConfig, layers: int, dropout: float) -> T5Decoder:
 
 
 def joint_over_t5(
-    folder: Path, head: str, number_tokens: tuple[int, ...], dropout: float = 0.0
+    folder: Path,
+    head: str,
+    number_tokens: tuple[int, ...],
+    dropout: float = 0.0,
+    pairs: int = 0,
 ) -> JointModel:
     """Make a joint model of a Hugging Face T5, all of whose weights it keeps."""
-    return _over(read_t5(folder, dropout=dropout), head, number_tokens)
+    return _over(read_t5(folder, dropout=dropout), head, number_tokens, pairs)
 
 
-def _over(t5: T5, head: str, number_tokens: tuple[int, ...]) -> JointModel:
+def _over(t5: T5, head: str, number_tokens: tuple[int, ...], pairs: int) -> JointModel:
+    if head == "index" and pairs:
+        raise ConfigError(f"pairs = {pairs} with an index head, which has none; use a pointer head")
     if head == "pointer":
-        made: PointerHead | IndexHead = PointerHead(t5.config.d_model)
+        made: PointerHead | IndexHead = PointerHead(t5.config.d_model, pairs)
     elif head == "index":
         words = t5.encoder.words
         out = words.weight if t5.config.tie_word_embeddings else t5.head.weight
@@ -72,6 +81,7 @@ def write_joint(folder: Path, model: JointModel, prompt: Mapping[str, object]) -
     """Write a model's folder, but for the tokenizer, which models do not see."""
     encoder = "bert" if isinstance(model.encoder, Bert) else "t5"
     index = isinstance(model.head, IndexHead)
+    pairs = model.head.pairs
     about = {
         "format": _FORMAT,
         "kind": "joint",
@@ -80,6 +90,7 @@ def write_joint(folder: Path, model: JointModel, prompt: Mapping[str, object]) -
         "decoder_config": asdict(model.decoder.config),
         "head": "index" if index else "pointer",
         "memory": model.memory,
+        "pairs": 0 if pairs is None else pairs.width,
         "number_tokens": model.head.tokens.tolist() if isinstance(model.head, IndexHead) else [],
         "prompt": dict(prompt),
     }
@@ -118,15 +129,16 @@ def _built(about: Mapping[str, object]) -> JointModel:
     config = T5Config(**decoder)
     numbers = about["number_tokens"]
     tokens = tuple(numbers) if isinstance(numbers, list) else ()
+    pairs = about.get("pairs", 0)  # absent in folders of before there were any
+    if type(pairs) is not int or pairs < 0:
+        raise DataError(f"its pairs are {pairs!r}")
     if about["encoder"] == "bert":
-        bert = Bert(BertConfig(**shape))
-        return JointModel(
-            bert, T5Decoder(config), PointerHead(config.d_model), str(about["memory"])
-        )
+        bert, head = Bert(BertConfig(**shape)), PointerHead(config.d_model, pairs)
+        return JointModel(bert, T5Decoder(config), head, str(about["memory"]))
     if about["head"] == "pointer":
-        encoder = T5Encoder(T5Config(**shape))
-        return JointModel(encoder, T5Decoder(config), PointerHead(config.d_model), "tokens")
-    return _over(T5(T5Config(**shape)), "index", tokens)
+        encoder, head = T5Encoder(T5Config(**shape)), PointerHead(config.d_model, pairs)
+        return JointModel(encoder, T5Decoder(config), head, "tokens")
+    return _over(T5(T5Config(**shape)), "index", tokens, pairs)
 
 
 def _check_shapes(model: JointModel, weights: Mapping[str, torch.Tensor]) -> None:

@@ -109,9 +109,11 @@ Multiply = Callable[[Graph, str, str, nn.Linear], str]
 
 
 def by_whole_numbers(matrices: Mapping[str, Matrix]) -> Multiply:
-    """Multiply whole numbers with whole numbers."""
+    """Multiply whole numbers, for layers that have a matrix of them; others only store theirs."""
 
     def multiply(graph: Graph, name: str, x: str, linear: nn.Linear) -> str:
+        if name not in matrices:
+            return _stored_in_bytes(graph, name, x, linear)
         matrix = matrices[name]
         scale = matrix.scale
         if not bool((scale.smoothing == 1).all()):
@@ -132,6 +134,17 @@ def by_whole_numbers(matrices: Mapping[str, Matrix]) -> Multiply:
         )
 
     return multiply
+
+
+def _stored_in_bytes(graph: Graph, name: str, x: str, linear: nn.Linear) -> str:
+    """Add a linear layer whose weights are kept in 8 bits and multiplied in 32."""
+    codes, steps = in_bytes(linear.weight.detach())
+    kept = graph.constant(f"{name}.weight", codes.T), graph.constant(f"{name}.step", steps[:, 0])
+    product = graph.add("MatMul", x, graph.add("DequantizeLinear", *kept, axis=1))
+    bias = _bias(linear)
+    return (
+        product if bias is None else graph.add("Add", product, graph.constant(f"{name}.bias", bias))
+    )
 
 
 def words(graph: Graph, table: Tensor, ids: str) -> str:

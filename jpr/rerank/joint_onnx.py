@@ -23,6 +23,7 @@ _BUDGET = 1024
 """Tokens encoded together: few enough for the caches of one core."""
 _TAKEN = ["ids", "lengths"]
 _TOLD = {"memory", "numbers", "weights"}
+_TOLD_OF_PAIRS = {"bias", "strength"}
 _STEP = ["last", "path", "back", "taken", "keys", "values", "memory"]
 
 Floats = NDArray[np.float32]
@@ -46,7 +47,11 @@ class OnnxScorer:
         self.numbers = int(about["numbers"])
         self._has_tokens = about["memory"] == "tokens"
         self._wanted = {tensor.name for tensor in self._step.get_inputs()}
-        self._dimension: int = self._encoder.get_outputs()[0].shape[-1]
+        has_pairs = "redundancy" in self._wanted
+        self._given: dict[str, int] = {
+            tensor.name: tensor.shape[-1] for tensor in self._encoder.get_outputs()
+        }
+        self._pairs = (float(about["bias"]), float(about["strength"])) if has_pairs else None
         self.key = digest_of(paths)
 
     def open(self, asked: Sequence[Asked]) -> NextLogProbs:
@@ -66,40 +71,47 @@ class OnnxScorer:
     def _question(self, asked: Asked) -> "_Question":
         if not asked.prompted:
             raise DataError("a question has no candidates; give it at least one")
-        memory, marked = self._encoded(asked)
         known: Given = {
-            "memory": memory,
-            "marked": marked,
+            **self._encoded(asked),
             "prior": asked.prior,
             "numbers": np.array(asked.numbers, dtype=np.int64),
         }
         fixed = {name: value for name, value in known.items() if name in self._wanted}
         return _Question(self._step, fixed, len(asked.prompted))
 
-    def _encoded(self, asked: Asked) -> tuple[Floats, Floats]:
-        """Return the memory (M, d) and the vector of each candidate (C, d)."""
+    def _encoded(self, asked: Asked) -> Given:
+        """Return the memory (M, d), the vector of each candidate (C, d), and any redundancy."""
         lengths = np.array([len(one.ids) for one in asked.prompted], dtype=np.int64)
         ends = lengths.cumsum()
-        marked = np.empty((len(lengths), self._dimension), dtype=np.float32)
-        memory = np.empty((int(ends[-1]), self._dimension), dtype=np.float32)
+        rows = {name: np.empty((len(lengths), d), np.float32) for name, d in self._given.items()}
+        memory = np.empty((int(ends[-1]), self._given["vectors"]), dtype=np.float32)
         for part in batches(lengths.tolist(), _BUDGET):
             ids = np.zeros((len(part), int(lengths[part[0]])), dtype=np.int64)  # the longest first
             for row, place in enumerate(part):
                 ids[row, : lengths[place]] = asked.prompted[place].ids
             given = {"ids": ids, "lengths": lengths[part]}
-            (vectors,) = self._encoder.run(["vectors"], given)
+            vectors, *sides = self._encoder.run(list(self._given), given)
+            for name, side in zip(list(self._given)[1:], sides, strict=True):
+                rows[name][part] = side
             for place, row in zip(part, vectors, strict=True):
-                marked[place] = row[asked.prompted[place].mark]
+                rows["vectors"][place] = row[asked.prompted[place].mark]
                 if self._has_tokens:
                     memory[ends[place] - lengths[place] : ends[place]] = row[: lengths[place]]
-        return (memory if self._has_tokens else marked), marked
+        marked = rows["vectors"]
+        found: Given = {"memory": memory if self._has_tokens else marked, "marked": marked}
+        if self._pairs is not None:
+            bias, strength = self._pairs
+            logits = rows["left"] @ rows["right"].T + np.float32(bias)
+            found["redundancy"] = np.float32(strength) * np.logaddexp(np.float32(0), logits)
+        return found
 
 
 def _about(folder: Path, *sessions: onnxruntime.InferenceSession) -> dict[str, str]:
     """Return what the step says of itself, after a look at whether the files belong together."""
     inputs = [[tensor.name for tensor in session.get_inputs()] for session in sessions]
     told: list[dict[str, str]] = [s.get_modelmeta().custom_metadata_map for s in sessions]
-    if inputs[0] != _TAKEN or inputs[1][: len(_STEP)] != _STEP or not told[1].keys() >= _TOLD:
+    wanted = _TOLD | _TOLD_OF_PAIRS if "redundancy" in inputs[1] else _TOLD
+    if inputs[0] != _TAKEN or inputs[1][: len(_STEP)] != _STEP or not told[1].keys() >= wanted:
         raise FormatError(folder, 0, "its ONNX files are no joint model of ours; use jpr export")
     if told[0] != told[1]:
         raise FormatError(

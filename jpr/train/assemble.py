@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from jpr.errors import ConfigError
 from jpr.models.joint import Candidates
 from jpr.rerank.prompt import Prompts, PromptSettings
-from jpr.train.pack import LIMITS, Pack, vocabulary_sha256
+from jpr.train.pack import LIMITS, NO_SPAN, Pack, vocabulary_sha256
 from jpr.train.tokens import as_tensor, cut, laid_out
 
 
@@ -36,6 +37,8 @@ class Assembler:
     """(E,)"""
     candidate_starts: Tensor
     """(Q + 1,)"""
+    spans: Tensor
+    """(3, S) a candidate, ascending, and from where to where in its passage an answer is."""
 
     @classmethod
     def of(cls, pack: Pack, prompts: Prompts, device: str = "cpu") -> "Assembler":
@@ -58,6 +61,7 @@ class Assembler:
             torch.tensor(pack.title_lengths.astype(np.int64), device=device),
             torch.tensor(pack.candidates.astype(np.int64), device=device),
             torch.tensor(np.asarray(pack.candidate_starts), device=device),
+            torch.tensor(_spans(pack), device=device),
         )
 
     def first_edges(self, questions: Tensor, n: int) -> Tensor:
@@ -75,14 +79,46 @@ class Assembler:
         known, number = edges[chosen], numbers[chosen]
         asked = questions[:, None].expand_as(edges)[chosen]
         self._check_numbers(number)
-        pieces, mark = self._pieces(asked, self.candidates[known], number)
-        starts, whole = torch.stack(pieces).permute(1, 2, 0)  # (R, pieces) each
-        room = torch.full_like(known, self.settings.max_tokens - 1)
-        lengths = torch.cat([cut(whole[:, :-1], room), whole[:, -1:]], 1)
+        starts, lengths = self._pieces(asked, self.candidates[known], number)
+        mark = _PLACES[self.settings.style][0]
         prior = -torch.log1p((known - self.candidate_starts[asked]).float())
         ids = laid_out(self.tokens, starts, lengths)
         counts = tuple(chosen.sum(1).tolist())
-        return Candidates(ids, lengths.sum(1), counts, whole[:, :mark].sum(1), number, prior)
+        return Candidates(ids, lengths.sum(1), counts, lengths[:, :mark].sum(1), number, prior)
+
+    def answer_tokens(self, questions: Tensor, edges: Tensor) -> Tensor:
+        """Return which tokens of what `assemble` returns belong to an answer, bool (N,).
+
+        They are the first occurrence of each answer in each candidate, as far as it is read.
+        """
+        chosen = edges >= 0
+        known, asked = edges[chosen], questions[:, None].expand_as(edges)[chosen]
+        rows = self.candidates[known]
+        lengths = self._pieces(asked, rows, torch.zeros_like(known))[1]
+        total = int(lengths.sum())
+        before = (lengths.flatten().cumsum(0) - lengths.flatten()).view_as(lengths)
+        candidate, first, last = self._spans_of(known)
+        titled = self.title_lengths[rows[candidate]]
+        _, of_title, of_text = _PLACES[self.settings.style]
+        in_text = first >= titled
+        piece = torch.where(in_text, of_text, of_title)
+        shift, kept = titled * in_text, lengths[candidate, piece]
+        at = before[candidate, piece]
+        change = torch.zeros(total + 1, dtype=torch.int32, device=edges.device)
+        one = torch.ones_like(at, dtype=torch.int32)
+        change.index_add_(0, at + torch.minimum(first - shift, kept), one)
+        change.index_add_(0, at + torch.minimum(last - shift, kept), -one)
+        return change[:total].cumsum(0) > 0
+
+    def _spans_of(self, known: Tensor) -> Tensor:
+        """Return the spans (3, …) of candidates (R,), for each its place among these instead."""
+        owners = self.spans[0]
+        begin = torch.searchsorted(owners, known)
+        counts = torch.searchsorted(owners, known, right=True) - begin
+        place = torch.repeat_interleave(torch.arange(len(known), device=known.device), counts)
+        shift = begin - (counts.cumsum(0) - counts)
+        entry = shift[place] + torch.arange(len(place), device=known.device)
+        return torch.stack([place, *self.spans[1:, entry]])
 
     def _check_numbers(self, numbers: Tensor) -> None:
         known = len(self.settings.number_tokens)
@@ -92,16 +128,22 @@ class Assembler:
                 "fewer candidates or use a model with a pointer head"
             )
 
-    def _pieces(self, asked: Tensor, rows: Tensor, numbers: Tensor) -> tuple[list[Tensor], int]:
-        """Return where each piece begins and its length (2, R), and which is read off.
+    def _pieces(self, asked: Tensor, rows: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor]:
+        """Return where each piece begins, and how much of it is read (R, pieces).
 
         The last piece stays whatever is cut.
         """
+        starts, whole = torch.stack(self._whole(asked, rows, numbers)).permute(1, 2, 0)
+        room = torch.full_like(rows, self.settings.max_tokens - 1)
+        return starts, torch.cat([cut(whole[:, :-1], room), whole[:, -1:]], 1)
+
+    def _whole(self, asked: Tensor, rows: Tensor, numbers: Tensor) -> list[Tensor]:
+        """Return where each piece begins and its length (2, R)."""
         question, title, text = self._texts(asked, rows)
         if self.settings.style == "bert":
             first, last, dot = (self._word(word, rows) for word in ("[CLS]", "[SEP]", "."))
             dot[1] *= title[1] > 0
-            return [first, question, last, title, dot, text, last], 0
+            return [first, question, last, title, dot, text, last]
         number = self._word("numbers", rows)
         if len(self.settings.number_tokens) > 1:
             number[0] += numbers
@@ -109,7 +151,7 @@ class Assembler:
         ask, index, titled, context, end = (
             self._word(word, rows) for word in ("question:", "index:", "title:", "context:", "</s>")
         )
-        return [ask, question, index, number, titled, title, context, text, end], 3
+        return [ask, question, index, number, titled, title, context, text, end]
 
     def _texts(self, asked: Tensor, rows: Tensor) -> list[Tensor]:
         """Return where questions, titles and texts begin, and the lengths that are read (2, R)."""
@@ -130,6 +172,8 @@ class Assembler:
         return torch.stack([torch.full_like(rows, start), torch.full_like(rows, length)])
 
 
+_PLACES = {"bert": (0, 3, 5), "t5": (3, 5, 7)}
+"""Which of a prompt's pieces is read off, which is the title, and which is the text."""
 _OWN = {
     "bert": ("[CLS]", "[SEP]", "."),
     "t5": ("</s>", "question:", "index:", "title:", "context:"),
@@ -141,6 +185,15 @@ def _own_words(prompts: Prompts) -> dict[str, list[int]]:
     tokens = [*([end] for end in prompts.ends), *prompts.words]
     own = dict(zip(_OWN[prompts.settings.style], tokens, strict=True))
     return {**own, "numbers": list(prompts.settings.number_tokens)}
+
+
+def _spans(pack: Pack) -> NDArray[np.int64]:
+    """Return candidates with where an answer is in their passages, (3, S)."""
+    known = pack.cover_offsets != NO_SPAN
+    first = pack.cover_offsets[known].astype(np.int64)
+    return np.stack(
+        [pack.cover_edges[known].astype(np.int64), first, first + pack.cover_lengths[known]]
+    )
 
 
 def _check(pack: Pack, prompts: Prompts) -> None:

@@ -74,9 +74,11 @@ class Columns:
             state.write(json.dumps({"key": self._key, "done": self.done, "bytes": self._bytes}))
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        """Return what was committed to a column, mapped."""
+        """Return what was appended to a column so far, mapped."""
         if not self.length(name):
             return np.empty(0, dtype=self._types[name])
+        with _explained(self._folder):
+            self._streams[name].flush()
         return np.memmap(self._path(name), dtype=self._types[name], mode="r")
 
 

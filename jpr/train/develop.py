@@ -4,15 +4,18 @@ Same definition as `jpr.judge.measures.MRecall`, from the pack's arrays; a test 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from copy import deepcopy
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from jpr.decode import Decoded, Limits, decode_many, independent, tree
 from jpr.errors import DataError
 from jpr.models.joint import Candidates, JointModel
+from jpr.models.rooms import Rooms
 from jpr.models.steps import Steps
 from jpr.train.assemble import Assembler
 from jpr.train.draw import Feed, Listed
@@ -30,6 +33,27 @@ class Scores:
     """Of the questions with several answers."""
 
 
+class Chooser:
+    """A model as it is judged: on a GPU a copy of it in 16 bits, with recorded steps."""
+
+    def __init__(self, model: JointModel) -> None:
+        """Take the weights as they are now."""
+        on_gpu = next(model.parameters()).is_cuda
+        self._model = deepcopy(model).bfloat16().eval() if on_gpu else model
+        self._rooms = Rooms(self._model)
+        self._ahead = 12 if on_gpu else 4
+
+    @torch.inference_mode()
+    def __call__(self, candidates: Candidates, k: int, beta: float) -> dict[str, list[Decoded]]:
+        """Return what each decoder chooses, question by question."""
+        steps = Steps(self._model, self._rooms.encode(candidates), self._rooms)
+        searches = {
+            INDEPENDENT: [independent(n, Limits(k)) for n in candidates.counts],
+            TREE: [tree(n, Limits(k), beta, self._ahead) for n in candidates.counts],
+        }
+        return {name: decode_many(several, steps) for name, several in searches.items()}
+
+
 class Development:
     """A pack to be judged on, with what brings its tokens to the device."""
 
@@ -45,17 +69,18 @@ class Development:
 
     def judge(self, model: JointModel, k: int, beta: float, batch: int) -> Mapping[str, Scores]:
         """Return the scores of the first stage's order and of two ways to decode."""
+        choose = Chooser(model)
         found: dict[str, list[Flags]] = {FIRST_STAGE: [], INDEPENDENT: [], TREE: []}
         for first in range(0, len(self.questions), batch):
             listed = self.feed.listed(self.questions[first : first + batch], self.feed.longest)
             n = self.feed.pack.n_answers[listed.questions]
-            for decoder, places in self._chosen(model, listed, k, beta).items():
+            for decoder, places in self.chosen(choose, listed, k, beta).items():
                 found[decoder].append(mrecall(listed.covers, places, n, k))
         multi = self.feed.pack.n_answers[self.questions] > 1
         return {name: _scores(np.concatenate(parts), multi) for name, parts in found.items()}
 
-    def _chosen(
-        self, model: JointModel, listed: Listed, k: int, beta: float
+    def chosen(
+        self, choose: Chooser, listed: Listed, k: int, beta: float
     ) -> dict[str, list[Sequence[int]]]:
         """Return the places of the candidates that each decoder chooses, question by question."""
         there = listed.inside.sum(axis=1)
@@ -66,7 +91,7 @@ class Development:
         some = np.flatnonzero(there)
         if len(some):
             candidates = assembled(self._assembler, listed.rows(some))
-            for name, decoded in _decoded(model, candidates, k, beta).items():
+            for name, decoded in choose(candidates, k, beta).items():
                 for row, one in zip(some.tolist(), decoded, strict=True):
                     chosen[name][row] = one.passages
         return chosen
@@ -98,20 +123,11 @@ def assembled(assembler: Assembler, listed: Listed, numbers: Whole | None = None
     return assembler.assemble(*(torch.from_numpy(np.array(one)).to(device) for one in arrays))
 
 
-@torch.inference_mode()
-def _decoded(
-    model: JointModel, candidates: Candidates, k: int, beta: float
-) -> dict[str, list[Decoded]]:
-    with _precision(candidates):
-        encoded = model.encode(candidates)
-    # The decoder is small beside the encoder: it goes in 32 bits, as its weights are.
-    whole = replace(encoded, memory=encoded.memory.float(), marked=encoded.marked.float())
-    steps = Steps(model, whole)
-    searches = {
-        INDEPENDENT: [independent(n, Limits(k)) for n in candidates.counts],
-        TREE: [tree(n, Limits(k), beta, ahead=4) for n in candidates.counts],
-    }
-    return {name: decode_many(several, steps) for name, several in searches.items()}
+def answer_tokens(assembler: Assembler, listed: Listed) -> Tensor:
+    """Return which of the tokens of `assembled` candidates belong to an answer (N,)."""
+    device = assembler.tokens.device
+    arrays = listed.questions, listed.edges
+    return assembler.answer_tokens(*(torch.from_numpy(np.array(one)).to(device) for one in arrays))
 
 
 @torch.inference_mode()

@@ -17,6 +17,7 @@ from jpr.encode.tokens import read_tokenizer
 from jpr.errors import ConfigError, DataError, FormatError
 from jpr.models.joint import JointModel, PointerHead
 from jpr.models.joint_folder import joint_over_bert, joint_over_t5, read_joint, write_joint
+from jpr.models.pairs import Pairs
 from jpr.rerank.joint import read_prompt_settings
 from jpr.rerank.prompt import Prompts, PromptSettings
 from jpr.train.assemble import Assembler
@@ -41,9 +42,10 @@ def begin(config: ModelConfig) -> tuple[JointModel, Prompts]:
         model, _ = read_joint(home)
         set_dropout(model, config.dropout)
         return model, Prompts(tokenizer, read_prompt_settings(home))
+    dropout, pairs = config.dropout, config.pairs
     if config.encoder == "bert":
         settings = PromptSettings("bert", max_tokens=config.max_tokens)
-        model = joint_over_bert(home, config.layers, config.dropout, config.memory)
+        model = joint_over_bert(home, config.layers, dropout, config.memory, pairs)
         return model, Prompts(tokenizer, settings)
     count = config.numbers if config.head == "index" else 1
     found = [tokenizer.token_to_id(f"<extra_id_{i}>") for i in range(count)]
@@ -51,11 +53,20 @@ def begin(config: ModelConfig) -> tuple[JointModel, Prompts]:
     if len(numbers) < count:
         raise ConfigError(f"{home}: its tokenizer has {len(numbers)} of {count} <extra_id> tokens")
     settings = PromptSettings("t5", max_tokens=config.max_tokens, number_tokens=numbers)
-    return joint_over_t5(home, config.head, numbers, config.dropout), Prompts(tokenizer, settings)
+    model = joint_over_t5(home, config.head, numbers, dropout, pairs)
+    return model, Prompts(tokenizer, settings)
 
 
-def _fresh(config: ModelConfig) -> tuple[str, ...]:
-    return () if config.init or config.head == "index" else _FRESH[config.encoder]
+def _fresh(config: ModelConfig, model: JointModel) -> tuple[str, ...]:
+    """Return how the names of weights begin that are new; a trained model is given pairs here."""
+    if not config.init:
+        return () if config.head == "index" else _FRESH[config.encoder]
+    if not config.pairs or model.head.pairs is not None:
+        return ()
+    if not isinstance(model.head, PointerHead):
+        raise ConfigError(f"model.pairs = {config.pairs}, but {config.init} has an index head")
+    model.head.pairs = Pairs(model.decoder.config.d_model, config.pairs)
+    return ("head.pairs.",)
 
 
 def set_dropout(model: JointModel, dropout: float) -> None:
@@ -111,6 +122,7 @@ def train_joint(
     feeds = [open_feed(_scored(one, at, out, device, world)) for at, one in enumerate(config.data)]
     torch.manual_seed(config.loop.seed)
     model, prompts = begin(config.model)
+    fresh = _fresh(config.model, model)
     model = model.to(device)
     model.encoder.checkpointing = config.model.checkpointing
     if isinstance(model.head, PointerHead):
@@ -129,15 +141,9 @@ def train_joint(
         write_joint(out, model, asdict(prompts.settings))
         shutil.copyfile(home / "tokenizer.json", out / "tokenizer.json")
 
-    return train(
-        model,
-        JointLoss(model, draws, assemblers, config, world),
-        config.loop,
-        out,
-        Hooks(evaluate if developments else None, keep, tell),
-        fresh=_fresh(config.model),
-        world=world,
-    )
+    loss = JointLoss(model, draws, assemblers, config, world)
+    hooks = Hooks(evaluate if developments else None, keep, tell)
+    return train(model, loss, config.loop, out, hooks, fresh=fresh, world=world)
 
 
 def _scored(config: FeedConfig, at: int, out: Path, device: str, world: World) -> FeedConfig:

@@ -8,13 +8,22 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from jpr.errors import ConfigError
-from jpr.models.joint import Candidates, IndexHead, JointModel
+from jpr.models.joint import Candidates, Encoded, IndexHead, JointModel, PointerHead
+from jpr.models.pairs import row_of
 from jpr.train.assemble import Assembler
-from jpr.train.develop import assembled
+from jpr.train.develop import answer_tokens, assembled
 from jpr.train.draw import Drawn, Draws, Feed
 from jpr.train.loop import Part
-from jpr.train.objectives import choice_loss, distillation, first_logits, pointwise_loss
+from jpr.train.objectives import (
+    choice_loss,
+    distillation,
+    first_logits,
+    pair_loss,
+    pointwise_loss,
+    span_loss,
+)
 from jpr.train.oracle import (
+    Bits,
     Flags,
     Whole,
     next_targets,
@@ -84,20 +93,20 @@ class JointLoss:
         candidates = _end_to_end(
             [assembled(self._assemblers[one.feed], one.listed, one.numbers) for one in drawn]
         )
-        loss = self._loss(candidates, drawn, made) / self._config.batch
-        return Part(loss, len(candidates.ids))
+        encoded = self._model.encode(candidates)
+        loss = self._loss(encoded, drawn, made)
+        if encoded.attention is not None:
+            loss = loss + self._answer_loss(candidates, encoded, encoded.attention, drawn)
+        return Part(loss / self._config.batch, len(candidates.ids))
 
     def _loss(
-        self,
-        candidates: Candidates,
-        drawn: Sequence[Drawn],
-        made: Sequence[tuple[Whole, Flags]],
+        self, encoded: Encoded, drawn: Sequence[Drawn], made: Sequence[tuple[Whole, Flags]]
     ) -> Tensor:
-        objective, device = self._config.objective, candidates.ids.device
-        widest = max(candidates.counts)
+        """Return the loss of what is chosen."""
+        objective, device = self._config.objective, encoded.inside.device
+        widest = max(encoded.counts)
         targets = np.concatenate([wanted[..., :widest] for _, wanted in made])
         wanted = torch.from_numpy(targets).to(device, non_blocking=True)
-        encoded = self._model.encode(candidates)
         if objective.kind == "pointwise":
             logits = first_logits(self._model, encoded)
             loss = pointwise_loss(logits, wanted[:, 0], encoded.inside)
@@ -114,6 +123,28 @@ class JointLoss:
         theirs = np.concatenate([_taught(one)[:, :widest] for one in drawn])
         teacher = torch.from_numpy(theirs).to(device)
         return (1 - share) * loss + share * distillation(first, teacher, encoded.inside)
+
+    def _answer_loss(
+        self, candidates: Candidates, encoded: Encoded, attention: Tensor, drawn: Sequence[Drawn]
+    ) -> Tensor:
+        """Return the loss of answer vectors and their pairs, which a model with pairs has."""
+        objective, device, head = self._config.objective, attention.device, self._model.head
+        assert isinstance(head, PointerHead)
+        answering = [answer_tokens(self._assemblers[one.feed], one.listed) for one in drawn]
+        row = row_of(candidates.lengths, len(candidates.ids))
+        counts = torch.tensor(candidates.counts, device=device)
+        question = row_of(counts, len(candidates.lengths))
+        covers = _together([one.listed.covers[:, : max(encoded.counts)] for one in drawn])
+        bits = torch.from_numpy(covers).to(device)
+        spans = span_loss(attention, torch.cat(answering), row, question)
+        pairs = pair_loss(head.pair_logits(encoded), bits)
+        return objective.span_weight * spans + objective.pair_weight * pairs
+
+
+def _together(covers: Sequence[Bits]) -> Bits:
+    """Put the answers of several feeds' candidates together; some may have bytes for more."""
+    most = max(one.shape[2] for one in covers)
+    return np.concatenate([np.pad(c, ((0, 0), (0, 0), (0, most - c.shape[2]))) for c in covers])
 
 
 def _taught(drawn: Drawn) -> NDArray[np.float64]:

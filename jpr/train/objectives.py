@@ -7,6 +7,8 @@ parts divides by the number of questions. Steps without a target do not count.
     pointwise_loss   each candidate by itself, yes or no, as Nogueira et al. (2020) do
     yes_no_loss      the same where a T5 says one of two words
     distillation     the distribution of a teacher over the candidates of the first step
+    span_loss        where in a candidate its answer stands, for the attention of answer vectors
+    pair_loss        which candidates hold the same answer, for pairs of answer vectors
 """
 
 import torch
@@ -14,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from jpr.models.joint import Encoded, JointModel
+from jpr.models.pairs import log_sums
 from jpr.models.t5 import Memory
 
 NORMALISATIONS = ("sum", "each", "any")
@@ -49,6 +52,46 @@ def distillation(log_probs: Tensor, teacher: Tensor, inside: Tensor) -> Tensor:
     theirs = teacher.float().masked_fill(~inside, -torch.inf).log_softmax(dim=-1)
     apart = theirs.exp() * (theirs - log_probs)
     return apart.masked_fill(~inside, 0.0).sum()
+
+
+def span_loss(
+    attention: Tensor,
+    answer_tokens: Tensor,
+    candidate_of_token: Tensor,
+    question_of_candidate: Tensor,
+) -> Tensor:
+    """Return −log of the share of attention on answer tokens, summed over questions.
+
+    It is the mean over those candidates (R,) of a question that have any answer token; `attention`
+    (N,) is the log of each token's share in its candidate.
+    """
+    rows = len(question_of_candidate)
+    here = candidate_of_token[answer_tokens]
+    share = log_sums(attention[answer_tokens], here, rows)
+    some = torch.zeros_like(share).index_fill(0, here, 1.0)
+    count = torch.zeros_like(share).index_add(0, question_of_candidate, some)
+    lost = -share.masked_fill(some == 0, 0.0)
+    return (lost / count.clamp(min=1)[question_of_candidate]).sum()
+
+
+def pair_loss(pair_logits: Tensor, covers: Tensor) -> Tensor:
+    """Return the loss of "they hold the same answer" (Q, C, C), summed over questions.
+
+    `covers` (Q, C, B) are the answers of each candidate, as bits. Of a question count the pairs of
+    answering candidates; those of one answer weigh half, and those of different ones.
+    """
+    answering = (covers != 0).any(dim=-1)
+    same = (covers[:, :, None] & covers[:, None] != 0).any(dim=-1)
+    apart = ~torch.eye(covers.shape[1], dtype=torch.bool, device=covers.device)
+    asked = answering[:, :, None] & answering[:, None] & apart
+    lost = F.binary_cross_entropy_with_logits(pair_logits, same.float(), reduction="none")
+    return (_mean(lost, asked & same) + _mean(lost, asked & ~same)).sum() / 2
+
+
+def _mean(values: Tensor, which: Tensor) -> Tensor:
+    """Return the mean of some of each question's pairs (Q, C, C), 0 where there are none."""
+    total = values.masked_fill(~which, 0.0).sum(dim=(1, 2))
+    return total / which.sum(dim=(1, 2)).clamp(min=1)
 
 
 def first_logits(model: JointModel, encoded: Encoded) -> Tensor:

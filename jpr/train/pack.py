@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from jpr.errors import ConfigError, DataError, FormatError
 
-FORMAT = 1
+FORMAT = 2
 KIND = "pack"
 ABOUT = "pack.json"
 IDS = "question_ids.json"
@@ -33,6 +33,8 @@ TYPES = {
     "scores": np.float16,
     "cover_edges": np.uint32,
     "cover_answers": np.uint16,
+    "cover_offsets": np.uint16,
+    "cover_lengths": np.uint8,
     "n_answers": np.uint16,
     "sources": np.uint8,
 }
@@ -40,6 +42,8 @@ TYPES = {
 LIMITS = ("max_question", "max_title", "max_text")
 """What `about["limits"]` says: how many tokens were kept of each, at most."""
 PART_MB = 48
+NO_SPAN = 65_535
+"""The offset of an answer that was not found among the tokens."""
 _TOKENS = "passage_tokens"
 _REMEDY = "copy it again, or make it again with jpr pack"
 
@@ -67,7 +71,11 @@ class Pack:
     cover_edges: NDArray[np.uint32]
     """(V,) ascending: this candidate, of all E, …"""
     cover_answers: NDArray[np.uint16]
-    """(V,) … contains this answer of its question."""
+    """(V,) … contains this answer of its question, …"""
+    cover_offsets: NDArray[np.uint16]
+    """(V,) … first after so many of the passage's tokens; `NO_SPAN` if not found among them, …"""
+    cover_lengths: NDArray[np.uint8]
+    """(V,) … in so many tokens."""
     n_answers: NDArray[np.uint16]
     """(Q,) distinct answers, found or not."""
     sources: NDArray[np.uint8]
@@ -79,6 +87,7 @@ class Pack:
     def __post_init__(self) -> None:
         """Refuse arrays that do not fit together."""
         q, rows, edges = len(self.question_ids), len(self.title_lengths), len(self.candidates)
+        covered = len(self.cover_edges)
         for name, values, wanted in (
             ("question_starts", self.question_starts, q + 1),
             ("candidate_starts", self.candidate_starts, q + 1),
@@ -86,7 +95,9 @@ class Pack:
             ("n_answers", self.n_answers, q),
             ("sources", self.sources, q),
             ("scores", self.scores, edges),
-            ("cover_answers", self.cover_answers, len(self.cover_edges)),
+            ("cover_answers", self.cover_answers, covered),
+            ("cover_offsets", self.cover_offsets, covered),
+            ("cover_lengths", self.cover_lengths, covered),
         ):
             if values.shape != (wanted,):
                 raise DataError(f"{name} has the shape {values.shape}, not ({wanted},)")
@@ -135,6 +146,7 @@ class Pack:
             "passages": len(self.title_lengths),
             "candidates": len(self.candidates),
             "covered": len(self.cover_edges),
+            "spans": int(np.count_nonzero(self.cover_offsets != NO_SPAN)),
             "question_tokens": len(self.question_tokens),
             "passage_tokens": int(self.passage_starts[-1]),
         }

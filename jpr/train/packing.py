@@ -16,13 +16,23 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 import jpr
-from jpr.coverage import cover, starts
+from jpr.coverage import Coverage, cover, starts
 from jpr.encode.tokens import first_tokens, open_tokenizer, read_tokenizer
 from jpr.errors import ConfigError, DataError
 from jpr.runs.align import check_unique_passages
 from jpr.stages import Progress
 from jpr.train.columns import Columns, open_columns
-from jpr.train.pack import LIMITS, PART_MB, TYPES, Pack, check_target, vocabulary_sha256, write_pack
+from jpr.train.pack import (
+    FORMAT,
+    LIMITS,
+    PART_MB,
+    TYPES,
+    Pack,
+    check_target,
+    vocabulary_sha256,
+    write_pack,
+)
+from jpr.train.spans import SpanFinder, spellings
 from jpr.types import Passage, Question, Ranking
 
 _BATCH = 512
@@ -100,7 +110,7 @@ def make_pack(
         "vocabulary_sha256": vocabulary_sha256(opened.get_vocab()),
         "inputs": dict(inputs),
     }
-    key = json.dumps([about, [source.count for source in sources]])
+    key = json.dumps([FORMAT, about, [source.count for source in sources]])
     with open_columns(out.with_name(f".{out.name}.part"), key, _COLUMNS) as columns:
         writer = _Writer(columns, opened, settings)
         progress(columns.done)
@@ -135,6 +145,7 @@ class _Writer:
 
     def __init__(self, columns: Columns, tokenizer: Tokenizer, settings: PackSettings) -> None:
         self._columns, self._tokenizer, self._settings = columns, tokenizer, settings
+        self._finder = SpanFinder(tokenizer, strict=settings.strict)
         known = columns["passage_keys"].tobytes()
         self._rows = {
             known[at : at + _KEY_BYTES]: row
@@ -147,13 +158,13 @@ class _Writer:
         for ranking in cut:
             _check(ranking)
         self._add_questions([ranking.question for ranking in cut], source)
-        self._add_coverage(cut)
         hits = [hit for ranking in cut for hit in ranking.hits]
-        rows = self._add_passages([hit.passage for hit in hits])
+        rows = np.array(self._add_passages([hit.passage for hit in hits]), dtype=np.int64)
+        self._add_coverage(cut, rows)
         scores = np.array([hit.score for hit in hits], dtype=np.float64)
         most = float(np.finfo(np.float16).max)
         append = self._columns.append
-        append("candidates", np.array(rows, dtype=np.int64))
+        append("candidates", rows)
         append("candidate_counts", np.array([len(ranking.hits) for ranking in cut]))
         append("scores", scores.clip(-most, most))
         if self._columns.length("candidates") > np.iinfo(np.uint32).max:
@@ -170,12 +181,27 @@ class _Writer:
         append("question_ids", np.frombuffer(lines.encode(), dtype=np.uint8))
         append("sources", np.full(len(questions), source))
 
-    def _add_coverage(self, rankings: Sequence[Ranking]) -> None:
+    def _add_coverage(self, rankings: Sequence[Ranking], rows: NDArray[np.int64]) -> None:
+        """Append what covers what, and where; `rows` are those of all passages."""
         coverage = cover(rankings, strict=self._settings.strict)
-        base = self._columns.length("candidates") + starts(coverage.n_passages)
-        self._columns.append("cover_edges", base[coverage.question] + coverage.rank)
-        self._columns.append("cover_answers", coverage.answer)
-        self._columns.append("n_answers", coverage.n_answers)
+        edges = starts(coverage.n_passages)[coverage.question] + coverage.rank
+        offsets, lengths = self._finder.find(
+            self._columns["passage_tokens"],
+            self._bounds(rows[edges]),
+            _spellings(rankings, coverage),
+        )
+        append = self._columns.append
+        append("cover_edges", self._columns.length("candidates") + edges)
+        append("cover_answers", coverage.answer)
+        append("cover_offsets", offsets)
+        append("cover_lengths", lengths)
+        append("n_answers", coverage.n_answers)
+
+    def _bounds(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return where titles and texts of passages begin and where they end (rows, 3)."""
+        ends = np.cumsum(self._columns["passage_lengths"], dtype=np.int64)[rows]
+        first = ends - self._columns["passage_lengths"][rows]
+        return np.stack([first, first + self._columns["title_lengths"][rows], ends], 1)
 
     def _add_passages(self, passages: Sequence[Passage]) -> list[int]:
         """Return the row of each passage, after giving one to each that has none."""
@@ -213,6 +239,17 @@ def _check(ranking: Ranking) -> None:
             f"{bare} of {len(ranking.hits)} passages for question {question.id!r} are only ids; "
             "give their texts with --corpus"
         )
+
+
+def _spellings(rankings: Sequence[Ranking], coverage: Coverage) -> list[Sequence[str]]:
+    """Return how each answer that was found may be written."""
+    entries = zip(
+        coverage.question.tolist(), coverage.rank.tolist(), coverage.answer.tolist(), strict=True
+    )
+    return [
+        spellings(rankings[i].question, answer, rankings[i].hits[rank].passage)
+        for i, rank, answer in entries
+    ]
 
 
 def _key(passage: Passage) -> bytes:

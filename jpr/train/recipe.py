@@ -46,6 +46,9 @@ class ModelConfig:
     """Compute the encoder's blocks twice instead of keeping what is in them: less memory."""
     numbers: int = 100
     """index: how many candidates can have a number of their own."""
+    pairs: int = 0
+    """pointer: by how many numbers to compare the answers of two candidates, such as 64; 0 does
+    not. A model to go on with gets them where it has none."""
     max_tokens: int = 256
     """Tokens of question and candidate together; the paper has 360."""
 
@@ -56,9 +59,11 @@ class ModelConfig:
             found.append("weights, to begin anew, or init, to go on with a model: give one of them")
         if self.encoder == "bert" and self.head == "index":
             found.append("head = 'index' needs the words of a T5; set encoder = 't5'")
+        if self.pairs and self.head == "index":
+            found.append(f"pairs = {self.pairs} need a pointer; set head = 'pointer'")
         if not 0 <= self.dropout < 1:
             found.append(f"dropout = {self.dropout}; give a number from 0 to below 1")
-        return found + _below(self, 1, "layers", "numbers", "max_tokens")
+        return found + _below(self, 1, "layers", "numbers", "max_tokens") + _below(self, 0, "pairs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +106,10 @@ class ObjectiveConfig:
     """joint: how much chance there is in the choice of negatives."""
     teacher_weight: float = 0.0
     """The share of the teacher's distribution in the loss."""
+    span_weight: float = 0.2
+    """pairs: how much it counts where in a candidate its answer stands, whatever the kind."""
+    pair_weight: float = 0.2
+    """pairs: how much it counts which candidates hold the same answer, whatever the kind."""
 
     def problems(self) -> list[str]:
         """Return what is wrong, each in a sentence."""
@@ -110,7 +119,7 @@ class ObjectiveConfig:
             found.append(f"teacher_weight = {self.teacher_weight}; give a number from 0 to 1")
         if not 0 <= self.gamma < math.inf:
             found.append(f"gamma = {self.gamma}; give a number from 0")
-        return found
+        return found + _below(self, 0, "span_weight", "pair_weight")
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,16 +15,34 @@ def t5_config(layers: int = 2) -> T5Config:
     return T5Config(WORDS, D, 8, 32, layers, 2, layers)
 
 
-def pointer_over_bert(seed: int = 0) -> JointModel:
+def pointer_over_bert(seed: int = 0, pairs: int = 0) -> JointModel:
     torch.manual_seed(seed)
     bert = Bert(BertConfig(WORDS, D, 1, 2, 32, 32))
-    return JointModel(bert, T5Decoder(t5_config()), PointerHead(D), "passages").eval()
+    return JointModel(bert, T5Decoder(t5_config()), PointerHead(D, pairs), "passages").eval()
 
 
-def pointer_over_t5(seed: int = 0) -> JointModel:
+def pointer_over_t5(seed: int = 0, pairs: int = 0) -> JointModel:
     torch.manual_seed(seed)
     t5 = T5(t5_config())
-    return JointModel(t5.encoder, t5.decoder, PointerHead(D), "tokens").eval()
+    return JointModel(t5.encoder, t5.decoder, PointerHead(D, pairs), "tokens").eval()
+
+
+def strong(model: JointModel) -> JointModel:
+    """Let pairs count for much, and differ."""
+    pairs = model.head.pairs
+    assert pairs is not None
+    torch.nn.init.constant_(pairs.raw_strength, 0.2)
+    for weight in (pairs.score.weight, pairs.left.weight, pairs.right.weight):
+        torch.nn.init.normal_(weight, std=0.5)
+    return model
+
+
+def pairs_over_bert() -> JointModel:
+    return strong(pointer_over_bert(pairs=8))
+
+
+def pairs_over_t5() -> JointModel:
+    return strong(pointer_over_t5(pairs=8))
 
 
 def index_over_t5(seed: int = 0) -> JointModel:
@@ -34,7 +52,8 @@ def index_over_t5(seed: int = 0) -> JointModel:
     return JointModel(t5.encoder, t5.decoder, head, "tokens").eval()
 
 
-MODELS = [pointer_over_bert, pointer_over_t5, index_over_t5]
+MODELS = [pointer_over_bert, pointer_over_t5, index_over_t5, pairs_over_bert, pairs_over_t5]
+POINTERS = [pointer_over_bert, pointer_over_t5, pairs_over_bert, pairs_over_t5]
 
 
 def candidates(counts: tuple[int, ...], seed: int = 0) -> Candidates:

@@ -14,11 +14,11 @@ from jpr.models.steps import Steps
 from jpr.models.t5 import T5Decoder
 from tests.models.joint_models import (
     MODELS,
+    POINTERS,
     D,
     candidates,
     index_over_t5,
     pointer_over_bert,
-    pointer_over_t5,
     reordered,
     t5_config,
 )
@@ -81,7 +81,7 @@ def test_questions_together_are_as_alone(make: Make) -> None:
     np.testing.assert_allclose(together, apart, atol=1e-5)
 
 
-@pytest.mark.parametrize("make", [pointer_over_bert, pointer_over_t5])
+@pytest.mark.parametrize("make", POINTERS)
 @given(data=st.data())
 @some
 def test_the_order_of_candidates_means_nothing_to_a_pointer(
@@ -98,8 +98,9 @@ def test_the_order_of_candidates_means_nothing_to_a_pointer(
     np.testing.assert_allclose(after, before[order], atol=2e-5)
 
 
-def test_the_same_passages_are_chosen_in_whatever_order_they_come() -> None:
-    model = pointer_over_bert()
+@pytest.mark.parametrize("make", POINTERS)
+def test_the_same_passages_are_chosen_in_whatever_order_they_come(make: Make) -> None:
+    model = make()
     given_order, order = candidates((8,), seed=5), [3, 1, 7, 0, 6, 2, 5, 4]
     chosen = []
     for these in (given_order, reordered(given_order, order)):

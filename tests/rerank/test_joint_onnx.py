@@ -41,6 +41,11 @@ WRITERS: dict[str, tuple[Write, PromptSettings]] = {
         lambda folder: write_t5(folder, "index"),
         PromptSettings("t5", number_tokens=NUMBER_TOKENS),
     ),
+    "pairs over bert": (lambda folder: write_pointer(folder, pairs=8), PromptSettings()),
+    "pairs over t5": (
+        lambda folder: write_t5(folder, "pointer", pairs=8),
+        PromptSettings("t5", number_tokens=NUMBER_TOKENS[:1]),
+    ),
 }
 every_model = pytest.mark.parametrize(("write", "settings"), WRITERS.values(), ids=WRITERS.keys())
 every_writer = pytest.mark.parametrize(

@@ -11,7 +11,9 @@ from jpr.train.assemble import Assembler
 from jpr.train.pack import Pack
 from jpr.train.packing import PackSettings, Source, make_pack
 from jpr.types import Hit, Passage, Question, Ranking
-from tests.rerank.tiny import NAMES, NUMBER_TOKENS, tokenizer
+from tests.rerank.tiny import NAMES, NUMBER_TOKENS, WORDS, tokenizer
+
+ANSWERS = (("red",), ("lime gold", "pink"), ("white", "white grey", "red blue"), ("gold",))
 
 
 def text(chance: np.random.Generator, most: int) -> str:
@@ -25,7 +27,7 @@ def invented() -> list[Ranking]:
     passages += [Passage("title only", "red lime", ""), Passage("text only", "", "blue . grey")]
     return [
         Ranking(
-            Question(str(i), f"which {text(chance, 15)}", (("red",),)),
+            Question(str(i), f"which {text(chance, 15)}", ANSWERS),
             tuple(Hit(passages[j], 0.0) for j in chance.permutation(len(passages))[:n]),
         )
         for i, n in enumerate([12, 0, 1, 7, 32])
@@ -68,21 +70,27 @@ def unpacked(made: Candidates) -> list[tuple[list[int], int]]:
     return [(ids.tolist(), mark) for ids, mark in zip(texts, made.marks.tolist(), strict=True)]
 
 
-@given(settings(), st.data())
-def test_texts_are_those_of_the_prompt(
-    pack: Pack, settings: PromptSettings, data: st.DataObject
-) -> None:
+def batch(pack: Pack, data: st.DataObject) -> tuple[list[int], list[list[int]], torch.Tensor]:
+    """Some questions, places of some of their candidates, and these counted through the pack."""
     questions = data.draw(st.lists(st.integers(0, len(RANKINGS) - 1), min_size=1, max_size=4))
     n = data.draw(st.integers(1, 9))
-    ranks, numbers = [], []
+    ranks = []
     for question in questions:
         places = data.draw(st.permutations(range(len(RANKINGS[question].hits))))
         ranks.append(places[: data.draw(st.integers(0, n))])
-        numbers.append(data.draw(st.permutations(range(12)))[:n])
     edges = torch.full((len(questions), n), -1)
     for row, (question, places) in enumerate(zip(questions, ranks, strict=True)):
         first = int(pack.candidate_starts[question])
         edges[row, : len(places)] = torch.tensor(places, dtype=torch.long) + first
+    return questions, ranks, edges
+
+
+@given(settings(), st.data())
+def test_texts_are_those_of_the_prompt(
+    pack: Pack, settings: PromptSettings, data: st.DataObject
+) -> None:
+    questions, ranks, edges = batch(pack, data)
+    numbers = [data.draw(st.permutations(range(12)))[: edges.shape[1]] for _ in questions]
     prompts = Prompts(tokenizer(), settings)
     made = Assembler.of(pack, prompts).assemble(
         torch.tensor(questions), edges, torch.tensor(numbers)
@@ -96,6 +104,39 @@ def test_texts_are_those_of_the_prompt(
     ]
     flat = [rank for places in ranks for rank in places]
     assert torch.allclose(made.prior, -torch.tensor(flat).float().log1p())
+
+
+def marked(passage: Passage) -> Passage:
+    """The passage with a word that is nowhere else in the place of each of its answers' words."""
+    fields = [passage.title.split(), passage.text.split()]
+    hidden = [list(words) for words in fields]
+    for aliases in ANSWERS:
+        found = [
+            (field, at, -len(wanted))
+            for wanted in map(str.split, aliases)
+            for field, words in enumerate(fields)
+            for at in range(len(words))
+            if words[at : at + len(wanted)] == wanted
+        ]
+        if found:
+            field, at, negated = min(found)
+            hidden[field][at : at - negated] = ["colour"] * -negated
+    title, text = map(" ".join, hidden)
+    return Passage(passage.id, title, text)
+
+
+@given(settings(), st.data())
+def test_tokens_of_answers(pack: Pack, settings: PromptSettings, data: st.DataObject) -> None:
+    questions, ranks, edges = batch(pack, data)
+    prompts = Prompts(tokenizer(), settings)
+    made = Assembler.of(pack, prompts).answer_tokens(torch.tensor(questions), edges)
+    wanted = []
+    for question, places in zip(questions, ranks, strict=True):
+        ranking = RANKINGS[question]
+        passages = [marked(ranking.hits[rank].passage) for rank in places]
+        for prompted in prompts.of(ranking.question.text, passages, [0] * len(passages)):
+            wanted += [id == WORDS["colour"] for id in prompted.ids]
+    assert made.tolist() == wanted
 
 
 def test_the_first_candidates_of_each_question(pack: Pack) -> None:

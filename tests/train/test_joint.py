@@ -13,7 +13,7 @@ from jpr.models.joint_folder import read_joint
 from jpr.rerank.joint import JointReranker
 from jpr.rerank.prompt import Prompts
 from jpr.train.assemble import Assembler
-from jpr.train.develop import Development, assembled, mrecall, score_pack
+from jpr.train.develop import Chooser, Development, assembled, mrecall, score_pack
 from jpr.train.draw import Feed
 from jpr.train.joint import begin, open_feed, train_joint
 from jpr.train.oracle import useful
@@ -174,7 +174,7 @@ def test_what_was_trained_ranks_as_it_was_judged(home: Path) -> None:
     model, prompts = reopened(out)
     feed = open_feed(FeedConfig(str(home / "pack")))
     development = Development(feed, Assembler.of(feed.pack, prompts))
-    chosen = development._chosen(model, feed.listed(np.arange(N), C), K, 2.0)["tree"]
+    chosen = development.chosen(Chooser(model), feed.listed(np.arange(N), C), K, 2.0)["tree"]
     reranker = JointReranker.load(out, "tree", 2.0, device="cpu")
     for question in range(N):
         text, hits = texts_of(feed.pack, question)

@@ -7,7 +7,9 @@ from jpr.train.objectives import (
     choice_loss,
     distillation,
     first_logits,
+    pair_loss,
     pointwise_loss,
+    span_loss,
     yes_no_loss,
 )
 from tests.models.joint_models import MODELS, candidates
@@ -103,3 +105,53 @@ def test_distillation_by_hand() -> None:
     student, teacher = torch.tensor([[0.5, 0.5]]).log(), torch.tensor([[0.9, 0.1]]).log()
     expected = 0.9 * math.log(0.9 / 0.5) + 0.1 * math.log(0.1 / 0.5)
     assert distillation(student, teacher + 3, inside).item() == pytest.approx(expected)
+
+
+def test_the_share_of_attention_on_answers_by_hand() -> None:
+    """Three candidates of two, three and one tokens; the last has no answer."""
+    attention = torch.tensor([0.25, 0.75, 0.1, 0.3, 0.6, 1.0]).log().requires_grad_()
+    answers = torch.tensor([True, False, False, True, True, False])
+    row = torch.tensor([0, 0, 1, 1, 1, 2])
+    together = span_loss(attention, answers, row, torch.tensor([0, 0, 0]))
+    assert together.item() == pytest.approx(-(math.log(0.25) + math.log(0.9)) / 2)
+    apart = span_loss(attention, answers, row, torch.tensor([0, 1, 2]))
+    assert apart.item() == pytest.approx(-math.log(0.25) - math.log(0.9))
+    (gradient,) = torch.autograd.grad(together, attention)
+    assert gradient.tolist() == pytest.approx([-0.5, 0, 0, -1 / 6, -1 / 3, 0])
+
+
+def test_without_answers_there_is_no_share_to_lose() -> None:
+    attention = torch.zeros(3, requires_grad=True)
+    none = torch.zeros(3, dtype=torch.bool)
+    loss = span_loss(attention, none, torch.arange(3), torch.tensor([0, 0, 1]))
+    assert loss.item() == 0
+    (gradient,) = torch.autograd.grad(loss, attention)
+    assert gradient.tolist() == [0, 0, 0]
+
+
+def test_pairs_by_hand() -> None:
+    """Answers 1, 1 and 2, 2, none: the first two share one, so do the next two."""
+    covers = torch.tensor([[[1], [3], [2], [0]]], dtype=torch.uint8)
+    logits = torch.arange(16.0).view(1, 4, 4)
+    same = [
+        math.log1p(math.exp(-logits[0, i, j].item())) for i, j in ((0, 1), (1, 0), (1, 2), (2, 1))
+    ]
+    other = [math.log1p(math.exp(logits[0, i, j].item())) for i, j in ((0, 2), (2, 0))]
+    expected = sum(same) / 4 / 2 + sum(other) / 2 / 2
+    assert pair_loss(logits, covers).item() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("covers", "expected"),
+    [
+        ([1, 1, 1], math.log(2) / 2),  # one kind of pairs has half the weight
+        ([1, 2, 4], math.log(2) / 2),
+        ([1, 1, 2], math.log(2)),
+        ([1, 0, 0], 0.0),  # no pair at all
+    ],
+)
+def test_both_kinds_of_pairs_weigh_half(covers: list[int], expected: float) -> None:
+    bits = torch.tensor(covers, dtype=torch.uint8).view(1, 3, 1)
+    assert pair_loss(torch.zeros(1, 3, 3), bits).item() == pytest.approx(expected)
+    twice = pair_loss(torch.zeros(2, 3, 3), bits.expand(2, -1, -1))
+    assert twice.item() == pytest.approx(2 * expected)

@@ -50,6 +50,8 @@ def test_the_tokens_of_passages_are_cut_into_files_of_whole_passages(tmp_path: P
         scores=np.empty(0, np.float16),
         cover_edges=np.empty(0, np.uint32),
         cover_answers=np.empty(0, np.uint16),
+        cover_offsets=np.empty(0, np.uint16),
+        cover_lengths=np.empty(0, np.uint8),
         n_answers=np.empty(0, np.uint16),
         sources=np.empty(0, np.uint8),
         question_ids=(),
@@ -109,8 +111,9 @@ def test_a_pack_that_is_not_whole_is_refused(folder: Path) -> None:
     shorter = (folder / "cover_answers.npy").read_bytes()
     assert "n_answers has the shape" in broken("n_answers.npy", shorter)
     assert "question_starts has the shape (9,), not (2,)" in broken("question_ids.json", b'["a"]')
-    edit_about(folder, format=7)
-    with pytest.raises(FormatError, match="format 7, this program reads 1"):
+    assert "cover_lengths has the shape (8,)" in broken("cover_lengths.npy", whole)
+    edit_about(folder, format=1)
+    with pytest.raises(FormatError, match="format 1, this program reads 2; make it again with jpr"):
         Pack.open(folder)
 
 

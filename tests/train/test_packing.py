@@ -10,7 +10,7 @@ import jpr.train.packing
 from jpr.coverage import cover
 from jpr.errors import ConfigError, DataError
 from jpr.train.columns import open_columns
-from jpr.train.pack import Pack
+from jpr.train.pack import NO_SPAN, Pack
 from jpr.train.packing import PackSettings, Source, make_pack
 from jpr.types import Hit, Passage, Question, Ranking
 from tests.rerank.tiny import WORDS, tokenizer
@@ -66,6 +66,10 @@ def test_a_pack_by_hand(words: Path) -> None:
     assert pack.n_answers.tolist() == [3, 2]
     found = list(zip(pack.cover_edges.tolist(), pack.cover_answers.tolist(), strict=True))
     assert found == [(0, 0), (2, 0), (2, 1), (3, 0)]
+    # in the title; after two words; at once; as an unknown word, which might be any
+    assert pack.cover_offsets.tolist() == [0, 2, 0, NO_SPAN]
+    assert pack.cover_lengths.tolist() == [1, 1, 1, 0]
+    assert pack.counts()["spans"] == 3
 
 
 def test_strict_ignores_a_lone_numeral_and_k_cuts(words: Path) -> None:
@@ -73,6 +77,18 @@ def test_strict_ignores_a_lone_numeral_and_k_cuts(words: Path) -> None:
     assert pack.candidates.tolist() == [0, 1]
     assert pack.cover_edges.tolist() == [0]
     assert pack.about["settings"] == {"k": 1, "strict": True}
+
+
+def test_an_answer_is_where_its_expression_matched_unless_it_was_cut(words: Path) -> None:
+    asked = Question("r", "which", regex="gr(ee|a)n|bl.*d")
+    passages = Passage("1", "lime", "red green"), Passage("2", "", "red blue gold")
+    rankings = [Ranking(asked, tuple(Hit(passage, 1.0) for passage in passages))]
+    pack = packed(rankings, words)
+    assert pack.cover_offsets.tolist() == [2, 1]
+    assert pack.cover_lengths.tolist() == [1, 2]
+    cut = packed(rankings, words, PackSettings(max_text=2), "cut")
+    assert cut.cover_edges.tolist() == [0, 1]
+    assert cut.cover_offsets.tolist() == [2, NO_SPAN]
 
 
 def many(n: int) -> list[Ranking]:
@@ -99,6 +115,10 @@ def test_what_covers_what_is_what_the_judge_says(words: Path) -> None:
         table[pack.cover_answers[mine], pack.cover_edges[mine] - first] = True
         assert np.array_equal(table, judged.matrix(i))
         rows = pack.candidates[first:last]
+        for entry in np.flatnonzero(mine):
+            title, text = text_of(pack, pack.candidates[pack.cover_edges[entry]])
+            (wanted,) = ranking.question.answers[pack.cover_answers[entry]]
+            assert pack.cover_offsets[entry] == [*title, *text].index(wanted)
         assert [text_of(pack, row)[1] for row in rows] == [
             hit.passage.text.split() for hit in ranking.hits
         ]

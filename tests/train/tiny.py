@@ -80,6 +80,8 @@ def invented_pack(n: int = 8, candidates: int = 6, seed: int = 0) -> Pack:
         scores=np.zeros(n * candidates, dtype=np.float16),
         cover_edges=np.array(edges, dtype=np.uint32),
         cover_answers=np.array(answers, dtype=np.uint16),
+        cover_offsets=np.ones(len(edges), dtype=np.uint16),
+        cover_lengths=np.ones(len(edges), dtype=np.uint8),
         n_answers=np.full(n, 2, dtype=np.uint16),
         sources=np.zeros(n, dtype=np.uint8),
         question_ids=tuple(f"q{i}" for i in range(n)),
