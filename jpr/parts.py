@@ -4,7 +4,6 @@ Lines are appended to a file beside the result, `.NAME.part`, whose first line s
 for; the result appears under its name when all are there.
 """
 
-import fcntl
 import hashlib
 import os
 import shutil
@@ -14,6 +13,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TextIO, TypeVar
 
+from jpr.disk import locked
 from jpr.errors import ConfigError
 from jpr.files import publish
 from jpr.stages import Progress
@@ -66,14 +66,14 @@ def _only_writer(part: Path, path: Path) -> Iterator[None]:
     lock = part.with_suffix(".lock")
     with _explained([path]):
         lock.parent.mkdir(parents=True, exist_ok=True)
-        held = lock.open("w")
-    with held:
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise ConfigError(
-                f"{path}: another process is writing this file; wait for it"
-            ) from error
+    with ExitStack() as stack:
+        with _explained([path]):
+            try:
+                stack.enter_context(locked(lock))
+            except BlockingIOError as error:
+                raise ConfigError(
+                    f"{path}: another process is writing this file; wait for it"
+                ) from error
         yield
         lock.unlink(missing_ok=True)
 

@@ -20,6 +20,7 @@ LAYERS = [
     {"formats", "stages"},
     {"jsonfile", "manifest"},
     {"text", "files"},
+    {"disk"},
     {"types", "errors"},
 ]
 ROOT = Path(jpr.__file__).parent

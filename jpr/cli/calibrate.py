@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from jpr.cli import screen
+from jpr.cli.inputs import CorpusOption, QuestionsOption
 from jpr.errors import ConfigError
 
 NAME = "calibrate"
@@ -27,12 +28,8 @@ def run(
     k: Annotated[int, typer.Option("-k", help="Passages at most.")] = 10,
     decode: Annotated[str, typer.Option(help="The decoder that will be used.")] = "tree",
     beta: Annotated[float, typer.Option(help="tree: the β that will be used.")] = 2.0,
-    questions: Annotated[
-        Path | None, typer.Option("--questions", "-q", help="Questions, if the run lacks them.")
-    ] = None,
-    corpus: Annotated[
-        Path | None, typer.Option(help="Passages, if the run holds only their ids.")
-    ] = None,
+    questions: QuestionsOption = None,
+    corpus: CorpusOption = None,
 ) -> None:
     """Decode without a threshold, look where the answers are, and note where to stop."""
     from jpr.cli.rerank import ORACLE, read_run

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
 
 from jpr.cli import screen
 from jpr.errors import ConfigError, DataError
@@ -20,6 +22,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Runs = dict[Path, "list[Ranking]"]
+
+
+QuestionsOption = Annotated[
+    Path | None, typer.Option("--questions", "-q", help="Questions, if the run lacks them.")
+]
+CorpusOption = Annotated[
+    Path | None, typer.Option("--corpus", help="Passages, if the run holds only their ids.")
+]
 
 
 @contextmanager

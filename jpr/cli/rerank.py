@@ -9,7 +9,7 @@ import typer
 
 from jpr.cli import screen
 from jpr.cli.convert import fill_in
-from jpr.cli.inputs import naming
+from jpr.cli.inputs import CorpusOption, QuestionsOption, naming
 from jpr.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -66,12 +66,8 @@ def run(
     encoder: Annotated[
         Path | None, typer.Option(help="mmr, dpp …: folder of an encoder; without, ours.")
     ] = None,
-    questions: Annotated[
-        Path | None, typer.Option("--questions", "-q", help="Questions, if the run lacks them.")
-    ] = None,
-    corpus: Annotated[
-        Path | None, typer.Option(help="Passages, if the run holds only their ids.")
-    ] = None,
+    questions: QuestionsOption = None,
+    corpus: CorpusOption = None,
 ) -> None:
     """Rerank question by question."""
     from jpr.rerank.batch import rerank_to_file, rerank_with_trees

@@ -80,8 +80,8 @@ def _check_folder(folder: Path, config: "JointTraining", resume: bool) -> None:
 def _write_down(folder: Path, recipe: Path, config: "JointTraining", progress: "Progress") -> None:
     """Write the manifest and, where that can be drawn, the curve."""
     from jpr.files import publish
+    from jpr.judge.plots import plot_training
     from jpr.manifest import manifest
-    from jpr.train.curve import plot_training
     from jpr.train.state import read_log
 
     packs = [feed.pack for feed in config.data] + list(config.dev.packs)

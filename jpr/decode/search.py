@@ -88,14 +88,9 @@ class Chosen:
             self.add(node)
 
     @property
-    def left(self) -> int:
-        """How many are still to be chosen."""
-        return max(0, self._k - len(self.set))
-
-    @property
     def full(self) -> bool:
-        """Whether none is."""
-        return not self.left
+        """Whether nothing more is to be chosen."""
+        return len(self.set) >= self._k
 
     def fits(self, passage: int) -> bool:
         """Tell whether the budget allows a passage."""

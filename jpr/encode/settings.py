@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
+from jpr.disk import read_json, read_object
 from jpr.errors import ConfigError, FormatError
 
 _CHOICES = {
@@ -132,7 +133,7 @@ def _of_modules(folder: Path) -> dict[str, object]:
 def read_modules(folder: Path) -> list[tuple[str, str]]:
     """Return (kind, path) of each module in `modules.json`."""
     file = folder / "modules.json"
-    listed = _read(file)
+    listed = read_json(file)
     if not isinstance(listed, list) or not all(isinstance(module, dict) for module in listed):
         raise FormatError(file, 0, "holds no list of modules; copy it again")
     return [(str(m.get("type", "")).rpartition(".")[2], str(m.get("path", ""))) for m in listed]
@@ -163,21 +164,3 @@ def _of_prompts(folder: Path) -> dict[str, object]:
         return {}
     passage = prompts.get("passage") or prompts.get("document") or ""
     return {"question_prompt": prompts.get("query") or "", "passage_prompt": passage}
-
-
-def read_object(file: Path) -> dict[str, object]:
-    """Read a file that holds one JSON object."""
-    value = _read(file)
-    if not isinstance(value, dict):
-        raise FormatError(file, 0, "holds no JSON object; is it the right file?")
-    return value
-
-
-def _read(file: Path) -> object:
-    try:
-        value: object = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise FormatError(file, 0, f"cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise FormatError(file, 0, f"is no JSON ({error}); copy it again") from error
-    return value

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from jpr.disk import read_object
 from jpr.encode.encoder import Vectors
-from jpr.encode.settings import read_object
 from jpr.errors import ConfigError, DataError, FormatError
 from jpr.files import publish, publish_binary
 from jpr.stages import Encoder, Progress

@@ -3,7 +3,7 @@
 Needs the `plot` extra. A path's ending decides what is written: .svg, .png, .pdf.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -114,6 +114,26 @@ def _column(evaluation: Evaluation, measure: str) -> int:
     if measure not in names:
         raise ConfigError(f"{measure} was not computed; there are: {', '.join(names)}")
     return names.index(measure)
+
+
+def plot_training(log: Sequence[Mapping[str, object]], path: Path) -> None:
+    """Draw the lines of a training's log: the loss, and scores on development data, by step."""
+    figure, axes = _figure()
+    axes.plot(*_logged(log, "loss"), color="0.6", label="loss")
+    axes.set_xlabel("step")
+    axes.set_ylabel("loss")
+    scores = axes.twinx()
+    scores.set_ylabel("MRecall (%)")
+    for name in dict.fromkeys(name for line in log for name in line if name.endswith(" all")):
+        steps, values = _logged(log, name)
+        scores.plot(steps, [100 * value for value in values], marker=".", label=name[:-4])
+    figure.legend(loc="outside upper center", ncols=2)
+    _save(figure, path)
+
+
+def _logged(log: Sequence[Mapping[str, object]], name: str) -> tuple[list[int], list[float]]:
+    found = [(int(str(line["step"])), float(str(line[name]))) for line in log if name in line]
+    return [step for step, _ in found], [value for _, value in found]
 
 
 def _figure() -> "tuple[Figure, Axes]":

@@ -5,7 +5,6 @@ the library's own; each model says how they become its own.
 """
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from pickle import UnpicklingError
@@ -15,6 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from jpr.disk import publish_file, read_object
 from jpr.errors import DataError, FormatError
 
 Config = dict[str, object]
@@ -26,7 +26,7 @@ _WHOLE = "model.safetensors"
 
 def read_checkpoint(folder: Path) -> tuple[Config, dict[str, Tensor]]:
     """Read a folder's configuration and all its weights."""
-    config = read_json_object(folder / "config.json")
+    config = read_object(folder / "config.json")
     tensors: dict[str, Tensor] = {}
     for path in _weight_files(folder):
         found = _load(path)
@@ -99,7 +99,7 @@ def write_checkpoint(
         plain = {weight: tensors[weight].contiguous() for weight in shard}
         save_file(plain, _part(folder, name), {"format": "pt"})
     for name in names:
-        _publish(_part(folder, name), folder / name)
+        publish_file(_part(folder, name), folder / name)
     index = folder / f"{_WHOLE}.index.json"
     if len(shards) > 1:
         where = {
@@ -132,26 +132,13 @@ def _shard_names(count: int) -> list[str]:
     return [f"model-{i:05}-of-{count:05}.safetensors" for i in range(1, count + 1)]
 
 
-def read_json_object(path: Path) -> dict[str, object]:
-    """Read a file that holds one JSON object."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise FormatError(path, 0, f"cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise FormatError(path, 0, f"is no JSON ({error}); copy it again") from error
-    if not isinstance(value, dict):
-        raise FormatError(path, 0, "holds no JSON object; is it the right file?")
-    return value
-
-
 def _weight_files(folder: Path) -> list[Path]:
     for name in (_WHOLE, "pytorch_model.bin"):
         index = folder / f"{name}.index.json"
         if (folder / name).exists():
             return [folder / name]
         if index.exists():
-            shards = read_json_object(index).get("weight_map")
+            shards = read_object(index).get("weight_map")
             if not isinstance(shards, dict):
                 raise FormatError(index, 0, "has no weight_map; copy it again")
             return [folder / str(shard) for shard in sorted(set(shards.values()))]
@@ -162,14 +149,8 @@ def write_json(path: Path, value: Mapping[str, object]) -> None:
     """Write one JSON object; the file appears whole or not at all."""
     part = _part(path.parent, path.name)
     part.write_text(json.dumps(dict(value), indent=1) + "\n", encoding="utf-8")
-    _publish(part, path)
+    publish_file(part, path)
 
 
 def _part(folder: Path, name: str) -> Path:
     return folder / f".{name}.part"
-
-
-def _publish(part: Path, path: Path) -> None:
-    with part.open("rb") as stream:
-        os.fsync(stream.fileno())
-    part.replace(path)

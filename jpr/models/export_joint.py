@@ -67,8 +67,7 @@ def joint_to_onnx_int8(
 ) -> Exported:
     """Return a model in 8 bits, with scales that fit a sample of token ids."""
     about = _about(model, weights)
-    coded = coded_matrices(model.encoder, sample)
-    matrices = {name: matrix for name, matrix in coded.items() if not name.endswith(_EXACT)}
+    matrices = coded_matrices(model.encoder, sample, _EXACT)
     graph = Graph()
     found = words_in_bytes(graph, model.encoder.words.weight, "ids")
     encoder = _encoder(graph, model, found, by_whole_numbers(matrices), about)

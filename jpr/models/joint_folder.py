@@ -15,18 +15,13 @@ import torch
 
 from jpr.errors import ConfigError, DataError, FormatError
 from jpr.models.bert import Bert, BertConfig, from_hugging_face
-from jpr.models.checkpoint import (
-    read_checkpoint,
-    read_json_object,
-    write_checkpoint,
-    write_json,
-)
+from jpr.models.checkpoint import read_checkpoint, write_checkpoint, write_json
 from jpr.models.joint import IndexHead, JointModel, PointerHead
+from jpr.models.joint_about import FORMAT, KIND, read_about
 from jpr.models.t5 import T5, T5Config, T5Decoder, T5Encoder
 from jpr.models.t5_names import read_t5
 
 HEADS = ("pointer", "index")
-_FORMAT = 1
 
 
 def joint_over_bert(
@@ -83,8 +78,8 @@ def write_joint(folder: Path, model: JointModel, prompt: Mapping[str, object]) -
     index = isinstance(model.head, IndexHead)
     pairs = model.head.pairs
     about = {
-        "format": _FORMAT,
-        "kind": "joint",
+        "format": FORMAT,
+        "kind": KIND,
         "encoder": encoder,
         "encoder_config": asdict(model.encoder.config),
         "decoder_config": asdict(model.decoder.config),
@@ -101,12 +96,7 @@ def write_joint(folder: Path, model: JointModel, prompt: Mapping[str, object]) -
 
 def read_joint(folder: Path) -> tuple[JointModel, dict[str, object]]:
     """Read a model and how its texts are to be read."""
-    if not (folder / "joint.json").exists():
-        raise FormatError(folder, 0, "is no joint model: joint.json is missing; is it an encoder?")
-    about = read_json_object(folder / "joint.json")
-    if about.get("kind") != "joint" or about.get("format") != _FORMAT:
-        told = f"kind {about.get('kind')!r}, format {about.get('format')!r}"
-        raise FormatError(folder / "joint.json", 0, f"is of {told}; this program reads joint, 1")
+    about = read_about(folder)
     _, weights = read_checkpoint(folder)
     try:
         model = _built(about)

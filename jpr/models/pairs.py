@@ -33,7 +33,7 @@ class Pairs(nn.Module):
         """
         with _in_32_bits(hidden):
             x = hidden.float()
-            row = row_of(lengths, len(x))
+            row = torch.repeat_interleave(lengths, output_size=len(x))  # (N,) whose token it is
             scores = x @ self.score.weight[0].float()
             shares = scores - log_sums(scores, row, len(lengths))[row]
             empty = x.new_zeros(len(lengths), x.shape[1])
@@ -64,12 +64,6 @@ def lowered(logits: Tensor, taken: Tensor, redundancy: Tensor) -> Tensor:
     """Lower candidates' numbers (Q, T, C) by their redundancy (Q, C, C) with those taken."""
     with _in_32_bits(logits):
         return logits - taken.float() @ redundancy.transpose(1, 2)
-
-
-def row_of(lengths: Tensor, total: int) -> Tensor:
-    """Return to which of the rows laid end to end each of their `total` tokens belongs (N,)."""
-    rows = torch.arange(len(lengths), device=lengths.device)
-    return torch.repeat_interleave(rows, lengths, output_size=total)
 
 
 def log_sums(values: Tensor, row: Tensor, rows: int) -> Tensor:

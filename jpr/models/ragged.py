@@ -84,6 +84,16 @@ def parts(lengths: Whole, budget: int) -> list[slice]:
     return found
 
 
+def in_parts(
+    ids: Tensor, lengths: Whole, budget: int, work: Callable[[Tensor, Whole], Tensor]
+) -> Tensor:
+    """Map rows laid end to end, ids (N,), to (N, d), so many tokens at a time."""
+    cut = [lengths[part] for part in parts(lengths, budget)]
+    tokens = torch.split(ids, [int(rows.sum()) for rows in cut])
+    found = [work(some, rows) for some, rows in zip(tokens, cut, strict=True)]
+    return found[0] if len(found) == 1 else torch.cat(found)
+
+
 def layout(lengths: Whole, grain: Grain) -> Layout:
     """Group rows with the least padding, where a group more has its price."""
     order = np.argsort(lengths, kind="stable")

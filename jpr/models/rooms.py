@@ -20,7 +20,7 @@ from torch import Tensor
 
 from jpr.models.joint import Candidates, Encoded, JointModel, distribution
 from jpr.models.pairs import lowered
-from jpr.models.ragged import Grain, Whole, counts, inside, parts
+from jpr.models.ragged import Grain, Whole, counts, in_parts, inside
 from jpr.models.recorded import Recorded, Recordings
 from jpr.models.t5_blocks import CrossAttention, is_fused
 
@@ -205,10 +205,7 @@ class Rooms:
     def _packed(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """Map rows of `lengths` (B,) laid end to end, ids (N,), to (N, d), by recordings."""
         rows = counts(lengths, len(ids))
-        cut = parts(rows, Grain.of(ids.device).budget)
-        tokens = torch.split(ids, [int(rows[part].sum()) for part in cut])
-        found = [self._recorded(*pair) for pair in zip(tokens, (rows[p] for p in cut), strict=True)]
-        return found[0] if len(found) == 1 else torch.cat(found)
+        return in_parts(ids, rows, Grain.of(ids.device).budget, self._recorded)
 
     def _recorded(self, ids: Tensor, rows: Whole) -> Tensor:
         """Pad to a shape that comes again; what lies after the last row's end belongs to none."""

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from jpr.errors import DataError
-from jpr.models.ragged import Grain, Layout, Whole, counts, layout, parts, through
+from jpr.models.ragged import Grain, Layout, Whole, counts, in_parts, layout, through
 from jpr.models.ragged import inside as inside_of
 from jpr.models.t5_blocks import (
     AttendCross,
@@ -59,17 +59,10 @@ class T5Encoder(nn.Module):
         if not len(ids):
             return self.words.weight[:0]
         if is_fused(self.words.weight):
-            cut = parts(rows, grain.budget)
-            tokens = torch.split(ids, [int(rows[part].sum()) for part in cut])
-            return torch.cat(
-                [
-                    self._fused(*pair)
-                    for pair in zip(tokens, (rows[part] for part in cut), strict=True)
-                ]
-            )
-        laid = [layout(rows[part], grain) for part in parts(rows, grain.budget)]
-        tokens = torch.split(ids, [len(part.slots) for part in laid])
-        return torch.cat([self._laid(*pair) for pair in zip(tokens, laid, strict=True)])
+            return in_parts(ids, rows, grain.budget, self._fused)
+        return in_parts(
+            ids, rows, grain.budget, lambda some, of: self._laid(some, layout(of, grain))
+        )
 
     def _fused(self, ids: Tensor, rows: Whole) -> Tensor:
         ends = torch.from_numpy(np.append(0, rows.cumsum()).astype(np.int32)).to(ids.device)

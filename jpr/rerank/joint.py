@@ -20,9 +20,9 @@ from jpr.decode import (
     tree,
 )
 from jpr.encode.folder import DEVICES, wants_gpu, weight_files
-from jpr.encode.settings import read_object
 from jpr.encode.tokens import read_tokenizer
 from jpr.errors import ConfigError, FormatError, MissingExtraError
+from jpr.models.joint_about import read_about
 from jpr.rerank.order import checked, ranked
 from jpr.rerank.prompt import Prompts, PromptSettings
 from jpr.rerank.scorer import ENCODER, STEP, Asked, Scorer
@@ -217,12 +217,7 @@ def _scorer(folder: Path, device: str, threads: int) -> Scorer:
 def read_prompt_settings(folder: Path) -> PromptSettings:
     """Read from a model's `joint.json` how texts are put together for it."""
     file = folder / "joint.json"
-    if not file.exists():
-        raise FormatError(folder, 0, "is no joint model: joint.json is missing; is it an encoder?")
-    about = read_object(file)
-    if about.get("kind") != "joint" or about.get("format") != 1:
-        told = f"kind {about.get('kind')!r}, format {about.get('format')!r}"
-        raise FormatError(file, 0, f"is of {told}; this program reads joint, 1")
+    about = read_about(folder)
     prompt = about.get("prompt")
     if not isinstance(prompt, dict):
         raise FormatError(file, 0, "says nothing of its prompt; copy it again")

@@ -7,7 +7,6 @@ FOLDER/tokenizer.json
 """
 
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -15,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
+from jpr.disk import read_object, sync_folder
 from jpr.encode.folder import digest_of, weight_files
-from jpr.encode.settings import read_object
 from jpr.encode.tokens import read_tokenizer
 from jpr.errors import ConfigError, MissingExtraError
 from jpr.rerank.joint import ask, read_prompt_settings
@@ -93,19 +92,9 @@ def new_folder(folder: Path) -> Iterator[Path]:
     try:
         filled.mkdir()
         yield filled
-        _sync(filled)
+        sync_folder(filled)
         filled.rename(folder)
     except OSError as error:
         raise ConfigError(f"{folder}: cannot be written: {error.strerror or error}") from error
     finally:
         shutil.rmtree(beside, ignore_errors=True)
-
-
-def _sync(folder: Path) -> None:
-    """Make sure that all of it is on the disk before it gets its name."""
-    for path in (*folder.rglob("*"), folder):
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from jpr.decode import Decoded
-from jpr.encode.settings import read_object
+from jpr.disk import read_object
 from jpr.errors import ConfigError, DataError, FormatError
 
 if TYPE_CHECKING:

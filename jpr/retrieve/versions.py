@@ -4,8 +4,6 @@
 whole and in use; a killed writer leaves a folder that the next one removes.
 """
 
-import fcntl
-import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -13,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
+from jpr.disk import locked, sync_folder
 from jpr.errors import ConfigError, FormatError
 from jpr.files import publish
 
@@ -37,7 +36,7 @@ def next_version(folder: Path) -> Iterator[tuple[Path | None, Path]]:
         version.mkdir()
         try:
             yield (folder / current if current else None), version
-            _sync(version)
+            sync_folder(version)
         except BaseException:
             shutil.rmtree(version, ignore_errors=True)
             raise
@@ -68,8 +67,7 @@ def only_writer(folder: Path) -> Iterator[None]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _refuse_others(folder)
-        with (folder / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with locked(folder / "lock"):
             yield
     except BlockingIOError as error:
         raise ConfigError(
@@ -105,13 +103,3 @@ def _clean(folder: Path, keep: str | None) -> None:
     for path in folder.iterdir():
         if _VERSION.fullmatch(path.name) and path.name != keep:
             shutil.rmtree(path)
-
-
-def _sync(version: Path) -> None:
-    """Make sure that all of it is on the disk before anything points to it."""
-    for path in (*version.rglob("*"), version):
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

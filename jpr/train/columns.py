@@ -4,7 +4,6 @@ What was appended counts from the next `commit` on; what a killed process append
 one is cut off by the next.
 """
 
-import fcntl
 import json
 import shutil
 from collections.abc import Iterator, Mapping
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from jpr.disk import locked
 from jpr.errors import ConfigError
 from jpr.files import publish
 
@@ -88,8 +88,7 @@ def open_columns(folder: Path, key: str, types: Mapping[str, type]) -> Iterator[
     with ExitStack() as stack:
         with _explained(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            lock = stack.enter_context((folder / "lock").open("w"))
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            stack.enter_context(locked(folder / "lock"))
         yield Columns(folder, key, types, stack)
         shutil.rmtree(folder)
 

@@ -116,18 +116,19 @@ def _scores(reached: Flags, multi: Flags) -> Scores:
 
 def assembled(assembler: Assembler, listed: Listed, numbers: Whole | None = None) -> Candidates:
     """Return candidates as the model takes them; without numbers, each is known by its place."""
-    device = assembler.tokens.device
     if numbers is None:
         numbers = np.broadcast_to(np.arange(listed.edges.shape[1]), listed.edges.shape)
-    arrays = (listed.questions, listed.edges, numbers)
-    return assembler.assemble(*(torch.from_numpy(np.array(one)).to(device) for one in arrays))
+    return assembler.assemble(*_placed(assembler, listed.questions, listed.edges, numbers))
 
 
 def answer_tokens(assembler: Assembler, listed: Listed) -> Tensor:
     """Return which of the tokens of `assembled` candidates belong to an answer (N,)."""
+    return assembler.answer_tokens(*_placed(assembler, listed.questions, listed.edges))
+
+
+def _placed(assembler: Assembler, *arrays: Whole) -> list[Tensor]:
     device = assembler.tokens.device
-    arrays = listed.questions, listed.edges
-    return assembler.answer_tokens(*(torch.from_numpy(np.array(one)).to(device) for one in arrays))
+    return [torch.from_numpy(np.array(one)).to(device) for one in arrays]
 
 
 @torch.inference_mode()

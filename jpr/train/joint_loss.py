@@ -9,7 +9,6 @@ from torch import Tensor
 
 from jpr.errors import ConfigError
 from jpr.models.joint import Candidates, Encoded, IndexHead, JointModel, PointerHead
-from jpr.models.pairs import row_of
 from jpr.train.assemble import Assembler
 from jpr.train.develop import answer_tokens, assembled
 from jpr.train.draw import Drawn, Draws, Feed
@@ -131,9 +130,9 @@ class JointLoss:
         objective, device, head = self._config.objective, attention.device, self._model.head
         assert isinstance(head, PointerHead)
         answering = [answer_tokens(self._assemblers[one.feed], one.listed) for one in drawn]
-        row = row_of(candidates.lengths, len(candidates.ids))
+        row = torch.repeat_interleave(candidates.lengths, output_size=len(candidates.ids))
         counts = torch.tensor(candidates.counts, device=device)
-        question = row_of(counts, len(candidates.lengths))
+        question = torch.repeat_interleave(counts, output_size=len(candidates.lengths))
         covers = _together([one.listed.covers[:, : max(encoded.counts)] for one in drawn])
         bits = torch.from_numpy(covers).to(device)
         spans = span_loss(attention, torch.cat(answering), row, question)

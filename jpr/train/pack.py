@@ -6,7 +6,6 @@ each array is, `docs/train.md` says. A pack appears whole or not at all.
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from jpr.disk import sync_folder
 from jpr.errors import ConfigError, DataError, FormatError
 
 FORMAT = 2
@@ -233,12 +233,7 @@ def _save(path: Path, pieces: Iterable[NDArray[Any]], kind: type) -> str:
 
 def _publish(made: Path, folder: Path) -> None:
     """Put a finished folder in the place of another, after it is safe on the disk."""
-    for path in (*made.iterdir(), made):
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    sync_folder(made)
     old = folder.with_name(f".{folder.name}.old")
     shutil.rmtree(old, ignore_errors=True)
     if folder.exists():

@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from jpr.disk import publish_file
 from jpr.errors import FormatError
 from jpr.train.average import Average
 
@@ -57,9 +57,7 @@ def write_state(
     folder.mkdir(parents=True, exist_ok=True)
     part = folder / f".{STATE}.part"
     save_file(plain, part, {"progress": json.dumps(asdict(progress))})
-    with part.open("rb") as stream:
-        os.fsync(stream.fileno())
-    part.replace(folder / STATE)
+    publish_file(part, folder / STATE)
 
 
 def read_state(

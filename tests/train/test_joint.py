@@ -18,11 +18,11 @@ from jpr.train.draw import Feed
 from jpr.train.joint import begin, open_feed, train_joint
 from jpr.train.oracle import useful
 from jpr.train.pack import Pack
-from jpr.train.recipe import FeedConfig, JointTraining, ModelConfig, parse_recipe, with_changes
+from jpr.train.recipe import FeedConfig, JointTraining, ModelConfig
 from jpr.train.state import Progress, read_log
 from jpr.types import Hit, Passage, Question
 from tests.train.test_oracle import bits
-from tests.train.tiny import vocabulary, write_encoder, write_invented, write_tiny_t5
+from tests.train.tiny import tiny_recipe, vocabulary, write_encoder, write_invented, write_tiny_t5
 
 N, C, K = 10, 6, 3
 
@@ -37,27 +37,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def recipe(home: Path, *changes: str) -> JointTraining:
-    given: dict[str, object] = {
-        "k": K,
-        "batch": N,
-        "candidates": C,
-        "model": {
-            "weights": str(home / "encoder"),
-            "dropout": 0.0,
-            "layers": 1,
-            "max_tokens": 128,
-        },
-        "data": [{"pack": str(home / "pack")}],
-        "dev": {"packs": [str(home / "pack")]},
-        "loop": {
-            "steps": 100,
-            "learning_rate": 4e-3,
-            "fresh_learning_rate": 4e-3,
-            "warmup": 10,
-            "eval_every": 100,
-        },
-    }
-    return parse_recipe(with_changes(given, changes), "a recipe")
+    return tiny_recipe(home, (N, C, K), *changes)
 
 
 def best_possible(feed: Feed) -> float:

@@ -13,9 +13,16 @@ from jpr.train.assemble import Assembler
 from jpr.train.develop import answer_tokens, assembled
 from jpr.train.joint import begin, open_feed, train_joint
 from jpr.train.pack import Pack, write_pack
-from jpr.train.recipe import FeedConfig, JointTraining, ModelConfig, parse_recipe, with_changes
+from jpr.train.recipe import FeedConfig, JointTraining, ModelConfig
 from jpr.train.state import read_log
-from tests.train.tiny import WORDS, invented_pack, vocabulary, write_encoder, write_tiny_t5
+from tests.train.tiny import (
+    WORDS,
+    invented_pack,
+    tiny_recipe,
+    vocabulary,
+    write_encoder,
+    write_tiny_t5,
+)
 
 N, C, K = 10, 6, 2
 KINDS = [0, 1, 0, 1, 2, 2]
@@ -54,30 +61,18 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+PAIRS = (
+    "model.pairs=8",
+    "objective.targets=uncovered",
+    "objective.normalise=any",
+    "loop.steps=150",
+    "loop.eval_every=150",
+    "loop.fresh_learning_rate=8e-3",
+)
+
+
 def recipe(home: Path, *changes: str) -> JointTraining:
-    given: dict[str, object] = {
-        "k": K,
-        "batch": N,
-        "candidates": C,
-        "model": {
-            "weights": str(home / "encoder"),
-            "dropout": 0.0,
-            "layers": 1,
-            "max_tokens": 128,
-            "pairs": 8,
-        },
-        "data": [{"pack": str(home / "pack")}],
-        "dev": {"packs": [str(home / "pack")]},
-        "objective": {"targets": "uncovered", "normalise": "any"},
-        "loop": {
-            "steps": 150,
-            "learning_rate": 4e-3,
-            "fresh_learning_rate": 8e-3,
-            "warmup": 10,
-            "eval_every": 150,
-        },
-    }
-    return parse_recipe(with_changes(given, changes), "a recipe")
+    return tiny_recipe(home, (N, C, K), *PAIRS, *changes)
 
 
 def pair_auc(model: JointModel, home: Path) -> float:

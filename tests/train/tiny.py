@@ -13,6 +13,7 @@ from jpr.models.checkpoint import write_checkpoint
 from jpr.models.t5 import T5, T5Config
 from jpr.models.t5_names import write_t5
 from jpr.train.pack import Pack, vocabulary_sha256, write_pack
+from jpr.train.recipe import JointTraining, parse_recipe, with_changes
 
 WORDS = 40
 D = 16
@@ -96,3 +97,29 @@ def write_invented(folder: Path, n: int = 8, candidates: int = 6, seed: int = 0)
     """Write an invented pack to a folder."""
     write_pack(folder, invented_pack(n, candidates, seed))
     return folder
+
+
+def tiny_recipe(home: Path, shape: tuple[int, int, int], *changes: str) -> JointTraining:
+    """A recipe for the encoder and the pack of a folder: (questions, candidates, k)."""
+    questions, candidates, k = shape
+    given: dict[str, object] = {
+        "k": k,
+        "batch": questions,
+        "candidates": candidates,
+        "model": {
+            "weights": str(home / "encoder"),
+            "dropout": 0.0,
+            "layers": 1,
+            "max_tokens": 128,
+        },
+        "data": [{"pack": str(home / "pack")}],
+        "dev": {"packs": [str(home / "pack")]},
+        "loop": {
+            "steps": 100,
+            "learning_rate": 4e-3,
+            "fresh_learning_rate": 4e-3,
+            "warmup": 10,
+            "eval_every": 100,
+        },
+    }
+    return parse_recipe(with_changes(given, changes), "a recipe")

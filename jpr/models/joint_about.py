@@ -1,0 +1,21 @@
+"""What a joint model's folder says of itself; without torch, for those who run it without."""
+
+from pathlib import Path
+
+from jpr.disk import read_object
+from jpr.errors import FormatError
+
+ABOUT = "joint.json"
+KIND, FORMAT = "joint", 1
+
+
+def read_about(folder: Path) -> dict[str, object]:
+    """Read a folder's `joint.json`, after a look at whether it is one that we know."""
+    file = folder / ABOUT
+    if not file.exists():
+        raise FormatError(folder, 0, f"is no joint model: {ABOUT} is missing; is it an encoder?")
+    about = read_object(file)
+    if about.get("kind") != KIND or about.get("format") != FORMAT:
+        told = f"kind {about.get('kind')!r}, format {about.get('format')!r}"
+        raise FormatError(file, 0, f"is of {told}; this program reads {KIND}, {FORMAT}")
+    return about
