@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
+from ceiling import ceiling
 from transformers.modeling_outputs import BaseModelOutput
 
 from jpr.decode import Limits, decode_many, independent, tree
@@ -97,6 +98,7 @@ class Ours:
             lengths.cuda(),
             (each,) * questions,
             torch.ones(count, dtype=torch.long, device="cuda"),
+            torch.full((count,), 16, device="cuda"),
             torch.arange(each, device="cuda").repeat(questions),
             torch.zeros(count, device="cuda"),
         )
@@ -171,14 +173,6 @@ class Theirs:
         start = torch.zeros(len(ids), 1, dtype=torch.long, device="cuda")
         found = self.model(input_ids=ids, attention_mask=there, decoder_input_ids=start)
         found.logits[:, 0].float().softmax(-1).cpu()
-
-
-def ceiling(size: int = 8192) -> float:
-    """Return the most operations per second that products of matrices reach."""
-    a, b = (torch.randn(size, size, device="cuda", dtype=torch.bfloat16) for _ in range(2))
-    ms = measured(lambda: [a @ b for _ in range(10)], repetitions=5)["ms"]
-    assert isinstance(ms, float)
-    return 10 * 2 * size**3 / (ms / 1e3)
 
 
 def operations(shape: T5Config, lengths: np.ndarray) -> float:

@@ -26,8 +26,10 @@ def run(
     ],
     keep: Annotated[float, typer.Option(help="Share of the answers to keep.")] = 0.95,
     k: Annotated[int, typer.Option("-k", help="Passages at most.")] = 10,
-    decode: Annotated[str, typer.Option(help="The decoder that will be used.")] = "tree",
-    beta: Annotated[float, typer.Option(help="tree: the β that will be used.")] = 2.0,
+    decode: Annotated[
+        str | None, typer.Option(help="The decoder that will be used; the model's own by default.")
+    ] = None,
+    beta: Annotated[float | None, typer.Option(help="tree: the β that will be used.")] = None,
     questions: QuestionsOption = None,
     corpus: CorpusOption = None,
 ) -> None:
@@ -47,7 +49,8 @@ def run(
             trees.append(tree)
             progress(1)
     threshold, kept, passages = calibrated(trees, cover(rankings), keep)
-    write_stop(model, Stop(threshold, k, decode, beta, kept, passages, len(rankings)))
+    mine = reranker.decoding
+    write_stop(model, Stop(threshold, k, mine.decoder, mine.beta, kept, passages, len(rankings)))
     screen.note(
         f"below {threshold:.4f} enough is chosen: {passages:.2f} passages a question, not {k}, "
         f"keep {100 * kept:.1f} % of the answers ({len(rankings):,} questions)"

@@ -34,7 +34,6 @@ DIVERSE = ("mmr", "dpp", "msd", "cover", "ssd")
 METHODS = (JOINT, POINTWISE, *DIVERSE, ORACLE, FIRST_STAGE)
 DECODERS = ("tree", "sets", "seq", "beam", "independent")
 _TREES = DECODERS[:2]
-_BETA = 2.0
 
 
 def run(
@@ -47,10 +46,10 @@ def run(
         typer.Option(help="joint, pointwise: folder of a model; for joint, ours by default."),
     ] = None,
     decode: Annotated[
-        str | None, typer.Option(help=f"joint: {', '.join(DECODERS)}; tree by default.")
+        str | None, typer.Option(help=f"joint: {', '.join(DECODERS)}; by default the model's own.")
     ] = None,
     beta: Annotated[
-        float | None, typer.Option(help=f"tree, sets: larger is wider; {_BETA} by default.")
+        float | None, typer.Option(help="tree, sets: larger is wider; by default the model's own.")
     ] = None,
     budget: Annotated[
         int | None,
@@ -79,10 +78,9 @@ def run(
     for_diverse = {"--lambda": relevance, "--encoder": encoder}
     _refuse(for_joint, method, (JOINT,))
     _refuse(for_diverse, method, DIVERSE)
-    beta = _BETA if beta is None else beta
     decoding = None
     if method == JOINT:
-        decoding, count = _joint(model, decode or DECODERS[0], beta, budget, count)
+        decoding, count = _joint(model, decode, beta, budget, count)
     elif count is None:
         raise ConfigError(f"-k auto is for --method {JOINT}; give a number")
     reranker = decoding or _other(method, model, relevance, encoder)
@@ -128,7 +126,7 @@ def _refuse(options: "Mapping[str, object]", method: str, methods: "Sequence[str
 
 
 def _joint(
-    model: Path | None, decoder: str, beta: float, budget: int | None, k: int | None
+    model: Path | None, decoder: str | None, beta: float | None, budget: int | None, k: int | None
 ) -> "tuple[DecodingReranker, int]":
     from jpr.rerank.joint import JointReranker
 

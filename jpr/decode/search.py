@@ -13,6 +13,8 @@ Prefix = tuple[int, ...]
 Rows = Sequence[NDArray[np.floating]]
 NextLogProbs = Callable[[Sequence[Prefix]], Rows]
 """log P(next passage | prefix) of each candidate, one row per prefix."""
+Ask = Callable[[Sequence[tuple[int, Prefix]]], Rows]
+"""The same for several questions: a row for each (question, prefix)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +133,7 @@ def decode(search: Search, next_log_probs: NextLogProbs) -> Decoded:
     return decode_many([search], lambda wanted: next_log_probs([prefix for _, prefix in wanted]))[0]
 
 
-def decode_many(
-    searches: Sequence[Search],
-    next_log_probs: Callable[[Sequence[tuple[int, Prefix]]], Rows],
-) -> list[Decoded]:
+def decode_many(searches: Sequence[Search], ask: Ask) -> list[Decoded]:
     """Run searches side by side; the model is asked for (number of the search, prefix) pairs."""
     results: dict[int, Decoded] = {}
     wanted: dict[int, Sequence[Prefix]] = {}
@@ -142,7 +141,7 @@ def decode_many(
         _advance(number, search, None, wanted, results)
     while wanted:
         pairs = [(number, prefix) for number, prefixes in wanted.items() for prefix in prefixes]
-        rows = iter(next_log_probs(pairs))
+        rows = iter(ask(pairs))
         asked, wanted = wanted, {}
         for number, prefixes in asked.items():
             given = [next(rows) for _ in prefixes]

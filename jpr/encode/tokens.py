@@ -7,8 +7,9 @@ A title longer than its limit loses its end, and so does what exceeds the limit 
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from unicodedata import category
 
 from tokenizers import Tokenizer
 from tokenizers.implementations.bert_wordpiece import BertWordPieceTokenizer
@@ -66,6 +67,25 @@ def first_tokens(tokenizer: Tokenizer, texts: Iterable[str], limit: int) -> list
     return [encoding.ids[:limit] for encoding in found]
 
 
+def inner_tokens(vocabulary: Mapping[str, int]) -> frozenset[int]:
+    """Return the tokens before which a word has begun and not ended.
+
+    >>> sorted(inner_tokens({"light": 0, "##house": 1, "##.": 2}))
+    [1]
+    >>> sorted(inner_tokens({"▁light": 0, "house": 1, ".": 2}))
+    [1]
+    """
+    if any(token.startswith("##") for token in vocabulary):
+        rest = {token[2:]: id for token, id in vocabulary.items() if token.startswith("##")}
+    elif any(token.startswith(_BEGINNINGS) for token in vocabulary):
+        rest = {token: id for token, id in vocabulary.items() if not token.startswith(_BEGINNINGS)}
+    else:
+        rest = {}
+    return frozenset(id for token, id in rest.items() if category(token[:1] or " ")[0] in "LNM")
+
+
+_BEGINNINGS = ("▁", "Ġ")
+"""What tokens at the beginning of a word begin with, where the others have no mark ("##")."""
 _BERT, _MPNET = ("[CLS]", "[SEP]"), ("<s>", "</s>")
 """The first and the last token; MPNet's words include BERT's too, but not the other way round."""
 

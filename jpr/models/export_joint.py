@@ -1,7 +1,7 @@
 """A joint model as two ONNX models for the CPU, an encoder and one step of the decoder.
 
-    encoder   ids (B, T), lengths (B,) → vectors (B, T, d) of the tokens; with pairs, left and right
-              (B, p), whose products and a bias are the logits of pairs
+    encoder   ids (B, T), lengths (B,) → vectors (B, T, d) of the tokens; of a model that reads
+              answers, also logits (B, T, 2) of each to begin and to end one
     step      P prefixes of one question → log_probs (P, C), new_keys and new_values (layers, P, …)
 
 The step takes, of each prefix, its `last` passage (-1 for none), where it and its ancestors are in
@@ -10,9 +10,6 @@ and which candidates are `taken`; the caches `keys` and `values` (layers, N, hea
 question, its `memory` (M, d), and what the head needs of the candidates: `marked` (C, d) and
 `prior` (C,), or `numbers` (C,). As in `jpr.models.rooms`, the query is taken to the memory, and a
 pointer's query to the candidates, so that nothing is computed for each of them but products.
-
-With pairs the step also takes the `redundancy` (C, C), strength · softplus(logits), which is made
-once a question; both files tell bias and strength.
 
 In 8 bits the encoder multiplies whole numbers, most of its layers at least. The others, the decoder
 and the head only store them: what is multiplied are 32 bits.
@@ -37,7 +34,6 @@ from jpr.models.onnx_graph import (
     words,
     words_in_bytes,
 )
-from jpr.models.pairs import Pairs
 from jpr.models.quantise import coded_matrices
 
 _EXACT = ("down", "out")
@@ -77,11 +73,7 @@ def joint_to_onnx_int8(
 def _about(model: JointModel, weights: str) -> dict[str, str]:
     """Return what who runs the model has to know of it."""
     numbers = len(model.head.tokens) if isinstance(model.head, IndexHead) else 0
-    about = {"memory": model.memory, "numbers": str(numbers), "weights": weights}
-    pairs = model.head.pairs
-    if pairs is None:
-        return about
-    return {**about, "bias": str(pairs.bias.item()), "strength": str(pairs.strength().item())}
+    return {"memory": model.memory, "numbers": str(numbers), "weights": weights}
 
 
 def _encoder(
@@ -93,29 +85,10 @@ def _encoder(
     else:
         x, d = t5_vectors(graph, encoder, found, place, multiply), encoder.config.d_model
     outputs: dict[str, tuple[str, Shape]] = {"vectors": (x, (TensorProto.FLOAT, ["B", "T", d]))}
-    if model.head.pairs is not None:
-        outputs |= _sides(graph, model.head.pairs, x, place)
+    if model.answers is not None:
+        logits = graph.linear("answers", x, model.answers.ends)
+        outputs["answers"] = logits, (TensorProto.FLOAT, ["B", "T", 2])
     return graph.model(TOKENS, outputs, about)
-
-
-def _sides(graph: Graph, pairs: Pairs, x: str, place: str) -> dict[str, tuple[str, Shape]]:
-    """Add what pairs of candidates are compared by, from the vectors of their tokens."""
-    score = graph.constant("pairs.score", pairs.score.weight[0])
-    counts = graph.add("Unsqueeze", "lengths", graph.whole(1))
-    beyond = graph.add("GreaterOrEqual", graph.add("Unsqueeze", place, graph.whole(0)), counts)
-    never = graph.constant("pairs.never", np.float32(-np.inf))
-    scores = graph.add("Where", beyond, never, graph.add("MatMul", x, score))  # (B, T)
-    shares = graph.add("Unsqueeze", graph.add("Softmax", scores, axis=-1), graph.whole(1))
-    answers = graph.add("Squeeze", graph.add("MatMul", shares, x), graph.whole(1))  # (B, d)
-    sides = {"left": pairs.left.weight * pairs.scale, "right": pairs.right.weight}
-    shape: Shape = (TensorProto.FLOAT, ["B", pairs.width])
-    return {
-        name: (
-            graph.add("Gemm", answers, graph.constant(f"pairs.{name}", weight), transB=1),
-            shape,
-        )
-        for name, weight in sides.items()
-    }
 
 
 def _step(model: JointModel, keep: Keep, about: Mapping[str, str]) -> bytes:
@@ -172,8 +145,6 @@ class _Pointer:
             "marked": (TensorProto.FLOAT, ["C", d]),
             "prior": (TensorProto.FLOAT, ["C"]),
         }
-        if head.pairs is not None:
-            self.needs["redundancy"] = TensorProto.FLOAT, ["C", "C"]
 
     def last(self) -> str:
         """Add the decoder's inputs (P, d)."""
@@ -188,11 +159,7 @@ class _Pointer:
         asked = graph.add("MatMul", asked, self._key)
         agreement = graph.add("Gemm", asked, "marked", transB=1, alpha=head.scale)
         prior = graph.add("Mul", "prior", graph.constant("head.prior", head.prior))
-        logits = graph.add("Add", agreement, prior)
-        if head.pairs is None:
-            return logits
-        taken = graph.add("Cast", "taken", to=TensorProto.FLOAT)
-        return graph.add("Sub", logits, graph.add("Gemm", taken, "redundancy", transB=1))
+        return graph.add("Add", agreement, prior)
 
 
 class _Index:

@@ -12,8 +12,8 @@ each candidate is to come next:
 The decoder's memory is every token (`tokens`, Fusion in Decoder), or one vector per candidate
 (`passages`), which suffices where the encoder sees question and passage together.
 
-A pointer may also know *pairs* (`jpr.models.pairs`): a candidate's logit is then lowered by its
-redundancy with each passage chosen before.
+A model may also read *answers* off its candidates (`jpr.models.answers`), so that passages can be
+chosen for the answers they add.
 """
 
 from collections.abc import Callable
@@ -24,8 +24,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from jpr.errors import ConfigError, DataError
+from jpr.models.answers import Answers
 from jpr.models.bert import Bert
-from jpr.models.pairs import Pairs, lowered
 from jpr.models.ragged import inside, padded
 from jpr.models.t5 import Memory, T5Decoder, T5Encoder
 
@@ -46,6 +46,8 @@ class Candidates:
     """Candidates per question."""
     marks: Tensor
     """(R,) at which token of its text a candidate is read off."""
+    texts: Tensor
+    """(R,) at which token of its text the passage begins; it ends before the last."""
     numbers: Tensor
     """(R,) the number that the index head knows a candidate by."""
     prior: Tensor
@@ -70,22 +72,20 @@ class Encoded:
     """(Q, C)"""
     counts: tuple[int, ...]
     answers: Tensor | None = None
-    """(Q, C, d) the answer vector of each candidate, where the model has pairs."""
-    attention: Tensor | None = None
-    """(N,) log of each token's share in its candidate's answer vector, where it has them."""
+    """(N, 2) log P of each token to begin and to end its candidate's answer, of a model that reads
+    answers."""
 
 
 class PointerHead(nn.Module):
     """Points at candidates: no limit on their number, no meaning in their order."""
 
-    def __init__(self, d: int, pairs: int = 0) -> None:
-        """Take the size of vectors, and by how many numbers to compare answers; 0 does not."""
+    def __init__(self, d: int) -> None:
+        """Take the size of vectors."""
         super().__init__()
         self.start = nn.Parameter(torch.randn(d))
         self.query, self.key, self.chosen = (nn.Linear(d, d, bias=False) for _ in range(3))
         self.prior = nn.Parameter(torch.zeros(()))
         self.scale = d**-0.5
-        self.pairs = Pairs(d, pairs) if pairs else None
 
     def first(self) -> Tensor:
         """Return the decoder's input before anything is chosen (d,)."""
@@ -107,18 +107,6 @@ class PointerHead(nn.Module):
         logits: Tensor = agreement.float() * self.scale + self.prior * prior[:, None]
         return logits
 
-    def pair_logits(self, encoded: Encoded) -> Tensor:
-        """Return logits of "they hold the same answer" for all pairs of candidates (Q, C, C)."""
-        if self.pairs is None or encoded.answers is None:
-            raise ConfigError("the model has no pairs; give it some when its training begins")
-        return self.pairs.logits(encoded.answers)
-
-    def redundancy(self, encoded: Encoded) -> Tensor | None:
-        """Return what each candidate loses once another is chosen (Q, C, C); None without pairs."""
-        if self.pairs is None or encoded.answers is None:
-            return None
-        return self.pairs.redundancy(encoded.answers)
-
 
 class IndexHead(nn.Module):
     """Says a candidate's number, one word per number, with the words of a T5."""
@@ -129,7 +117,6 @@ class IndexHead(nn.Module):
         """Take a T5's words in and out, the word that starts, and the words that are numbers."""
         super().__init__()
         self.words, self.start_token = words, start
-        self.pairs: Pairs | None = None
         self.out = nn.Parameter(out) if out is not words.weight else None
         self.register_buffer("tokens", torch.tensor(tokens), persistent=False)
         self.tokens: Tensor
@@ -153,10 +140,6 @@ class IndexHead(nn.Module):
         scale = keys.shape[-1] ** -0.5 if self.out is None else 1.0  # tied words are scaled
         return (hidden @ keys.transpose(1, 2)).float() * scale
 
-    def redundancy(self, encoded: Encoded) -> Tensor | None:
-        """Return None: numbers know no pairs."""
-        return None
-
     def _tokens_of(self, encoded: Encoded) -> Tensor:
         if int(encoded.numbers.max()) >= len(self.tokens):
             raise ConfigError(
@@ -175,6 +158,7 @@ class JointModel(nn.Module):
         decoder: T5Decoder,
         head: PointerHead | IndexHead,
         memory: str = "tokens",
+        answers: Answers | None = None,
     ) -> None:
         super().__init__()
         if memory not in MEMORIES:
@@ -184,6 +168,7 @@ class JointModel(nn.Module):
             told = f"the encoder is {wide} wide, the decoder {decoder.config.d_model}"
             raise ConfigError(f"{told}; they must agree")
         self.encoder, self.decoder, self.head, self.memory = encoder, decoder, head, memory
+        self.answers = answers
 
     def encode(self, candidates: Candidates, packed: Packed | None = None) -> Encoded:
         """Read every candidate, each apart from the others; by another `packed` of the encoder."""
@@ -200,10 +185,9 @@ class JointModel(nn.Module):
         else:
             lengths, memory = counts, marked
         places = inside(counts, int(counts.max()))
-        answers = attention = None
-        if self.head.pairs is not None:
-            attention, mixed = self.head.pairs.pooled(hidden, candidates.lengths)
-            answers = padded(mixed, places)
+        answers = None
+        if self.answers is not None:
+            answers = self.answers(hidden, candidates.lengths, candidates.texts)
         return Encoded(
             memory,
             lengths,
@@ -213,7 +197,6 @@ class JointModel(nn.Module):
             padded(candidates.prior, places),
             candidates.counts,
             answers,
-            attention,
         )
 
     def log_probs(self, encoded: Encoded, prefixes: Tensor) -> Tensor:
@@ -233,9 +216,6 @@ class JointModel(nn.Module):
         none = torch.zeros_like(taken[:, :1]) if prefixes.shape[1] else _none(encoded)
         taken = torch.cat([none, taken], dim=1)
         logits = self.head.logits(hidden, self.head.keys(encoded), encoded.prior)
-        redundancy = self.head.redundancy(encoded) if prefixes.shape[1] else None
-        if redundancy is not None:
-            logits = lowered(logits, taken, redundancy)
         return distribution(logits, taken | ~encoded.inside[:, None])
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 
 from jpr.errors import ConfigError, DataError, FormatError
+from jpr.models.answers import Answers
 from jpr.models.bert import Bert, BertConfig, from_hugging_face
 from jpr.models.checkpoint import read_checkpoint, write_checkpoint, write_json
 from jpr.models.joint import IndexHead, JointModel, PointerHead
@@ -29,7 +30,7 @@ def joint_over_bert(
     layers: int = 2,
     dropout: float = 0.0,
     memory: str = "passages",
-    pairs: int = 0,
+    answers: bool = False,
 ) -> JointModel:
     """Put a fresh pointer decoder over the encoder of a Hugging Face BERT."""
     described, weights = read_checkpoint(folder)
@@ -37,8 +38,9 @@ def joint_over_bert(
     bert = Bert(shape, dropout)
     named = {name: w.float() for name, w in from_hugging_face(weights, shape).items()}
     bert.load_state_dict(named)
-    head = PointerHead(shape.hidden_size, pairs)
-    return JointModel(bert, _decoder_for(shape, layers, dropout), head, memory)
+    head = PointerHead(shape.hidden_size)
+    decoder = _decoder_for(shape, layers, dropout)
+    return JointModel(bert, decoder, head, memory, Answers(shape.hidden_size) if answers else None)
 
 
 def _decoder_for(shape: BertConfig, layers: int, dropout: float) -> T5Decoder:
@@ -52,31 +54,37 @@ def joint_over_t5(
     head: str,
     number_tokens: tuple[int, ...],
     dropout: float = 0.0,
-    pairs: int = 0,
+    answers: bool = False,
 ) -> JointModel:
     """Make a joint model of a Hugging Face T5, all of whose weights it keeps."""
-    return _over(read_t5(folder, dropout=dropout), head, number_tokens, pairs)
+    return _over(read_t5(folder, dropout=dropout), head, number_tokens, answers)
 
 
-def _over(t5: T5, head: str, number_tokens: tuple[int, ...], pairs: int) -> JointModel:
-    if head == "index" and pairs:
-        raise ConfigError(f"pairs = {pairs} with an index head, which has none; use a pointer head")
+def _over(t5: T5, head: str, number_tokens: tuple[int, ...], answers: bool) -> JointModel:
     if head == "pointer":
-        made: PointerHead | IndexHead = PointerHead(t5.config.d_model, pairs)
+        made: PointerHead | IndexHead = PointerHead(t5.config.d_model)
     elif head == "index":
         words = t5.encoder.words
         out = words.weight if t5.config.tie_word_embeddings else t5.head.weight
         made = IndexHead(words, out, t5.config.decoder_start_token_id, number_tokens)
     else:
         raise ConfigError(f"head {head!r}; choose of {', '.join(HEADS)}")
-    return JointModel(t5.encoder, t5.decoder, made, "tokens")
+    reads = Answers(t5.config.d_model) if answers else None
+    return JointModel(t5.encoder, t5.decoder, made, "tokens", reads)
 
 
-def write_joint(folder: Path, model: JointModel, prompt: Mapping[str, object]) -> None:
-    """Write a model's folder, but for the tokenizer, which models do not see."""
+def write_joint(
+    folder: Path,
+    model: JointModel,
+    prompt: Mapping[str, object],
+    decoding: Mapping[str, object] | None = None,
+) -> None:
+    """Write a model's folder, but for the tokenizer, which models do not see.
+
+    It tells how texts are put together for it, and how it was judged to choose best.
+    """
     encoder = "bert" if isinstance(model.encoder, Bert) else "t5"
     index = isinstance(model.head, IndexHead)
-    pairs = model.head.pairs
     about = {
         "format": FORMAT,
         "kind": KIND,
@@ -85,9 +93,10 @@ def write_joint(folder: Path, model: JointModel, prompt: Mapping[str, object]) -
         "decoder_config": asdict(model.decoder.config),
         "head": "index" if index else "pointer",
         "memory": model.memory,
-        "pairs": 0 if pairs is None else pairs.width,
+        "answers": model.answers is not None,
         "number_tokens": model.head.tokens.tolist() if isinstance(model.head, IndexHead) else [],
         "prompt": dict(prompt),
+        **({"decoding": dict(decoding)} if decoding else {}),
     }
     weights = {name: w for name, w in model.state_dict().items() if name != "head.words.weight"}
     write_checkpoint(folder, {"model_type": "jpr-joint"}, weights)
@@ -119,16 +128,17 @@ def _built(about: Mapping[str, object]) -> JointModel:
     config = T5Config(**decoder)
     numbers = about["number_tokens"]
     tokens = tuple(numbers) if isinstance(numbers, list) else ()
-    pairs = about.get("pairs", 0)  # absent in folders of before there were any
-    if type(pairs) is not int or pairs < 0:
-        raise DataError(f"its pairs are {pairs!r}")
+    answers = about.get("answers", False)  # absent in folders of before there were any
+    if type(answers) is not bool:
+        raise DataError(f"whether it reads answers is {answers!r}")
+    reads = Answers(config.d_model) if answers else None
     if about["encoder"] == "bert":
-        bert, head = Bert(BertConfig(**shape)), PointerHead(config.d_model, pairs)
-        return JointModel(bert, T5Decoder(config), head, str(about["memory"]))
+        bert, head = Bert(BertConfig(**shape)), PointerHead(config.d_model)
+        return JointModel(bert, T5Decoder(config), head, str(about["memory"]), reads)
     if about["head"] == "pointer":
-        encoder, head = T5Encoder(T5Config(**shape)), PointerHead(config.d_model, pairs)
-        return JointModel(encoder, T5Decoder(config), head, "tokens")
-    return _over(T5(T5Config(**shape)), "index", tokens, pairs)
+        encoder, head = T5Encoder(T5Config(**shape)), PointerHead(config.d_model)
+        return JointModel(encoder, T5Decoder(config), head, "tokens", reads)
+    return _over(T5(T5Config(**shape)), "index", tokens, answers)
 
 
 def _check_shapes(model: JointModel, weights: Mapping[str, torch.Tensor]) -> None:

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from jpr.models.joint import Candidates, Encoded, JointModel, distribution
-from jpr.models.pairs import lowered
 from jpr.models.ragged import Grain, Whole, counts, in_parts, inside
 from jpr.models.recorded import Recorded, Recordings
 from jpr.models.t5_blocks import CrossAttention, is_fused
@@ -43,10 +42,6 @@ class Room:
         self.keys = like.new_zeros(questions, candidates, d)
         self.prior = torch.zeros(questions, candidates, device=like.device)
         self.inside = torch.zeros(questions, candidates, dtype=torch.bool, device=like.device)
-        self.redundancy = None
-        if model.head.pairs is not None:
-            square = questions, candidates, candidates
-            self.redundancy = torch.zeros(square, device=like.device)
         self.owner: object = None
         self._recorded: dict[tuple[int, int], Recorded] = {}
         config, layers = model.decoder.config, len(model.decoder.layers)
@@ -72,9 +67,6 @@ class Room:
         self.inputs[:count, :candidates] = head.inputs(encoded)
         self.keys[:count, :candidates] = head.keys(encoded)
         self.prior[:count, :candidates] = encoded.prior
-        redundancy = head.redundancy(encoded)
-        if self.redundancy is not None and redundancy is not None:
-            self.redundancy[:count, :candidates, :candidates] = redundancy
         self.inside.zero_()
         self.inside[:count, :candidates] = encoded.inside
         self.inside[count:, 0] = True  # a softmax over nothing is not a number
@@ -92,8 +84,6 @@ class Room:
         room.shape = len(questions), *self.shape[1:]
         for name in ("memory", "lengths", "inputs", "keys", "prior", "inside"):
             setattr(room, name, getattr(self, name)[questions])
-        if self.redundancy is not None:
-            room.redundancy = self.redundancy[questions]
         return room
 
     def step(self, asked: NDArray[np.int32], depth: int) -> Tensor:
@@ -141,8 +131,6 @@ def step(room: Room, asked: Tensor, depth: int) -> Tensor:
     taken = taken.scatter(1, passages.where(passages >= 0, candidates), True)[:, :-1]
     taken = taken.view(questions, slots, -1)
     logits = model.head.logits(hidden, room.keys, room.prior)
-    if room.redundancy is not None:
-        logits = lowered(logits, taken, room.redundancy)
     return distribution(logits, taken | ~room.inside[:, None])
 
 

@@ -10,10 +10,12 @@ from random import Random
 from typing import Literal
 
 from jpr.decode import (
+    Ask,
     Decoded,
     Limits,
     Search,
     beam,
+    covering,
     decode_many,
     independent,
     sequence,
@@ -23,6 +25,7 @@ from jpr.encode.folder import DEVICES, wants_gpu, weight_files
 from jpr.encode.tokens import read_tokenizer
 from jpr.errors import ConfigError, FormatError, MissingExtraError
 from jpr.models.joint_about import read_about
+from jpr.rerank.evidence import Words, evidence
 from jpr.rerank.order import checked, ranked
 from jpr.rerank.prompt import Prompts, PromptSettings
 from jpr.rerank.scorer import ENCODER, STEP, Asked, Scorer
@@ -75,14 +78,15 @@ class JointReranker:
         """Put the parts together; `stop` says when k is enough, for k = "auto"."""
         self._scorer, self._prompts, self._decoding = scorer, prompts, decoding
         self._stop = stop
+        self._words = Words.of(prompts.tokenizer)
         self.key = f"joint {scorer.key} {prompts.settings} {decoding}"
 
     @classmethod
     def load(
         cls,
         folder: str | Path | None,
-        decoder: str = "tree",
-        beta: float = 2.0,
+        decoder: str | None = None,
+        beta: float | None = None,
         *,
         budget: int | None = None,
         device: str = "auto",
@@ -90,13 +94,15 @@ class JointReranker:
     ) -> "JointReranker":
         """Open a model's folder.
 
-        With a `budget`, the chosen passages have at most so many tokens together. On the CPU its
-        ONNX files are preferred to other weights; `auto` takes a GPU where there are one, torch and
-        weights for it. `threads` is for ONNX; 0 is one per core.
+        Without a decoder or β, those are taken that its folder names. With a `budget`, the chosen
+        passages have at most so many tokens together. On the CPU its ONNX files are preferred to
+        other weights; `auto` takes a GPU where there are one, torch and weights for it. `threads`
+        is for ONNX; 0 is one per core.
         """
         if folder is None:
             raise ConfigError("this version has no joint model of its own yet; name one: --model")
-        folder, decoding = Path(folder), Decoding(decoder, beta, budget=budget)
+        folder = Path(folder)
+        decoding = _decoding(folder, decoder, beta, budget)
         settings = read_prompt_settings(folder)
         scorer = _scorer(folder, device, threads)
         if scorer.numbers and scorer.numbers != len(settings.number_tokens):
@@ -104,6 +110,11 @@ class JointReranker:
             raise FormatError(folder / "joint.json", 0, f"{told} {scorer.numbers}; copy it again")
         prompts = Prompts(read_tokenizer(folder / "tokenizer.json"), settings)
         return cls(scorer, prompts, decoding, read_stop(folder))
+
+    @property
+    def decoding(self) -> Decoding:
+        """How passages are chosen."""
+        return self._decoding
 
     @property
     def most(self) -> int:
@@ -156,8 +167,15 @@ class JointReranker:
         found: Iterator[Decoded] = iter(())
         if asked:
             searches = [self._search(one, k) for one in asked]
-            found = iter(decode_many(searches, self._scorer.open(asked)))
+            found = iter(decode_many(searches, self._model(asked)))
         return [next(found) if ranking.hits else Decoded(()) for ranking in batch]
+
+    def _model(self, asked: Sequence[Asked]) -> Ask:
+        """Let the model read; IndepPR asks for passages alone, the others for answers they add."""
+        opened = self._scorer.open(asked)
+        if opened.passages is None or self._decoding.decoder == "independent":
+            return opened.ask
+        return covering(opened.ask, [evidence(one, self._words) for one in opened.passages])
 
     def _search(self, asked: Asked, k: int) -> Search:
         costs = [len(one.ids) for one in asked.prompted]
@@ -225,6 +243,20 @@ def read_prompt_settings(folder: Path) -> PromptSettings:
         return PromptSettings(**_of_known_kinds(prompt))  # type: ignore[arg-type]  # just checked
     except ConfigError as error:
         raise FormatError(file, 0, f"its prompt is not known: {error}") from error
+
+
+def _decoding(
+    folder: Path, decoder: str | None, beta: float | None, budget: int | None
+) -> Decoding:
+    """Return how to choose, by what was asked for, by the model's folder, or as the paper does."""
+    own = read_about(folder).get("decoding", {})
+    file, usual = folder / "joint.json", Decoding()
+    if not isinstance(own, dict):
+        raise FormatError(file, 0, f"its decoding is {own!r}; copy it again")
+    named, width = own.get("decoder", usual.decoder), own.get("beta", usual.beta)
+    if named not in DECODERS or not isinstance(width, int | float):
+        raise FormatError(file, 0, f"its decoding is not known: {own}; copy it again")
+    return Decoding(decoder or named, width if beta is None else beta, budget=budget)
 
 
 def _of_known_kinds(prompt: Mapping[str, object]) -> dict[str, object]:

@@ -17,13 +17,13 @@ from jpr.encode.batches import batches
 from jpr.encode.folder import digest_of
 from jpr.encode.session import open_session
 from jpr.errors import DataError, FormatError
-from jpr.rerank.scorer import ENCODER, STEP, Asked, NextLogProbs
+from jpr.rerank.evidence import Passages
+from jpr.rerank.scorer import ENCODER, STEP, Asked, Opened
 
 _BUDGET = 1024
 """Tokens encoded together: few enough for the caches of one core."""
 _TAKEN = ["ids", "lengths"]
 _TOLD = {"memory", "numbers", "weights"}
-_TOLD_OF_PAIRS = {"bias", "strength"}
 _STEP = ["last", "path", "back", "taken", "keys", "values", "memory"]
 
 Floats = NDArray[np.float32]
@@ -47,18 +47,17 @@ class OnnxScorer:
         self.numbers = int(about["numbers"])
         self._has_tokens = about["memory"] == "tokens"
         self._wanted = {tensor.name for tensor in self._step.get_inputs()}
-        has_pairs = "redundancy" in self._wanted
-        self._given: dict[str, int] = {
-            tensor.name: tensor.shape[-1] for tensor in self._encoder.get_outputs()
-        }
-        self._pairs = (float(about["bias"]), float(about["strength"])) if has_pairs else None
+        outputs = {tensor.name: tensor.shape[-1] for tensor in self._encoder.get_outputs()}
+        self._size: int = outputs["vectors"]
+        self._outputs = [name for name in ("vectors", "answers") if name in outputs]
         self.key = digest_of(paths)
 
-    def open(self, asked: Sequence[Asked]) -> NextLogProbs:
+    def open(self, asked: Sequence[Asked]) -> Opened:
         """Read the candidates of some questions, each question by itself."""
-        questions = [self._question(one) for one in asked]
+        read = [self._read(one) for one in asked]
+        questions = [question for question, _ in read]
 
-        def next_log_probs(wanted: Sequence[tuple[int, Prefix]]) -> Rows:
+        def ask(wanted: Sequence[tuple[int, Prefix]]) -> Rows:
             found: dict[tuple[int, Prefix], Floats] = {}
             for number, question in enumerate(questions):
                 own = [prefix for of, prefix in wanted if of == number]
@@ -66,52 +65,59 @@ class OnnxScorer:
                 found |= {(number, prefix): row for prefix, row in rows}
             return [found[pair] for pair in wanted]
 
-        return next_log_probs
+        return Opened(ask, [passages for _, passages in read] if len(self._outputs) > 1 else None)
 
-    def _question(self, asked: Asked) -> "_Question":
+    def _read(self, asked: Asked) -> tuple["_Question", Passages]:
         if not asked.prompted:
             raise DataError("a question has no candidates; give it at least one")
+        tokens, answers = self._encoded(asked)
+        ends = np.cumsum([len(one.ids) for one in asked.prompted])
+        starts = ends - [len(one.ids) for one in asked.prompted]
+        marked = tokens[starts + [one.mark for one in asked.prompted]]
         known: Given = {
-            **self._encoded(asked),
+            "memory": tokens if self._has_tokens else marked,
+            "marked": marked,
             "prior": asked.prior,
             "numbers": np.array(asked.numbers, dtype=np.int64),
         }
         fixed = {name: value for name, value in known.items() if name in self._wanted}
-        return _Question(self._step, fixed, len(asked.prompted))
+        texts = [one.passage for one in asked.prompted]
+        ids = np.array([token for text in texts for token in text], dtype=np.int64)
+        passages = Passages(ids, np.array([len(text) for text in texts]), answers)
+        return _Question(self._step, fixed, len(asked.prompted)), passages
 
-    def _encoded(self, asked: Asked) -> Given:
-        """Return the memory (M, d), the vector of each candidate (C, d), and any redundancy."""
+    def _encoded(self, asked: Asked) -> tuple[Floats, Floats]:
+        """Return the vectors of all tokens (N, d), and of those of passages where answers are."""
         lengths = np.array([len(one.ids) for one in asked.prompted], dtype=np.int64)
         ends = lengths.cumsum()
-        rows = {name: np.empty((len(lengths), d), np.float32) for name, d in self._given.items()}
-        memory = np.empty((int(ends[-1]), self._given["vectors"]), dtype=np.float32)
+        tokens = np.empty((int(ends[-1]), self._size), dtype=np.float32)
+        answers = [np.empty((0, 2), dtype=np.float32)] * len(lengths)
         for part in batches(lengths.tolist(), _BUDGET):
             ids = np.zeros((len(part), int(lengths[part[0]])), dtype=np.int64)  # the longest first
             for row, place in enumerate(part):
                 ids[row, : lengths[place]] = asked.prompted[place].ids
             given = {"ids": ids, "lengths": lengths[part]}
-            vectors, *sides = self._encoder.run(list(self._given), given)
-            for name, side in zip(list(self._given)[1:], sides, strict=True):
-                rows[name][part] = side
-            for place, row in zip(part, vectors, strict=True):
-                rows["vectors"][place] = row[asked.prompted[place].mark]
-                if self._has_tokens:
-                    memory[ends[place] - lengths[place] : ends[place]] = row[: lengths[place]]
-        marked = rows["vectors"]
-        found: Given = {"memory": memory if self._has_tokens else marked, "marked": marked}
-        if self._pairs is not None:
-            bias, strength = self._pairs
-            logits = rows["left"] @ rows["right"].T + np.float32(bias)
-            found["redundancy"] = np.float32(strength) * np.logaddexp(np.float32(0), logits)
-        return found
+            vectors, *logits = self._encoder.run(self._outputs, given)
+            for row, place in enumerate(part):
+                tokens[ends[place] - lengths[place] : ends[place]] = vectors[row, : lengths[place]]
+                if logits:
+                    text = slice(asked.prompted[place].text, lengths[place] - 1)
+                    answers[place] = _log_softmax(logits[0][row, text])
+        return tokens, np.concatenate(answers)
+
+
+def _log_softmax(logits: Floats) -> Floats:
+    """Return log P down each column."""
+    apart = logits - logits.max(axis=0, keepdims=True, initial=-np.inf)
+    found: Floats = apart - np.log(np.exp(apart).sum(axis=0, keepdims=True))
+    return found
 
 
 def _about(folder: Path, *sessions: onnxruntime.InferenceSession) -> dict[str, str]:
     """Return what the step says of itself, after a look at whether the files belong together."""
     inputs = [[tensor.name for tensor in session.get_inputs()] for session in sessions]
     told: list[dict[str, str]] = [s.get_modelmeta().custom_metadata_map for s in sessions]
-    wanted = _TOLD | _TOLD_OF_PAIRS if "redundancy" in inputs[1] else _TOLD
-    if inputs[0] != _TAKEN or inputs[1][: len(_STEP)] != _STEP or not told[1].keys() >= wanted:
+    if inputs[0] != _TAKEN or inputs[1][: len(_STEP)] != _STEP or not told[1].keys() >= _TOLD:
         raise FormatError(folder, 0, "its ONNX files are no joint model of ours; use jpr export")
     if told[0] != told[1]:
         raise FormatError(

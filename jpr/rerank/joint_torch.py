@@ -7,11 +7,13 @@ import torch
 
 from jpr.encode.folder import digest_of, weight_files
 from jpr.errors import ConfigError
-from jpr.models.joint import Candidates, IndexHead, JointModel
+from jpr.models.answers import in_passages
+from jpr.models.joint import Candidates, Encoded, IndexHead, JointModel
 from jpr.models.joint_folder import read_joint
 from jpr.models.rooms import Rooms
 from jpr.models.steps import Steps
-from jpr.rerank.scorer import Asked, NextLogProbs
+from jpr.rerank.evidence import Passages
+from jpr.rerank.scorer import Asked, Opened
 
 
 class TorchScorer:
@@ -34,11 +36,30 @@ class TorchScorer:
         dtype = torch.bfloat16 if device == "cuda" else torch.float32
         return cls(model.to(device, dtype), digest_of(weight_files(folder)))
 
-    def open(self, asked: Sequence[Asked]) -> NextLogProbs:
+    @torch.inference_mode()
+    def open(self, asked: Sequence[Asked]) -> Opened:
         """Read the candidates of several questions at once."""
         candidates = _candidates(asked, next(self._model.parameters()).device)
-        with torch.inference_mode():
-            return Steps(self._model, self._rooms.encode(candidates), self._rooms)
+        encoded = self._rooms.encode(candidates)
+        return Opened(Steps(self._model, encoded, self._rooms), passages_of(candidates, encoded))
+
+
+def passages_of(candidates: Candidates, encoded: Encoded) -> list[Passages] | None:
+    """Return where answers may be in the passages of each question."""
+    if encoded.answers is None:
+        return None
+    lengths, texts = candidates.lengths, candidates.texts
+    row = torch.repeat_interleave(lengths, output_size=len(candidates.ids))
+    kept = in_passages(row, lengths, texts)
+    sizes = torch.split((lengths - 1 - texts).clamp(min=0).cpu(), list(candidates.counts))
+    tokens = [int(of_question.sum()) for of_question in sizes]
+    ids, answers = (
+        torch.split(all_[kept].cpu(), tokens) for all_ in (candidates.ids, encoded.answers)
+    )
+    return [
+        Passages(own.numpy(), of_each.numpy(), where.numpy())
+        for own, of_each, where in zip(ids, sizes, answers, strict=True)
+    ]
 
 
 def _candidates(asked: Sequence[Asked], device: torch.device) -> Candidates:
@@ -50,6 +71,7 @@ def _candidates(asked: Sequence[Asked], device: torch.device) -> Candidates:
         lengths=torch.tensor([len(one.ids) for one in flat], device=device),
         counts=tuple(len(question.prompted) for question in asked),
         marks=torch.tensor([one.mark for one in flat], device=device),
+        texts=torch.tensor([one.text for one in flat], device=device),
         numbers=torch.tensor(numbers, device=device),
         prior=prior.to(device),
     )

@@ -44,10 +44,16 @@ class PromptSettings:
 
 @dataclass(frozen=True, slots=True)
 class Prompted:
-    """A candidate's token ids, and at which of them it is read off."""
+    """A candidate's token ids, at which of them it is read off, and where its passage begins."""
 
     ids: list[int]
     mark: int
+    text: int
+
+    @property
+    def passage(self) -> list[int]:
+        """The tokens of the passage, its title among them."""
+        return self.ids[self.text : -1]
 
 
 class Prompts:
@@ -83,7 +89,7 @@ class Prompts:
         first, last = self.ends
         named = [*title, *self.words[0]] if title else []
         body = [*named, *text][: self.settings.max_tokens - len(asked) - 3]
-        return Prompted([first, *asked, last, *body, last], 0)
+        return Prompted([first, *asked, last, *body, last], 0, len(asked) + 2)
 
     def _t5(self, asked: list[int], title: list[int], text: list[int], number: int) -> Prompted:
         question, index, titled, context = self.words
@@ -96,7 +102,8 @@ class Prompts:
         before = [*question, *asked, *index]
         mark = tokens[number if len(tokens) > 1 else 0]
         ids = [*before, mark, *titled, *title, *context, *text]
-        return Prompted([*ids[: self.settings.max_tokens - 1], *self.ends], len(before))
+        begins = len(before) + 1 + len(titled)
+        return Prompted([*ids[: self.settings.max_tokens - 1], *self.ends], len(before), begins)
 
     def _known(self, token: str) -> int:
         found = self.tokenizer.token_to_id(token)

@@ -1,19 +1,18 @@
 """What a joint model does for a reranker, wherever it runs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jpr.decode import Prefix, Rows
+from jpr.decode import Ask
+from jpr.rerank.evidence import Passages
 from jpr.rerank.prompt import Prompted
 
 ENCODER, STEP = "encoder.onnx", "step.onnx"
 """The files of a model that runs without torch."""
-NextLogProbs = Callable[[Sequence[tuple[int, Prefix]]], Rows]
-"""log P(next passage | prefix), a row for each (question, prefix)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +29,16 @@ class Asked:
         return -np.log1p(np.arange(len(self.prompted), dtype=np.float32))
 
 
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A model that has read the candidates of some questions; belongs to one thread."""
+
+    ask: Ask
+    """log P(next passage | prefix), a row for each (question, prefix)."""
+    passages: Sequence[Passages] | None = None
+    """Where answers may be, question by question; None of a model that does not read answers."""
+
+
 class Scorer(Protocol):
     """A joint model that can be asked; threads may share it."""
 
@@ -42,5 +51,5 @@ class Scorer(Protocol):
     key: str
     """Names the weights."""
 
-    def open(self, asked: Sequence[Asked]) -> NextLogProbs:
-        """Read the candidates; what is returned belongs to one thread."""
+    def open(self, asked: Sequence[Asked]) -> Opened:
+        """Read the candidates."""

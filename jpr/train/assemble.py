@@ -14,8 +14,22 @@ from torch import Tensor
 from jpr.errors import ConfigError
 from jpr.models.joint import Candidates
 from jpr.rerank.prompt import Prompts, PromptSettings
-from jpr.train.pack import LIMITS, NO_SPAN, Pack, vocabulary_sha256
+from jpr.train.pack import LIMITS, Pack, vocabulary_sha256
 from jpr.train.tokens import as_tensor, cut, laid_out
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """Where answers are in assembled candidates: each occurrence of each that is wholly read."""
+
+    candidates: Tensor
+    """(S,) ascending: which of the candidates, all questions' counted through."""
+    answers: Tensor
+    """(S,) the pack's number of the answer within its question."""
+    first: Tensor
+    """(S,) at which of all tokens it begins."""
+    last: Tensor
+    """(S,) which is its last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +52,7 @@ class Assembler:
     candidate_starts: Tensor
     """(Q + 1,)"""
     spans: Tensor
-    """(3, S) a candidate, ascending, and from where to where in its passage an answer is."""
+    """(4, S) a candidate, ascending, an answer, and the first and last of its passage's tokens."""
 
     @classmethod
     def of(cls, pack: Pack, prompts: Prompts, device: str = "cpu") -> "Assembler":
@@ -80,45 +94,46 @@ class Assembler:
         asked = questions[:, None].expand_as(edges)[chosen]
         self._check_numbers(number)
         starts, lengths = self._pieces(asked, self.candidates[known], number)
-        mark = _PLACES[self.settings.style][0]
+        mark, title, _ = _PLACES[self.settings.style]
         prior = -torch.log1p((known - self.candidate_starts[asked]).float())
         ids = laid_out(self.tokens, starts, lengths)
         counts = tuple(chosen.sum(1).tolist())
-        return Candidates(ids, lengths.sum(1), counts, lengths[:, :mark].sum(1), number, prior)
+        return Candidates(
+            ids,
+            lengths=lengths.sum(1),
+            counts=counts,
+            marks=lengths[:, :mark].sum(1),
+            texts=lengths[:, :title].sum(1),
+            numbers=number,
+            prior=prior,
+        )
 
-    def answer_tokens(self, questions: Tensor, edges: Tensor) -> Tensor:
-        """Return which tokens of what `assemble` returns belong to an answer, bool (N,).
-
-        They are the first occurrence of each answer in each candidate, as far as it is read.
-        """
-        chosen = edges >= 0
-        known, asked = edges[chosen], questions[:, None].expand_as(edges)[chosen]
-        rows = self.candidates[known]
-        lengths = self._pieces(asked, rows, torch.zeros_like(known))[1]
-        total = int(lengths.sum())
+    def answers(self, questions: Tensor, edges: Tensor) -> Spans:
+        """Return where answers are in what `assemble` returns for the same arguments."""
+        chosen = edges.flatten() >= 0  # the others stay, of no length: to drop them is to wait
+        known = edges.flatten().clamp(min=0)
+        rows, asked = self.candidates[known], questions[:, None].expand_as(edges).flatten()
+        lengths = self._pieces(asked, rows, torch.zeros_like(known))[1] * chosen[:, None]
         before = (lengths.flatten().cumsum(0) - lengths.flatten()).view_as(lengths)
-        candidate, first, last = self._spans_of(known)
-        titled = self.title_lengths[rows[candidate]]
+        place, answer, first, last = self._spans_of(known, chosen)
+        titled = self.title_lengths[rows[place]]
         _, of_title, of_text = _PLACES[self.settings.style]
         in_text = first >= titled
         piece = torch.where(in_text, of_text, of_title)
-        shift, kept = titled * in_text, lengths[candidate, piece]
-        at = before[candidate, piece]
-        change = torch.zeros(total + 1, dtype=torch.int32, device=edges.device)
-        one = torch.ones_like(at, dtype=torch.int32)
-        change.index_add_(0, at + torch.minimum(first - shift, kept), one)
-        change.index_add_(0, at + torch.minimum(last - shift, kept), -one)
-        return change[:total].cumsum(0) > 0
+        shift = titled * in_text
+        read = (last - shift < lengths[place, piece]).nonzero()[:, 0]
+        shift = (before[place, piece] - shift)[read]
+        number = chosen.cumsum(0) - 1
+        return Spans(number[place[read]], answer[read], first[read] + shift, last[read] + shift)
 
-    def _spans_of(self, known: Tensor) -> Tensor:
-        """Return the spans (3, …) of candidates (R,), for each its place among these instead."""
-        owners = self.spans[0]
-        begin = torch.searchsorted(owners, known)
-        counts = torch.searchsorted(owners, known, right=True) - begin
-        place = torch.repeat_interleave(torch.arange(len(known), device=known.device), counts)
+    def _spans_of(self, known: Tensor, chosen: Tensor) -> Tensor:
+        """Return the spans (4, …) of chosen candidates, each with its place among `known` (R,)."""
+        begin, end = torch.searchsorted(self.spans[0], torch.stack([known, known + 1]))
+        counts = (end - begin) * chosen
+        place = torch.repeat_interleave(counts)
         shift = begin - (counts.cumsum(0) - counts)
         entry = shift[place] + torch.arange(len(place), device=known.device)
-        return torch.stack([place, *self.spans[1:, entry]])
+        return torch.cat([place[None], self.spans[1:, entry]])
 
     def _check_numbers(self, numbers: Tensor) -> None:
         known = len(self.settings.number_tokens)
@@ -188,12 +203,10 @@ def _own_words(prompts: Prompts) -> dict[str, list[int]]:
 
 
 def _spans(pack: Pack) -> NDArray[np.int64]:
-    """Return candidates with where an answer is in their passages, (3, S)."""
-    known = pack.cover_offsets != NO_SPAN
-    first = pack.cover_offsets[known].astype(np.int64)
-    return np.stack(
-        [pack.cover_edges[known].astype(np.int64), first, first + pack.cover_lengths[known]]
-    )
+    """Return candidates with where which answer is in their passages, (4, S)."""
+    covers, first = np.asarray(pack.span_covers), pack.span_offsets.astype(np.int64)
+    owners = pack.cover_edges[covers].astype(np.int64)
+    return np.stack([owners, pack.cover_answers[covers], first, first + pack.span_lengths - 1])
 
 
 def _check(pack: Pack, prompts: Prompts) -> None:

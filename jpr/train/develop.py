@@ -12,21 +12,24 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from jpr.decode import Decoded, Limits, decode_many, independent, tree
+from jpr.decode import Ask, Decoded, Limits, covering, decode_many, independent
 from jpr.errors import DataError
 from jpr.models.joint import Candidates, JointModel
 from jpr.models.rooms import Rooms
 from jpr.models.steps import Steps
-from jpr.train.assemble import Assembler
+from jpr.rerank.evidence import Words, evidence
+from jpr.rerank.joint import Decoding
+from jpr.rerank.joint_torch import passages_of
+from jpr.train.assemble import Assembler, Spans
 from jpr.train.draw import Feed, Listed
 from jpr.train.oracle import Bits, Flags, Whole
 
-FIRST_STAGE, INDEPENDENT, TREE = "first-stage", "independent", "tree"
+FIRST_STAGE, INDEPENDENT, JOINT = "first-stage", "independent", "joint"
 
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """MRecall@k of one decoder."""
+    """MRecall@k of one way to choose."""
 
     all: float
     multi: float
@@ -36,22 +39,26 @@ class Scores:
 class Chooser:
     """A model as it is judged: on a GPU a copy of it in 16 bits, with recorded steps."""
 
-    def __init__(self, model: JointModel) -> None:
-        """Take the weights as they are now."""
+    def __init__(self, model: JointModel, words: Words, decoding: Decoding) -> None:
+        """Take the weights as they are now, and how passages are chosen jointly."""
         on_gpu = next(model.parameters()).is_cuda
         self._model = deepcopy(model).bfloat16().eval() if on_gpu else model
         self._rooms = Rooms(self._model)
         self._ahead = 12 if on_gpu else 4
+        self._words, self._decoding = words, decoding
 
     @torch.inference_mode()
-    def __call__(self, candidates: Candidates, k: int, beta: float) -> dict[str, list[Decoded]]:
-        """Return what each decoder chooses, question by question."""
-        steps = Steps(self._model, self._rooms.encode(candidates), self._rooms)
-        searches = {
-            INDEPENDENT: [independent(n, Limits(k)) for n in candidates.counts],
-            TREE: [tree(n, Limits(k), beta, self._ahead) for n in candidates.counts],
-        }
-        return {name: decode_many(several, steps) for name, several in searches.items()}
+    def __call__(self, candidates: Candidates, k: int) -> dict[str, list[Decoded]]:
+        """Return what is chosen independently and jointly, question by question."""
+        encoded = self._rooms.encode(candidates)
+        ask: Ask = Steps(self._model, encoded, self._rooms)
+        alone = [independent(n, Limits(k)) for n in candidates.counts]
+        together = [self._decoding.search(n, Limits(k), self._ahead) for n in candidates.counts]
+        found = {INDEPENDENT: decode_many(alone, ask)}
+        passages = passages_of(candidates, encoded)
+        if passages is not None:
+            ask = covering(ask, [evidence(one, self._words) for one in passages])
+        return {**found, JOINT: decode_many(together, ask)}
 
 
 class Development:
@@ -67,31 +74,28 @@ class Development:
         )
         self.feed, self._assembler = feed, assembler
 
-    def judge(self, model: JointModel, k: int, beta: float, batch: int) -> Mapping[str, Scores]:
-        """Return the scores of the first stage's order and of two ways to decode."""
-        choose = Chooser(model)
-        found: dict[str, list[Flags]] = {FIRST_STAGE: [], INDEPENDENT: [], TREE: []}
+    def judge(self, choose: Chooser, k: int, batch: int) -> Mapping[str, Scores]:
+        """Return the scores of the first stage's order and of two ways to choose."""
+        found: dict[str, list[Flags]] = {FIRST_STAGE: [], INDEPENDENT: [], JOINT: []}
         for first in range(0, len(self.questions), batch):
             listed = self.feed.listed(self.questions[first : first + batch], self.feed.longest)
             n = self.feed.pack.n_answers[listed.questions]
-            for decoder, places in self.chosen(choose, listed, k, beta).items():
-                found[decoder].append(mrecall(listed.covers, places, n, k))
+            for way, places in self.chosen(choose, listed, k).items():
+                found[way].append(mrecall(listed.covers, places, n, k))
         multi = self.feed.pack.n_answers[self.questions] > 1
         return {name: _scores(np.concatenate(parts), multi) for name, parts in found.items()}
 
-    def chosen(
-        self, choose: Chooser, listed: Listed, k: int, beta: float
-    ) -> dict[str, list[Sequence[int]]]:
-        """Return the places of the candidates that each decoder chooses, question by question."""
+    def chosen(self, choose: Chooser, listed: Listed, k: int) -> dict[str, list[Sequence[int]]]:
+        """Return the places of the candidates that are chosen each way, question by question."""
         there = listed.inside.sum(axis=1)
         chosen: dict[str, list[Sequence[int]]] = {
             name: [range(min(k, n)) for n in there.tolist()]
-            for name in (FIRST_STAGE, INDEPENDENT, TREE)
+            for name in (FIRST_STAGE, INDEPENDENT, JOINT)
         }
         some = np.flatnonzero(there)
         if len(some):
             candidates = assembled(self._assembler, listed.rows(some))
-            for name, decoded in choose(candidates, k, beta).items():
+            for name, decoded in choose(candidates, k).items():
                 for row, one in zip(some.tolist(), decoded, strict=True):
                     chosen[name][row] = one.passages
         return chosen
@@ -121,9 +125,9 @@ def assembled(assembler: Assembler, listed: Listed, numbers: Whole | None = None
     return assembler.assemble(*_placed(assembler, listed.questions, listed.edges, numbers))
 
 
-def answer_tokens(assembler: Assembler, listed: Listed) -> Tensor:
-    """Return which of the tokens of `assembled` candidates belong to an answer (N,)."""
-    return assembler.answer_tokens(*_placed(assembler, listed.questions, listed.edges))
+def answers_of(assembler: Assembler, listed: Listed) -> Spans:
+    """Return where the answers of `assembled` candidates stand."""
+    return assembler.answers(*_placed(assembler, listed.questions, listed.edges))
 
 
 def _placed(assembler: Assembler, *arrays: Whole) -> list[Tensor]:

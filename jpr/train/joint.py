@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 
 from jpr.encode.tokens import read_tokenizer
 from jpr.errors import ConfigError, DataError, FormatError
+from jpr.models.answers import Answers
 from jpr.models.joint import JointModel, PointerHead
 from jpr.models.joint_folder import joint_over_bert, joint_over_t5, read_joint, write_joint
-from jpr.models.pairs import Pairs
-from jpr.rerank.joint import read_prompt_settings
+from jpr.rerank.evidence import Words
+from jpr.rerank.joint import Decoding, read_prompt_settings
 from jpr.rerank.prompt import Prompts, PromptSettings
 from jpr.train.assemble import Assembler
-from jpr.train.develop import INDEPENDENT, TREE, Development, Scores, score_pack
+from jpr.train.develop import INDEPENDENT, JOINT, Chooser, Development, Scores, score_pack
 from jpr.train.draw import Draws, Feed
 from jpr.train.joint_loss import JointLoss
 from jpr.train.loop import Hooks, Score, train
@@ -42,10 +43,10 @@ def begin(config: ModelConfig) -> tuple[JointModel, Prompts]:
         model, _ = read_joint(home)
         set_dropout(model, config.dropout)
         return model, Prompts(tokenizer, read_prompt_settings(home))
-    dropout, pairs = config.dropout, config.pairs
+    dropout, answers = config.dropout, config.answers
     if config.encoder == "bert":
         settings = PromptSettings("bert", max_tokens=config.max_tokens)
-        model = joint_over_bert(home, config.layers, dropout, config.memory, pairs)
+        model = joint_over_bert(home, config.layers, dropout, config.memory, answers)
         return model, Prompts(tokenizer, settings)
     count = config.numbers if config.head == "index" else 1
     found = [tokenizer.token_to_id(f"<extra_id_{i}>") for i in range(count)]
@@ -53,20 +54,18 @@ def begin(config: ModelConfig) -> tuple[JointModel, Prompts]:
     if len(numbers) < count:
         raise ConfigError(f"{home}: its tokenizer has {len(numbers)} of {count} <extra_id> tokens")
     settings = PromptSettings("t5", max_tokens=config.max_tokens, number_tokens=numbers)
-    model = joint_over_t5(home, config.head, numbers, dropout, pairs)
+    model = joint_over_t5(home, config.head, numbers, dropout, answers)
     return model, Prompts(tokenizer, settings)
 
 
 def _fresh(config: ModelConfig, model: JointModel) -> tuple[str, ...]:
-    """Return how the names of weights begin that are new; a trained model is given pairs here."""
+    """Return how the names of new weights begin; a trained model learns to read answers here."""
     if not config.init:
-        return () if config.head == "index" else _FRESH[config.encoder]
-    if not config.pairs or model.head.pairs is not None:
+        return "answers.", *(() if config.head == "index" else _FRESH[config.encoder])
+    if not config.answers or model.answers is not None:
         return ()
-    if not isinstance(model.head, PointerHead):
-        raise ConfigError(f"model.pairs = {config.pairs}, but {config.init} has an index head")
-    model.head.pairs = Pairs(model.decoder.config.d_model, config.pairs)
-    return ("head.pairs.",)
+    model.answers = Answers(model.decoder.config.d_model)
+    return ("answers.",)
 
 
 def set_dropout(model: JointModel, dropout: float) -> None:
@@ -133,12 +132,15 @@ def train_joint(
     assemblers = {feed: Assembler.of(feed.pack, prompts, device) for feed in feeds}
     developments = {pack: _development(pack, prompts, device, config) for pack in config.dev.packs}
     home = Path(config.model.init or config.model.weights)
+    words = Words.of(prompts.tokenizer)
+    joint = config.objective.kind == "joint"
+    judged_by = {"decoder": config.dev.decoder if joint else INDEPENDENT, "beta": config.dev.beta}
 
     def evaluate() -> Score:
-        return judged(model, developments, config)
+        return judged(model, words, developments, config)
 
     def keep(_: int) -> None:
-        write_joint(out, model, asdict(prompts.settings))
+        write_joint(out, model, asdict(prompts.settings), judged_by)
         shutil.copyfile(home / "tokenizer.json", out / "tokenizer.json")
 
     loss = JointLoss(model, draws, assemblers, config, world)
@@ -163,20 +165,22 @@ def _development(pack: str, prompts: Prompts, device: str, config: JointTraining
 
 
 def judged(
-    model: JointModel, developments: Mapping[str, Development], config: JointTraining
+    model: JointModel,
+    words: Words,
+    developments: Mapping[str, Development],
+    config: JointTraining,
 ) -> Score:
-    """Return the mean MRecall@k over packs that decides, and all numbers by pack and decoder."""
-    dev, decoder = config.dev, TREE if config.objective.kind == "joint" else INDEPENDENT
-    found = {
-        pack: one.judge(model, config.k, dev.beta, dev.batch) for pack, one in developments.items()
-    }
+    """Return the mean MRecall@k over packs that decides, and all numbers by pack and way."""
+    dev, way = config.dev, JOINT if config.objective.kind == "joint" else INDEPENDENT
+    choose = Chooser(model, words, Decoding(dev.decoder, dev.beta))
+    found = {pack: one.judge(choose, config.k, dev.batch) for pack, one in developments.items()}
     told = {
         f"{Path(pack).name} {name} {part}": value
         for pack, of_pack in found.items()
         for name, scores in of_pack.items()
         for part, value in asdict(scores).items()
     }
-    deciding = [_deciding(of_pack[decoder], dev.select) for of_pack in found.values()]
+    deciding = [_deciding(of_pack[way], dev.select) for of_pack in found.values()]
     return Score(float(np.mean(deciding)), told)
 
 

@@ -8,21 +8,20 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from jpr.errors import ConfigError
-from jpr.models.joint import Candidates, Encoded, IndexHead, JointModel, PointerHead
-from jpr.train.assemble import Assembler
-from jpr.train.develop import answer_tokens, assembled
+from jpr.models.joint import Candidates, Encoded, IndexHead, JointModel, distribution
+from jpr.train.assemble import Assembler, Spans
+from jpr.train.develop import answers_of, assembled
 from jpr.train.draw import Drawn, Draws, Feed
 from jpr.train.loop import Part
 from jpr.train.objectives import (
+    answer_loss,
     choice_loss,
     distillation,
     first_logits,
-    pair_loss,
     pointwise_loss,
-    span_loss,
+    told,
 )
 from jpr.train.oracle import (
-    Bits,
     Flags,
     Whole,
     next_targets,
@@ -89,61 +88,52 @@ class JointLoss:
         drawn = self._draws.part(step, part, parts, self._numbers)
         # Before the first look at the device, which waits until it has done the step before.
         made = [steps_of(one, self._config.objective, self._config.k) for one in drawn]
-        candidates = _end_to_end(
-            [assembled(self._assemblers[one.feed], one.listed, one.numbers) for one in drawn]
-        )
+        several = [assembled(self._assemblers[one.feed], one.listed, one.numbers) for one in drawn]
+        candidates = _end_to_end(several)
         encoded = self._model.encode(candidates)
-        loss = self._loss(encoded, drawn, made)
-        if encoded.attention is not None:
-            loss = loss + self._answer_loss(candidates, encoded, encoded.attention, drawn)
+        sequences = np.concatenate([sequence for sequence, _ in made])
+        prefixes = torch.from_numpy(sequences[:, :-1]).to(encoded.inside.device)
+        loss, log_probs = self._loss(encoded, drawn, prefixes, [wanted for _, wanted in made])
+        weight = self._config.objective.answer_weight
+        if encoded.answers is not None and weight:
+            known = told(encoded, self._spans(drawn, several))
+            loss = loss + weight * answer_loss(log_probs, prefixes, known)
         return Part(loss / self._config.batch, len(candidates.ids))
 
     def _loss(
-        self, encoded: Encoded, drawn: Sequence[Drawn], made: Sequence[tuple[Whole, Flags]]
-    ) -> Tensor:
-        """Return the loss of what is chosen."""
+        self, encoded: Encoded, drawn: Sequence[Drawn], prefixes: Tensor, made: Sequence[Flags]
+    ) -> tuple[Tensor, Tensor]:
+        """Return the loss of what is chosen, and log P (Q, steps, C)."""
         objective, device = self._config.objective, encoded.inside.device
         widest = max(encoded.counts)
-        targets = np.concatenate([wanted[..., :widest] for _, wanted in made])
+        targets = np.concatenate([wanted[..., :widest] for wanted in made])
         wanted = torch.from_numpy(targets).to(device, non_blocking=True)
         if objective.kind == "pointwise":
             logits = first_logits(self._model, encoded)
             loss = pointwise_loss(logits, wanted[:, 0], encoded.inside)
-            first = logits.masked_fill(~encoded.inside, -torch.inf).log_softmax(dim=-1)
+            log_probs = distribution(logits, ~encoded.inside)[:, None]
         else:
-            sequences = np.concatenate([sequence for sequence, _ in made])
-            prefixes = torch.from_numpy(np.maximum(sequences[:, :-1], 0)).to(device)
-            log_probs = self._model.log_probs(encoded, prefixes)
+            log_probs = self._model.log_probs(encoded, prefixes.clamp(min=0))
             loss = choice_loss(log_probs, wanted, objective.normalise)
-            first = log_probs[:, 0]
         share = objective.teacher_weight
         if not share:
-            return loss
+            return loss, log_probs
         theirs = np.concatenate([_taught(one)[:, :widest] for one in drawn])
         teacher = torch.from_numpy(theirs).to(device)
-        return (1 - share) * loss + share * distillation(first, teacher, encoded.inside)
+        apart = distillation(log_probs[:, 0], teacher, encoded.inside)
+        return (1 - share) * loss + share * apart, log_probs
 
-    def _answer_loss(
-        self, candidates: Candidates, encoded: Encoded, attention: Tensor, drawn: Sequence[Drawn]
-    ) -> Tensor:
-        """Return the loss of answer vectors and their pairs, which a model with pairs has."""
-        objective, device, head = self._config.objective, attention.device, self._model.head
-        assert isinstance(head, PointerHead)
-        answering = [answer_tokens(self._assemblers[one.feed], one.listed) for one in drawn]
-        row = torch.repeat_interleave(candidates.lengths, output_size=len(candidates.ids))
-        counts = torch.tensor(candidates.counts, device=device)
-        question = torch.repeat_interleave(counts, output_size=len(candidates.lengths))
-        covers = _together([one.listed.covers[:, : max(encoded.counts)] for one in drawn])
-        bits = torch.from_numpy(covers).to(device)
-        spans = span_loss(attention, torch.cat(answering), row, question)
-        pairs = pair_loss(head.pair_logits(encoded), bits)
-        return objective.span_weight * spans + objective.pair_weight * pairs
-
-
-def _together(covers: Sequence[Bits]) -> Bits:
-    """Put the answers of several feeds' candidates together; some may have bytes for more."""
-    most = max(one.shape[2] for one in covers)
-    return np.concatenate([np.pad(c, ((0, 0), (0, 0), (0, most - c.shape[2]))) for c in covers])
+    def _spans(self, drawn: Sequence[Drawn], several: Sequence[Candidates]) -> Spans:
+        """Return where the answers of all candidates stand."""
+        found = [answers_of(self._assemblers[one.feed], one.listed) for one in drawn]
+        rows = np.cumsum([0, *(len(one.lengths) for one in several)]).tolist()
+        tokens = np.cumsum([0, *(len(one.ids) for one in several)]).tolist()
+        return Spans(
+            torch.cat([one.candidates + row for one, row in zip(found, rows, strict=False)]),
+            torch.cat([one.answers for one in found]),
+            torch.cat([one.first + token for one, token in zip(found, tokens, strict=False)]),
+            torch.cat([one.last + token for one, token in zip(found, tokens, strict=False)]),
+        )
 
 
 def _taught(drawn: Drawn) -> NDArray[np.float64]:
@@ -159,6 +149,7 @@ def _end_to_end(several: Sequence[Candidates]) -> Candidates:
         torch.cat([one.lengths for one in several]),
         tuple(count for one in several for count in one.counts),
         torch.cat([one.marks for one in several]),
+        torch.cat([one.texts for one in several]),
         torch.cat([one.numbers for one in several]),
         torch.cat([one.prior for one in several]),
     )

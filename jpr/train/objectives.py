@@ -7,17 +7,19 @@ parts divides by the number of questions. Steps without a target do not count.
     pointwise_loss   each candidate by itself, yes or no, as Nogueira et al. (2020) do
     yes_no_loss      the same where a T5 says one of two words
     distillation     the distribution of a teacher over the candidates of the first step
-    span_loss        where in a candidate its answer stands, for the attention of answer vectors
-    pair_loss        which candidates hold the same answer, for pairs of answer vectors
+    answer_loss      the answers that are still to be found, by candidates and by where they stand
 """
+
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from jpr.models.answers import log_sums
 from jpr.models.joint import Encoded, JointModel
-from jpr.models.pairs import log_sums
 from jpr.models.t5 import Memory
+from jpr.train.assemble import Spans
 
 NORMALISATIONS = ("sum", "each", "any")
 
@@ -54,44 +56,61 @@ def distillation(log_probs: Tensor, teacher: Tensor, inside: Tensor) -> Tensor:
     return apart.masked_fill(~inside, 0.0).sum()
 
 
-def span_loss(
-    attention: Tensor,
-    answer_tokens: Tensor,
-    candidate_of_token: Tensor,
-    question_of_candidate: Tensor,
-) -> Tensor:
-    """Return −log of the share of attention on answer tokens, summed over questions.
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Which candidates tell which answers, G in all, each of one question."""
 
-    It is the mean over those candidates (R,) of a question that have any answer token; `attention`
-    (N,) is the log of each token's share in its candidate.
+    question: Tensor
+    """(G,)"""
+    answer: Tensor
+    """(S,) one of the G, …"""
+    place: Tensor
+    """(S,) … told by this candidate of its question …"""
+    log_prob: Tensor
+    """(S,) … with log P(a | c)."""
+
+
+def told(encoded: Encoded, spans: Spans) -> Told:
+    """Add up, for each candidate and answer, the likelihood of all its spans."""
+    assert encoded.answers is not None  # the model reads answers
+    counts = torch.tensor(encoded.counts, device=spans.answers.device)
+    question = torch.repeat_interleave(counts, output_size=sum(encoded.counts))[spans.candidates]
+    names, answer = torch.unique(question << 16 | spans.answers, return_inverse=True)
+    both, which = torch.unique(spans.candidates * len(names) + answer, return_inverse=True)
+    begins, ends = encoded.answers.unbind(1)
+    log_prob = log_sums(begins[spans.first] + ends[spans.last], which, len(both))
+    candidate, answer = both // len(names), both % len(names)
+    place = candidate - (counts.cumsum(0) - counts)[names[answer] >> 16]
+    return Told(names >> 16, answer, place, log_prob)
+
+
+def answer_loss(log_probs: Tensor, prefixes: Tensor, known: Told) -> Tensor:
+    """Return −log P(a | prefix), over the answers that prefixes lack, summed over questions.
+
+    P(a | prefix) = Σ_c P(c | prefix) · P(a | c), given log P (Q, T + 1, C) after the beginnings of
+    prefixes (Q, T), whose passages are -1 where there are none. It is the mean over a question's
+    answers, summed over its steps as the loss of passages is.
     """
-    rows = len(question_of_candidate)
-    here = candidate_of_token[answer_tokens]
-    share = log_sums(attention[answer_tokens], here, rows)
-    some = torch.zeros_like(share).index_fill(0, here, 1.0)
-    count = torch.zeros_like(share).index_add(0, question_of_candidate, some)
-    lost = -share.masked_fill(some == 0, 0.0)
-    return (lost / count.clamp(min=1)[question_of_candidate]).sum()
+    answers, steps = len(known.question), log_probs.shape[1]
+    tells = torch.zeros(answers, log_probs.shape[2] + 1, dtype=torch.bool, device=prefixes.device)
+    tells[known.answer, known.place] = True  # the last column stands for no passage
+    chosen = tells.gather(1, prefixes[known.question] % tells.shape[1])  # (G, T)
+    found = F.pad(chosen.cumsum(1) > 0, (1, 0))
+    shares = log_probs[known.question[known.answer], :, known.place]  # (S, T + 1)
+    open_ = shares > -torch.inf
+    mass = shares.masked_fill(~open_, 0.0) + known.log_prob[:, None]
+    lost = [
+        log_sums(mass[:, t].masked_fill(~open_[:, t], _NEVER), known.answer, answers)
+        for t in range(steps)
+    ]
+    each = -torch.stack(lost, 1).masked_fill(found, 0.0).sum(1)  # (G,)
+    count = torch.zeros(len(log_probs), device=each.device).index_add(
+        0, known.question, torch.ones_like(each)
+    )
+    return (each / count[known.question]).sum()
 
 
-def pair_loss(pair_logits: Tensor, covers: Tensor) -> Tensor:
-    """Return the loss of "they hold the same answer" (Q, C, C), summed over questions.
-
-    `covers` (Q, C, B) are the answers of each candidate, as bits. Of a question count the pairs of
-    answering candidates; those of one answer weigh half, and those of different ones.
-    """
-    answering = (covers != 0).any(dim=-1)
-    same = (covers[:, :, None] & covers[:, None] != 0).any(dim=-1)
-    apart = ~torch.eye(covers.shape[1], dtype=torch.bool, device=covers.device)
-    asked = answering[:, :, None] & answering[:, None] & apart
-    lost = F.binary_cross_entropy_with_logits(pair_logits, same.float(), reduction="none")
-    return (_mean(lost, asked & same) + _mean(lost, asked & ~same)).sum() / 2
-
-
-def _mean(values: Tensor, which: Tensor) -> Tensor:
-    """Return the mean of some of each question's pairs (Q, C, C), 0 where there are none."""
-    total = values.masked_fill(~which, 0.0).sum(dim=(1, 2))
-    return total / which.sum(dim=(1, 2)).clamp(min=1)
+_NEVER = -1e4
 
 
 def first_logits(model: JointModel, encoded: Encoded) -> Tensor:

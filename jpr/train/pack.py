@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from jpr.disk import sync_folder
 from jpr.errors import ConfigError, DataError, FormatError
 
-FORMAT = 2
+FORMAT = 3
 KIND = "pack"
 ABOUT = "pack.json"
 IDS = "question_ids.json"
@@ -33,8 +33,9 @@ TYPES = {
     "scores": np.float16,
     "cover_edges": np.uint32,
     "cover_answers": np.uint16,
-    "cover_offsets": np.uint16,
-    "cover_lengths": np.uint8,
+    "span_covers": np.uint32,
+    "span_offsets": np.uint16,
+    "span_lengths": np.uint8,
     "n_answers": np.uint16,
     "sources": np.uint8,
 }
@@ -42,8 +43,6 @@ TYPES = {
 LIMITS = ("max_question", "max_title", "max_text")
 """What `about["limits"]` says: how many tokens were kept of each, at most."""
 PART_MB = 48
-NO_SPAN = 65_535
-"""The offset of an answer that was not found among the tokens."""
 _TOKENS = "passage_tokens"
 _REMEDY = "copy it again, or make it again with jpr pack"
 
@@ -71,11 +70,13 @@ class Pack:
     cover_edges: NDArray[np.uint32]
     """(V,) ascending: this candidate, of all E, …"""
     cover_answers: NDArray[np.uint16]
-    """(V,) … contains this answer of its question, …"""
-    cover_offsets: NDArray[np.uint16]
-    """(V,) … first after so many of the passage's tokens; `NO_SPAN` if not found among them, …"""
-    cover_lengths: NDArray[np.uint8]
-    """(V,) … in so many tokens."""
+    """(V,) … contains this answer of its question."""
+    span_covers: NDArray[np.uint32]
+    """(S,) ascending: what this entry of `cover_edges` says is seen …"""
+    span_offsets: NDArray[np.uint16]
+    """(S,) … after so many of the passage's tokens, ascending, …"""
+    span_lengths: NDArray[np.uint8]
+    """(S,) … in so many; a cover has as many spans as there are occurrences, or none."""
     n_answers: NDArray[np.uint16]
     """(Q,) distinct answers, found or not."""
     sources: NDArray[np.uint8]
@@ -87,7 +88,7 @@ class Pack:
     def __post_init__(self) -> None:
         """Refuse arrays that do not fit together."""
         q, rows, edges = len(self.question_ids), len(self.title_lengths), len(self.candidates)
-        covered = len(self.cover_edges)
+        covered, spans = len(self.cover_edges), len(self.span_covers)
         for name, values, wanted in (
             ("question_starts", self.question_starts, q + 1),
             ("candidate_starts", self.candidate_starts, q + 1),
@@ -96,8 +97,8 @@ class Pack:
             ("sources", self.sources, q),
             ("scores", self.scores, edges),
             ("cover_answers", self.cover_answers, covered),
-            ("cover_offsets", self.cover_offsets, covered),
-            ("cover_lengths", self.cover_lengths, covered),
+            ("span_offsets", self.span_offsets, spans),
+            ("span_lengths", self.span_lengths, spans),
         ):
             if values.shape != (wanted,):
                 raise DataError(f"{name} has the shape {values.shape}, not ({wanted},)")
@@ -108,6 +109,8 @@ class Pack:
         ):
             if starts[0] != 0 or starts[-1] != end:
                 raise DataError(f"{name} are {end}, but their starts end at {starts[-1]}")
+        if spans and self.span_covers[-1] >= covered:
+            raise DataError(f"span_covers end at {self.span_covers[-1]}, but {covered} are covered")
 
     def __len__(self) -> int:
         return len(self.question_ids)
@@ -146,7 +149,7 @@ class Pack:
             "passages": len(self.title_lengths),
             "candidates": len(self.candidates),
             "covered": len(self.cover_edges),
-            "spans": int(np.count_nonzero(self.cover_offsets != NO_SPAN)),
+            "spans": len(self.span_covers),
             "question_tokens": len(self.question_tokens),
             "passage_tokens": int(self.passage_starts[-1]),
         }

@@ -185,16 +185,17 @@ class _Writer:
         """Append what covers what, and where; `rows` are those of all passages."""
         coverage = cover(rankings, strict=self._settings.strict)
         edges = starts(coverage.n_passages)[coverage.question] + coverage.rank
-        offsets, lengths = self._finder.find(
+        covers, offsets, lengths = self._finder.find(
             self._columns["passage_tokens"],
             self._bounds(rows[edges]),
             _spellings(rankings, coverage),
         )
         append = self._columns.append
+        append("span_covers", self._columns.length("cover_edges") + covers)
+        append("span_offsets", offsets)
+        append("span_lengths", lengths)
         append("cover_edges", self._columns.length("candidates") + edges)
         append("cover_answers", coverage.answer)
-        append("cover_offsets", offsets)
-        append("cover_lengths", lengths)
         append("n_answers", coverage.n_answers)
 
     def _bounds(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:

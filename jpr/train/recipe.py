@@ -12,6 +12,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from jpr.errors import ConfigError
 from jpr.models.joint import MEMORIES
 from jpr.models.joint_folder import HEADS
+from jpr.rerank.joint import DECODERS
 from jpr.rerank.prompt import STYLES
 from jpr.train.loop import LoopConfig
 from jpr.train.objectives import NORMALISATIONS
@@ -46,9 +47,9 @@ class ModelConfig:
     """Compute the encoder's blocks twice instead of keeping what is in them: less memory."""
     numbers: int = 100
     """index: how many candidates can have a number of their own."""
-    pairs: int = 0
-    """pointer: by how many numbers to compare the answers of two candidates, such as 64; 0 does
-    not. A model to go on with gets them where it has none."""
+    answers: bool = True
+    """Whether it reads answers off candidates, to choose passages by what they add; a model to go
+    on with learns it where it does not."""
     max_tokens: int = 256
     """Tokens of question and candidate together; the paper has 360."""
 
@@ -59,11 +60,9 @@ class ModelConfig:
             found.append("weights, to begin anew, or init, to go on with a model: give one of them")
         if self.encoder == "bert" and self.head == "index":
             found.append("head = 'index' needs the words of a T5; set encoder = 't5'")
-        if self.pairs and self.head == "index":
-            found.append(f"pairs = {self.pairs} need a pointer; set head = 'pointer'")
         if not 0 <= self.dropout < 1:
             found.append(f"dropout = {self.dropout}; give a number from 0 to below 1")
-        return found + _below(self, 1, "layers", "numbers", "max_tokens") + _below(self, 0, "pairs")
+        return found + _below(self, 1, "layers", "numbers", "max_tokens")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +105,8 @@ class ObjectiveConfig:
     """joint: how much chance there is in the choice of negatives."""
     teacher_weight: float = 0.0
     """The share of the teacher's distribution in the loss."""
-    span_weight: float = 0.2
-    """pairs: how much it counts where in a candidate its answer stands, whatever the kind."""
-    pair_weight: float = 0.2
-    """pairs: how much it counts which candidates hold the same answer, whatever the kind."""
+    answer_weight: float = 0.5
+    """Where a model reads answers: how much these count beside passages, whatever the kind."""
 
     def problems(self) -> list[str]:
         """Return what is wrong, each in a sentence."""
@@ -119,7 +116,7 @@ class ObjectiveConfig:
             found.append(f"teacher_weight = {self.teacher_weight}; give a number from 0 to 1")
         if not 0 <= self.gamma < math.inf:
             found.append(f"gamma = {self.gamma}; give a number from 0")
-        return found + _below(self, 0, "span_weight", "pair_weight")
+        return found + _below(self, 0, "answer_weight")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,15 +126,17 @@ class DevConfig:
     packs: tuple[str, ...] = ()
     limit: int = 0
     """Look at so many questions of each pack only; 0 looks at all."""
+    decoder: str = "seq"
+    """How passages are chosen jointly, by which a joint objective is judged."""
     beta: float = 2.0
-    """The length penalty of the tree decoder, which a joint objective is judged by."""
+    """tree, sets: the length penalty."""
     select: str = "all"
     """Whether `all` questions decide, or the `multi` ones, with several answers."""
     batch: int = 32
 
     def problems(self) -> list[str]:
         """Return what is wrong, each in a sentence."""
-        found = _unlike(self, select=SELECTIONS)
+        found = _unlike(self, decoder=DECODERS, select=SELECTIONS)
         if len({Path(pack).name for pack in self.packs}) < len(self.packs):
             found.append("packs have the same name twice, which the log could not tell apart")
         return found + _below(self, 1, "batch") + _below(self, 0, "limit")

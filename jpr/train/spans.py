@@ -6,7 +6,7 @@ Tokens of 16 bits are searched as bytes, so that nothing is done token by token.
 import json
 import sys
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
 
@@ -15,18 +15,15 @@ import regex
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from jpr.encode.tokens import first_tokens
+from jpr.encode.tokens import first_tokens, inner_tokens
 from jpr.text import PATTERN_FLAGS, is_weak, pattern_source
-from jpr.train.pack import NO_SPAN
 from jpr.types import Passage, Question
 
 _LONGEST = int(np.iinfo(np.uint8).max)
-_WORD = regex.compile(r"[\p{L}\p{N}\p{M}]")
-_BEGINNINGS = ("▁", "Ġ")
-"""What tokens at the beginning of a word begin with, where the others have no mark ("##")."""
 _TIME_LIMIT = 1.0
 
-Spans = tuple[NDArray[np.uint16], NDArray[np.uint8]]
+Found = tuple[NDArray[np.int64], NDArray[np.uint16], NDArray[np.uint8]]
+"""Covers, ascending, and for each occurrence its offset and its length."""
 
 
 class SpanFinder:
@@ -36,32 +33,33 @@ class SpanFinder:
         """Take the passages' own tokenizer; `strict` ignores lone numerals and stop words."""
         self._tokenizer, self._strict = tokenizer, strict
         self._unknown = _unknown(tokenizer)
-        self._inner = _inner(tokenizer.get_vocab())
+        inner = inner_tokens(tokenizer.get_vocab())
+        self._inner = frozenset(token.to_bytes(2, sys.byteorder) for token in inner)
 
     def find(
         self,
         tokens: NDArray[np.uint16],
         bounds: NDArray[np.int64],
         spellings: Sequence[Sequence[str]],
-    ) -> Spans:
-        """Return where the first of some spellings begins in a passage, and its tokens.
+    ) -> Found:
+        """Return which of the passages have one of their spellings, and where: every occurrence.
 
         `bounds` (V, 3) say where in `tokens` the passage's title and text begin and where it ends.
+        Offsets count from the title's beginning. Occurrences in one passage do not overlap: what
+        begins first counts, of several at one place the longest.
         """
         needles = self._needles(chain.from_iterable(spellings))
-        offsets = np.full(len(bounds), NO_SPAN, dtype=np.uint16)
-        lengths = np.zeros(len(bounds), dtype=np.uint8)
+        found: list[tuple[int, int, int]] = []
         flat = np.asarray(tokens)  # slices of a map are slow
         for i, ((title, text, end), names) in enumerate(
             zip(bounds.tolist(), spellings, strict=True)
         ):
-            wanted = [needles[name] for name in names if name in needles]
-            found = self._first(flat[title:text].tobytes(), wanted)
-            if not found:
-                found = self._first(flat[text:end].tobytes(), wanted, text - title)
-            if found:
-                offsets[i], lengths[i] = found
-        return offsets, lengths
+            wanted = {needles[name] for name in names if name in needles}
+            for first, last in ((title, text), (text, end)):
+                for at, length in self._every(flat[first:last].tobytes(), wanted):
+                    found.append((i, first - title + at, length))
+        covers, offsets, lengths = np.array(found, dtype=np.int64).reshape(-1, 3).T
+        return covers, offsets.astype(np.uint16), lengths.astype(np.uint8)
 
     def _needles(self, spellings: Iterable[str]) -> dict[str, bytes]:
         """Return the bytes that stand for each spelling, but for those that prove nothing."""
@@ -73,38 +71,35 @@ class SpanFinder:
             if 0 < len(found) <= _LONGEST and self._unknown not in found
         }
 
-    def _first(
-        self, field: bytes, needles: Sequence[bytes], before: int = 0
-    ) -> tuple[int, int] | None:
-        """Return the offset and the length of what comes first, of several there the longest."""
-        found = [
-            (at, -len(needle)) for needle in needles if (at := self._place(field, needle)) >= 0
-        ]
-        if not found:
-            return None
-        at, negated = min(found)
-        return before + at // 2, -negated // 2
+    def _every(self, field: bytes, needles: Iterable[bytes]) -> list[tuple[int, int]]:
+        """Return the offsets and lengths, in tokens, of all that does not overlap."""
+        found = []
+        for needle in needles:
+            at = field.find(needle)
+            while at >= 0:
+                end = at + len(needle)
+                if at % 2 == 0 and field[end : end + 2] not in self._inner:
+                    found.append((at // 2, -len(needle) // 2))
+                at = field.find(needle, at + 1)
+        return _apart(found) if len(found) > 1 else [(at, -negated) for at, negated in found]
 
-    def _place(self, field: bytes, needle: bytes) -> int:
-        """Return where whole tokens that end with a word begin; -1 if nowhere."""
-        at = field.find(needle)
-        while at >= 0:
-            end = at + len(needle)
-            if at % 2 == 0 and field[end : end + 2] not in self._inner:
-                return at
-            at = field.find(needle, at + 1)
-        return -1
+
+def _apart(found: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return offsets and lengths, which come negated, without those that begin in another."""
+    kept, end = [], 0
+    for at, negated in sorted(found):
+        if at >= end:
+            end = at - negated
+            kept.append((at, -negated))
+    return kept
 
 
 def spellings(question: Question, answer: int, passage: Passage) -> Sequence[str]:
     """Return how an answer may be written; where an expression says it, as it is in the passage."""
     if question.answers:
         return question.answers[answer]
-    return [
-        found
-        for text in (passage.title, passage.text)
-        if (found := _matched(_pattern(question), text))
-    ]
+    matches = (_matches(_pattern(question), text) for text in (passage.title, passage.text))
+    return list(dict.fromkeys(chain.from_iterable(matches)))
 
 
 @lru_cache(maxsize=64)  # those of one question come one after another
@@ -112,13 +107,14 @@ def _pattern(question: Question) -> regex.Pattern[str]:
     return regex.compile(pattern_source(question), PATTERN_FLAGS)
 
 
-def _matched(pattern: regex.Pattern[str], text: str) -> str:
+def _matches(pattern: regex.Pattern[str], text: str) -> Iterator[str]:
+    """Yield what an expression matches, until it takes too long."""
     decomposed = unicodedata.normalize("NFD", text)
     try:
-        found = pattern.search(decomposed, timeout=_TIME_LIMIT, concurrent=False)
+        for found in pattern.finditer(decomposed, timeout=_TIME_LIMIT, concurrent=False):
+            yield str(found.group())
     except TimeoutError:
-        return ""
-    return str(found.group()) if found else ""
+        return
 
 
 def _unknown(tokenizer: Tokenizer) -> int | None:
@@ -127,15 +123,3 @@ def _unknown(tokenizer: Tokenizer) -> int | None:
     token = model.get("unk_token")
     found: int | None = model.get("unk_id") if token is None else tokenizer.token_to_id(token)
     return found
-
-
-def _inner(vocabulary: Mapping[str, int]) -> frozenset[bytes]:
-    """Return the tokens, as bytes, before which a word has not ended."""
-    if any(token.startswith("##") for token in vocabulary):
-        rest = {token[2:]: id for token, id in vocabulary.items() if token.startswith("##")}
-    elif any(token.startswith(_BEGINNINGS) for token in vocabulary):
-        rest = {token: id for token, id in vocabulary.items() if not token.startswith(_BEGINNINGS)}
-    else:
-        rest = {}
-    ids = [id for token, id in rest.items() if _WORD.match(token)]
-    return frozenset(id.to_bytes(2, sys.byteorder) for id in ids)

@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from jpr.errors import DataError
+from jpr.models.answers import Answers
 from jpr.models.bert import Bert, BertConfig
 from jpr.models.export_joint import Exported, joint_to_onnx, joint_to_onnx_int8
 from jpr.models.joint import Candidates, Encoded, IndexHead, JointModel, PointerHead
@@ -39,18 +40,20 @@ def uneven(model: JointModel) -> JointModel:
     return model.eval()
 
 
-def pointer_over(kind: str, memory: str, pairs: int = 0) -> JointModel:
+def pointer_over(kind: str, memory: str, answers: bool = False) -> JointModel:
     bert = Bert(BertConfig(WORDS, D, 2, 2, 32, 32, model_type=kind, pad_token_id=1))
     decoder = T5Decoder(T5Config(1, D, 4, 32, 1, 4, 2))
-    return uneven(JointModel(bert, decoder, PointerHead(D, pairs), memory))
+    reads = Answers(D) if answers else None
+    return uneven(JointModel(bert, decoder, PointerHead(D), memory, reads))
 
 
-def t5(head: str, gated: bool, pairs: int = 0) -> JointModel:
+def t5(head: str, gated: bool, answers: bool = False) -> JointModel:
     feed = "gated-gelu" if gated else "relu"
     made = T5(T5Config(WORDS, D, 4, 24, 2, 3, 2, 8, 6, feed_forward_proj=feed,
                        tie_word_embeddings=not gated))  # fmt: skip
     if head == "pointer":
-        return uneven(JointModel(made.encoder, made.decoder, PointerHead(D, pairs), "tokens"))
+        reads = Answers(D) if answers else None
+        return uneven(JointModel(made.encoder, made.decoder, PointerHead(D), "tokens", reads))
     out = made.head.weight if gated else made.encoder.words.weight
     numbers = IndexHead(made.encoder.words, out, 0, NUMBERS)
     return uneven(JointModel(made.encoder, made.decoder, numbers, "tokens"))
@@ -63,8 +66,8 @@ MODELS: dict[str, Make] = {
     "t5 v1.0, pointer": lambda: t5("pointer", gated=False),
     "t5 v1.0, index": lambda: t5("index", gated=False),
     "t5 v1.1, index": lambda: t5("index", gated=True),
-    "bert, pairs, passages": lambda: pointer_over("bert", "passages", pairs=8),
-    "t5 v1.1, pairs": lambda: t5("pointer", gated=True, pairs=8),
+    "bert, answers": lambda: pointer_over("bert", "passages", answers=True),
+    "t5 v1.1, answers": lambda: t5("pointer", gated=True, answers=True),
 }
 every_model = pytest.mark.parametrize("make", MODELS.values(), ids=MODELS.keys())
 
@@ -76,19 +79,19 @@ def session(model: bytes) -> onnxruntime.InferenceSession:
 
 
 def encoded_by_onnx(exported: Exported, given: Candidates) -> tuple[list[Floats], list[Floats]]:
-    """The vectors of each candidate's tokens, from one padded batch, and the sides of pairs."""
+    """The vectors of each candidate's tokens, from one padded batch, and the ends of answers."""
     texts = torch.split(given.ids, given.lengths.tolist())
     ids = torch.nn.utils.rnn.pad_sequence(list(texts), batch_first=True, padding_value=7).numpy()
     feed = {"ids": ids, "lengths": given.lengths.numpy()}
-    found, *sides = session(exported.encoder).run(None, feed)
-    return [row[:n] for row, n in zip(found, given.lengths.tolist(), strict=True)], sides
+    found, *ends = session(exported.encoder).run(None, feed)
+    return [row[:n] for row, n in zip(found, given.lengths.tolist(), strict=True)], ends
 
 
 def steps_by_onnx(
     exported: Exported, model: JointModel, given: Candidates, deepest: int
 ) -> dict[tuple[int, ...], Floats]:
     """Log-probabilities of all prefixes of some of the candidates, one step for each depth."""
-    rows, sides = encoded_by_onnx(exported, given)
+    rows, _ = encoded_by_onnx(exported, given)
     marked = np.stack([row[mark] for row, mark in zip(rows, given.marks.tolist(), strict=True)])
     step = session(exported.step)
     known = {
@@ -97,10 +100,6 @@ def steps_by_onnx(
         "numbers": given.numbers.numpy(),
         "prior": given.prior.numpy(),
     }
-    if sides:
-        about = step.get_modelmeta().custom_metadata_map
-        logits = sides[0] @ sides[1].T + np.float32(about["bias"])
-        known["redundancy"] = np.float32(about["strength"]) * np.log1p(np.exp(logits))
     fixed = {t.name: known[t.name] for t in step.get_inputs() if t.name in known}
     shape = len(model.decoder.layers), 0, model.decoder.config.inner
     keys, values = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
@@ -135,10 +134,15 @@ def encode(model: JointModel, given: Candidates) -> Encoded:
 def test_both_give_what_torch_gives(make: Make) -> None:
     model, given = make(), candidates((N,))
     exported = joint_to_onnx(model, "some weights")
-    rows, _ = encoded_by_onnx(exported, given)
-    with torch.inference_mode():
-        hidden = model.encoder.packed(given.ids, given.lengths).numpy()
-    np.testing.assert_allclose(np.concatenate(rows), hidden, atol=1e-4)
+    rows, ends = encoded_by_onnx(exported, given)
+    with torch.no_grad():
+        hidden = model.encoder.packed(given.ids, given.lengths)
+    np.testing.assert_allclose(np.concatenate(rows), hidden.numpy(), atol=1e-4)
+    assert bool(ends) == (model.answers is not None)
+    if model.answers is not None:
+        kept = [row[:n] for row, n in zip(ends[0], given.lengths.tolist(), strict=True)]
+        wanted_ends = model.answers.ends(hidden).detach().numpy()
+        np.testing.assert_allclose(np.concatenate(kept), wanted_ends, atol=1e-4)
     found = steps_by_onnx(exported, model, given, deepest=4)
     wanted = Steps(model, encode(model, given))([(0, prefix) for prefix in PREFIXES])
     for prefix, row in zip(PREFIXES, wanted, strict=True):

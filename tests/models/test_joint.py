@@ -1,4 +1,5 @@
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -71,6 +72,7 @@ def test_questions_together_are_as_alone(make: Make) -> None:
         both.lengths[:4],
         (4,),
         both.marks[:4],
+        both.texts[:4],
         both.numbers[:4],
         both.prior[:4],
     )
@@ -127,9 +129,7 @@ def test_more_candidates_than_numbers_is_an_error_that_says_so() -> None:
     model = index_over_t5()
     given_ones = candidates((20,))
     numbers = torch.arange(20) + 1
-    too_many = type(given_ones)(
-        given_ones.ids, given_ones.lengths, (20,), given_ones.marks, numbers, given_ones.prior
-    )
+    too_many = replace(given_ones, numbers=numbers)
     with pytest.raises(ConfigError, match="21 candidates, but the index head has words for 20"):
         Steps(model, model.encode(too_many))
 

@@ -73,7 +73,8 @@ def given(counts: tuple[int, ...]) -> Candidates:
     ids = torch.randint(0, 500, (int(lengths.sum()),), generator=chance)
     parts = (ids, lengths, torch.zeros_like(lengths), torch.arange(len(lengths)))
     tokens, long, marks, numbers = (part.cuda() for part in parts)
-    return Candidates(tokens, long, counts, marks, numbers, torch.zeros(len(long)).cuda())
+    prior = torch.zeros(len(long)).cuda()
+    return Candidates(tokens, long, counts, marks, marks, numbers, prior)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

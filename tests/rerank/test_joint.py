@@ -204,3 +204,17 @@ def test_the_command_ranks_and_tells_how(tmp_path: Path) -> None:
     expected = JointReranker.load(model, "tree", 1.0).rank(QUESTION, hits(NAMES), 3)
     assert chosen[0] == [hit.passage.id for hit in expected.hits]
     assert isinstance(expected, Ranking)
+
+
+def test_a_folder_names_how_its_model_chooses(tmp_path: Path) -> None:
+    folder = write_pointer(tmp_path / "model")
+    assert JointReranker.load(folder, device="cpu").decoding == Decoding("tree", 2.0)
+    file = folder / "joint.json"
+    about = json.loads(file.read_text())
+    file.write_text(json.dumps({**about, "decoding": {"decoder": "sets", "beta": -1.0}}))
+    assert JointReranker.load(folder, device="cpu").decoding == Decoding("sets", -1.0)
+    assert JointReranker.load(folder, "tree", device="cpu").decoding == Decoding("tree", -1.0)
+    for bad in ("seq", {"decoder": "best"}, {"beta": "wide"}):
+        file.write_text(json.dumps({**about, "decoding": bad}))
+        with pytest.raises(FormatError, match="its decoding is"):
+            JointReranker.load(folder, device="cpu")

@@ -41,9 +41,9 @@ WRITERS: dict[str, tuple[Write, PromptSettings]] = {
         lambda folder: write_t5(folder, "index"),
         PromptSettings("t5", number_tokens=NUMBER_TOKENS),
     ),
-    "pairs over bert": (lambda folder: write_pointer(folder, pairs=8), PromptSettings()),
-    "pairs over t5": (
-        lambda folder: write_t5(folder, "pointer", pairs=8),
+    "answers over bert": (lambda folder: write_pointer(folder, answers=True), PromptSettings()),
+    "answers over t5": (
+        lambda folder: write_t5(folder, "pointer", answers=True),
         PromptSettings("t5", number_tokens=NUMBER_TOKENS[:1]),
     ),
 }
@@ -90,7 +90,7 @@ def test_prefixes_in_any_order_and_company(
     assert here.numbers == there.numbers
     asked = [ask(Prompts(tokenizer(), settings), here.numbers, one) for one in MANY[:2]]
     wanted = [(1, (3, 0, 2)), (0, ()), (0, (1,)), (1, ()), (0, (5, 1)), (0, (1, 5)), (0, ())]
-    ours, theirs = here.open(asked), there.open(asked)
+    ours, theirs = here.open(asked).ask, there.open(asked).ask
     for _ in range(2):  # the second time all are known
         for found, row in zip(ours(wanted), theirs(wanted), strict=True):
             np.testing.assert_allclose(found, row, atol=1e-4)
@@ -105,7 +105,8 @@ def test_eight_bits_are_close(tmp_path: Path, write: Write, settings: PromptSett
     here, there = OnnxScorer(folder, 1), TorchScorer.load(tmp_path / "torch", "cpu")
     asked = [ask(Prompts(tokenizer(), settings), here.numbers, ranking())]
     wanted = [(0, ()), (0, (4,)), (0, (4, 7))]
-    for found, row in zip(here.open(asked)(wanted), there.open(asked)(wanted), strict=True):
+    ours, theirs = (scorer.open(asked).ask(wanted) for scorer in (here, there))
+    for found, row in zip(ours, theirs, strict=True):
         assert np.abs(np.exp(found) - np.exp(row)).max() < 0.05
         assert np.array_equal(np.isneginf(found), np.isneginf(row))
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 
+from jpr.models.answers import Answers
 from jpr.models.bert import Bert, BertConfig
 from jpr.models.joint import IndexHead, JointModel, PointerHead
 from jpr.models.joint_folder import write_joint
@@ -40,33 +41,27 @@ def ranking(names: list[str] = NAMES, id: str = "q") -> Ranking:
     return Ranking(Question(id, QUESTION.text), tuple(hits(names)))
 
 
-def write_pointer(folder: Path, seed: int = 0, pairs: int = 0) -> Path:
+def write_pointer(folder: Path, seed: int = 0, answers: bool = False) -> Path:
     """A pointer over a BERT."""
     torch.manual_seed(seed)
     bert = Bert(BertConfig(len(WORDS), 16, 1, 2, 32, 300))
     decoder = T5Decoder(T5Config(1, 16, 8, 32, 1, 2, 1))
-    model = JointModel(bert, decoder, _pointer(pairs), "passages")
+    reads = Answers(16) if answers else None
+    model = JointModel(bert, decoder, PointerHead(16), "passages", reads)
     return _written(folder, model, PromptSettings())
 
 
-def write_t5(folder: Path, head: str, seed: int = 0, pairs: int = 0) -> Path:
+def write_t5(folder: Path, head: str, seed: int = 0, answers: bool = False) -> Path:
     """A T5 with one head or the other."""
     torch.manual_seed(seed)
     t5 = T5(T5Config(len(WORDS), 16, 8, 32, 1, 2, 1))
     numbers = NUMBER_TOKENS if head == "index" else NUMBER_TOKENS[:1]
-    made: PointerHead | IndexHead = _pointer(pairs)
+    made: PointerHead | IndexHead = PointerHead(16)
     if head == "index":
         made = IndexHead(t5.encoder.words, t5.encoder.words.weight, 0, numbers)
     settings = PromptSettings("t5", number_tokens=numbers)
-    return _written(folder, JointModel(t5.encoder, t5.decoder, made, "tokens"), settings)
-
-
-def _pointer(pairs: int) -> PointerHead:
-    """A head whose pairs, if any, change what is chosen."""
-    head = PointerHead(16, pairs)
-    if head.pairs is not None:
-        torch.nn.init.constant_(head.pairs.raw_strength, 0.2)
-    return head
+    reads = Answers(16) if answers else None
+    return _written(folder, JointModel(t5.encoder, t5.decoder, made, "tokens", reads), settings)
 
 
 def _written(folder: Path, model: JointModel, settings: PromptSettings) -> Path:

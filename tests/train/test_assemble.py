@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,7 @@ from jpr.errors import ConfigError
 from jpr.models.joint import Candidates
 from jpr.rerank.prompt import Prompts, PromptSettings
 from jpr.train.assemble import Assembler
-from jpr.train.pack import Pack
+from jpr.train.pack import TYPES, Pack
 from jpr.train.packing import PackSettings, Source, make_pack
 from jpr.types import Hit, Passage, Question, Ranking
 from tests.rerank.tiny import NAMES, NUMBER_TOKENS, WORDS, tokenizer
@@ -85,6 +87,23 @@ def batch(pack: Pack, data: st.DataObject) -> tuple[list[int], list[list[int]], 
     return questions, ranks, edges
 
 
+def parts(made: Candidates) -> tuple[list[list[int]], list[int]]:
+    """The tokens of each candidate, and where its passage begins."""
+    split = torch.split(made.ids, made.lengths.tolist())
+    return [ids.tolist() for ids in split], made.texts.tolist()
+
+
+def before(prompts: Prompts, made: Candidates) -> list[list[int]]:
+    """What stands before each passage: all to the first [SEP], or to "title:" after the number."""
+    found = []
+    for ids, mark in unpacked(made):
+        if prompts.settings.style == "bert":
+            found.append(ids[: ids.index(WORDS["[SEP]"]) + 1])
+        else:
+            found.append([*ids[: mark + 1], *prompts.words[2]])
+    return found
+
+
 @given(settings(), st.data())
 def test_texts_are_those_of_the_prompt(
     pack: Pack, settings: PromptSettings, data: st.DataObject
@@ -102,41 +121,68 @@ def test_texts_are_those_of_the_prompt(
         for places, of_question in zip(ranks, numbers, strict=True)
         for number in of_question[: len(places)]
     ]
+    assert [part[:at] for part, at in zip(*parts(made), strict=True)] == before(prompts, made)
     flat = [rank for places in ranks for rank in places]
     assert torch.allclose(made.prior, -torch.tensor(flat).float().log1p())
 
 
-def marked(passage: Passage) -> Passage:
-    """The passage with a word that is nowhere else in the place of each of its answers' words."""
-    fields = [passage.title.split(), passage.text.split()]
-    hidden = [list(words) for words in fields]
-    for aliases in ANSWERS:
-        found = [
-            (field, at, -len(wanted))
-            for wanted in map(str.split, aliases)
-            for field, words in enumerate(fields)
-            for at in range(len(words))
-            if words[at : at + len(wanted)] == wanted
-        ]
-        if found:
-            field, at, negated = min(found)
-            hidden[field][at : at - negated] = ["colour"] * -negated
-    title, text = map(" ".join, hidden)
-    return Passage(passage.id, title, text)
+def every(words: list[str], aliases: tuple[str, ...]) -> list[tuple[int, int]]:
+    """Where an answer is among words, and in how many."""
+    wanted, found, at = [alias.split() for alias in aliases], [], 0
+    while at < len(words):
+        here = max((len(one) for one in wanted if words[at : at + len(one)] == one), default=0)
+        found += [(at, here)] if here else []
+        at += here or 1
+    return found
+
+
+def read(prompts: Prompts, passage: Passage, begin: int, end: int) -> list[tuple[int, int, int]]:
+    """Each answer that is wholly between the passage's beginning and its end, first to last."""
+    title, text = passage.title.split(), passage.text.split()
+    kept = title[: prompts.settings.max_title_tokens]
+    glue = prompts.words[3] if prompts.settings.style == "t5" else prompts.words[0] if kept else []
+    found = []
+    for answer, aliases in enumerate(ANSWERS):
+        for field, at, last in (
+            (title, begin, begin + len(kept)),
+            (text, begin + len(kept) + len(glue), end),
+        ):
+            for offset, n in every(field, aliases):
+                if at + offset + n <= min(last, end):
+                    found.append((answer, at + offset, at + offset + n - 1))
+    return found
 
 
 @given(settings(), st.data())
-def test_tokens_of_answers(pack: Pack, settings: PromptSettings, data: st.DataObject) -> None:
+def test_where_answers_are(pack: Pack, settings: PromptSettings, data: st.DataObject) -> None:
     questions, ranks, edges = batch(pack, data)
     prompts = Prompts(tokenizer(), settings)
-    made = Assembler.of(pack, prompts).answer_tokens(torch.tensor(questions), edges)
-    wanted = []
-    for question, places in zip(questions, ranks, strict=True):
-        ranking = RANKINGS[question]
-        passages = [marked(ranking.hits[rank].passage) for rank in places]
-        for prompted in prompts.of(ranking.question.text, passages, [0] * len(passages)):
-            wanted += [id == WORDS["colour"] for id in prompted.ids]
-    assert made.tolist() == wanted
+    assembler = Assembler.of(pack, prompts)
+    candidates = assembler.assemble(torch.tensor(questions), edges, torch.zeros_like(edges))
+    made = assembler.answers(torch.tensor(questions), edges)
+    found = torch.stack([made.candidates, made.answers, made.first, made.last], 1).tolist()
+    passages = [
+        RANKINGS[question].hits[rank].passage
+        for question, places in zip(questions, ranks, strict=True)
+        for rank in places
+    ]
+    wanted, start = [], 0
+    for i, (passage, length) in enumerate(zip(passages, candidates.lengths.tolist(), strict=True)):
+        begin, end = start + int(candidates.texts[i]), start + length - 1
+        wanted += [[i, *span] for span in read(prompts, passage, begin, end)]
+        start += length
+    assert found == wanted
+    names = {id: word for word, id in WORDS.items()}
+    for _, answer, first, last in found:
+        spelt = [names[id] for id in candidates.ids[first : last + 1].tolist()]
+        assert " ".join(spelt) in ANSWERS[answer]
+
+
+def test_a_pack_without_answers_has_no_spans(pack: Pack) -> None:
+    none = {name: getattr(pack, name)[:0] for name in TYPES if name.startswith("span_")}
+    assembler = Assembler.of(replace(pack, **none), Prompts(tokenizer(), PromptSettings()))
+    made = assembler.answers(torch.tensor([0]), torch.tensor([[0, 1, -1]]))
+    assert len(made.candidates) == len(made.last) == 0
 
 
 def test_the_first_candidates_of_each_question(pack: Pack) -> None:

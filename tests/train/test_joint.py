@@ -10,7 +10,8 @@ from jpr.coverage import Coverage
 from jpr.judge.measures import Judged, MRecall
 from jpr.models.joint import JointModel
 from jpr.models.joint_folder import read_joint
-from jpr.rerank.joint import JointReranker
+from jpr.rerank.evidence import Words
+from jpr.rerank.joint import Decoding, JointReranker
 from jpr.rerank.prompt import Prompts
 from jpr.train.assemble import Assembler
 from jpr.train.develop import Chooser, Development, assembled, mrecall, score_pack
@@ -154,7 +155,8 @@ def test_what_was_trained_ranks_as_it_was_judged(home: Path) -> None:
     model, prompts = reopened(out)
     feed = open_feed(FeedConfig(str(home / "pack")))
     development = Development(feed, Assembler.of(feed.pack, prompts))
-    chosen = development.chosen(Chooser(model), feed.listed(np.arange(N), C), K, 2.0)["tree"]
+    chooser = Chooser(model, Words.of(prompts.tokenizer), Decoding("tree", 2.0))
+    chosen = development.chosen(chooser, feed.listed(np.arange(N), C), K)["joint"]
     reranker = JointReranker.load(out, "tree", 2.0, device="cpu")
     for question in range(N):
         text, hits = texts_of(feed.pack, question)

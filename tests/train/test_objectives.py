@@ -3,13 +3,16 @@ import math
 import pytest
 import torch
 
+from jpr.models.joint import Encoded
+from jpr.train.assemble import Spans
 from jpr.train.objectives import (
+    Told,
+    answer_loss,
     choice_loss,
     distillation,
     first_logits,
-    pair_loss,
     pointwise_loss,
-    span_loss,
+    told,
     yes_no_loss,
 )
 from tests.models.joint_models import MODELS, candidates
@@ -107,51 +110,46 @@ def test_distillation_by_hand() -> None:
     assert distillation(student, teacher + 3, inside).item() == pytest.approx(expected)
 
 
-def test_the_share_of_attention_on_answers_by_hand() -> None:
-    """Three candidates of two, three and one tokens; the last has no answer."""
-    attention = torch.tensor([0.25, 0.75, 0.1, 0.3, 0.6, 1.0]).log().requires_grad_()
-    answers = torch.tensor([True, False, False, True, True, False])
-    row = torch.tensor([0, 0, 1, 1, 1, 2])
-    together = span_loss(attention, answers, row, torch.tensor([0, 0, 0]))
-    assert together.item() == pytest.approx(-(math.log(0.25) + math.log(0.9)) / 2)
-    apart = span_loss(attention, answers, row, torch.tensor([0, 1, 2]))
-    assert apart.item() == pytest.approx(-math.log(0.25) - math.log(0.9))
-    (gradient,) = torch.autograd.grad(together, attention)
-    assert gradient.tolist() == pytest.approx([-0.5, 0, 0, -1 / 6, -1 / 3, 0])
+def known() -> Told:
+    """One question: answer 0 is told by candidates 0 and 1, answer 1 by candidate 2."""
+    log_prob = torch.tensor([0.5, 0.25, 1.0]).log().requires_grad_()
+    answer, place = torch.tensor([0, 0, 1]), torch.tensor([0, 1, 2])
+    return Told(torch.tensor([0, 0]), answer, place, log_prob)
 
 
-def test_without_answers_there_is_no_share_to_lose() -> None:
-    attention = torch.zeros(3, requires_grad=True)
-    none = torch.zeros(3, dtype=torch.bool)
-    loss = span_loss(attention, none, torch.arange(3), torch.tensor([0, 0, 1]))
-    assert loss.item() == 0
-    (gradient,) = torch.autograd.grad(loss, attention)
-    assert gradient.tolist() == [0, 0, 0]
+def test_answers_that_are_still_to_be_found_by_hand() -> None:
+    given = torch.tensor([[[0.5, 0.3, 0.2], [0.0, 0.6, 0.4]]]).log().requires_grad_()
+    told_ = known()
+    loss = answer_loss(given, torch.tensor([[0]]), told_)
+    first = -math.log(0.5 * 0.5 + 0.3 * 0.25) - math.log(0.2)
+    second = -math.log(0.4)  # answer 0 was found
+    assert loss.item() == pytest.approx((first + second) / 2)
+    gradients = torch.autograd.grad(loss, [given, told_.log_prob])
+    assert all(gradient.isfinite().all() for gradient in gradients)
 
 
-def test_pairs_by_hand() -> None:
-    """Answers 1, 1 and 2, 2, none: the first two share one, so do the next two."""
-    covers = torch.tensor([[[1], [3], [2], [0]]], dtype=torch.uint8)
-    logits = torch.arange(16.0).view(1, 4, 4)
-    same = [
-        math.log1p(math.exp(-logits[0, i, j].item())) for i, j in ((0, 1), (1, 0), (1, 2), (2, 1))
-    ]
-    other = [math.log1p(math.exp(logits[0, i, j].item())) for i, j in ((0, 2), (2, 0))]
-    expected = sum(same) / 4 / 2 + sum(other) / 2 / 2
-    assert pair_loss(logits, covers).item() == pytest.approx(expected)
+def test_no_passage_finds_no_answer() -> None:
+    given = torch.tensor([[[0.5, 0.3, 0.2], [0.5, 0.3, 0.2]]]).log()
+    loss = answer_loss(given, torch.tensor([[-1]]), known())
+    once = -math.log(0.5 * 0.5 + 0.3 * 0.25) - math.log(0.2)
+    assert loss.item() == pytest.approx(2 * once / 2)
 
 
-@pytest.mark.parametrize(
-    ("covers", "expected"),
-    [
-        ([1, 1, 1], math.log(2) / 2),  # one kind of pairs has half the weight
-        ([1, 2, 4], math.log(2) / 2),
-        ([1, 1, 2], math.log(2)),
-        ([1, 0, 0], 0.0),  # no pair at all
-    ],
-)
-def test_both_kinds_of_pairs_weigh_half(covers: list[int], expected: float) -> None:
-    bits = torch.tensor(covers, dtype=torch.uint8).view(1, 3, 1)
-    assert pair_loss(torch.zeros(1, 3, 3), bits).item() == pytest.approx(expected)
-    twice = pair_loss(torch.zeros(2, 3, 3), bits.expand(2, -1, -1))
-    assert twice.item() == pytest.approx(2 * expected)
+def test_an_answer_is_told_by_all_its_spans() -> None:
+    """Two questions; the second candidate of the first has answer 4 twice, and answer 2."""
+    ends = torch.full((8, 2), 0.01).log()
+    ends[[3, 4, 5]] = torch.tensor([[0.5, 0.2], [0.3, 0.1], [0.1, 0.6]]).log()
+    none = torch.empty(0)
+    encoded = Encoded(none, none, none, none, none, none, (2, 1), ends)
+    spans = Spans(
+        candidates=torch.tensor([0, 1, 1, 1, 2]),
+        answers=torch.tensor([2, 2, 4, 4, 4]),
+        first=torch.tensor([0, 3, 3, 5, 7]),
+        last=torch.tensor([0, 4, 3, 5, 7]),
+    )
+    found = told(encoded, spans)
+    assert found.question.tolist() == [0, 0, 1]
+    assert found.answer.tolist() == [0, 0, 1, 2]
+    assert found.place.tolist() == [0, 1, 1, 0]
+    expected = [0.01**2, 0.5 * 0.1, 0.5 * 0.2 + 0.1 * 0.6, 0.01**2]
+    assert found.log_prob.exp().tolist() == pytest.approx(expected)

@@ -50,8 +50,9 @@ def test_the_tokens_of_passages_are_cut_into_files_of_whole_passages(tmp_path: P
         scores=np.empty(0, np.float16),
         cover_edges=np.empty(0, np.uint32),
         cover_answers=np.empty(0, np.uint16),
-        cover_offsets=np.empty(0, np.uint16),
-        cover_lengths=np.empty(0, np.uint8),
+        span_covers=np.empty(0, np.uint32),
+        span_offsets=np.empty(0, np.uint16),
+        span_lengths=np.empty(0, np.uint8),
         n_answers=np.empty(0, np.uint16),
         sources=np.empty(0, np.uint8),
         question_ids=(),
@@ -111,9 +112,14 @@ def test_a_pack_that_is_not_whole_is_refused(folder: Path) -> None:
     shorter = (folder / "cover_answers.npy").read_bytes()
     assert "n_answers has the shape" in broken("n_answers.npy", shorter)
     assert "question_starts has the shape (9,), not (2,)" in broken("question_ids.json", b'["a"]')
-    assert "cover_lengths has the shape (8,)" in broken("cover_lengths.npy", whole)
-    edit_about(folder, format=1)
-    with pytest.raises(FormatError, match="format 1, this program reads 2; make it again with jpr"):
+    assert "span_lengths has the shape (8,)" in broken("span_lengths.npy", whole)
+
+
+@pytest.mark.parametrize("old", [1, 2])
+def test_a_pack_of_another_format_is_refused(folder: Path, old: int) -> None:
+    edit_about(folder, format=old)
+    told = f"format {old}, this program reads 3; make it again with jpr pack"
+    with pytest.raises(FormatError, match=told):
         Pack.open(folder)
 
 
@@ -138,6 +144,15 @@ def test_starts_must_end_where_the_tokens_do() -> None:
     values = {field.name: getattr(pack, field.name) for field in fields(Pack)}
     with pytest.raises(DataError, match="question_tokens are 15, but their starts end at 16"):
         Pack(**{**values, "question_tokens": pack.question_tokens[:-1]})
+
+
+def test_a_span_belongs_to_a_cover() -> None:
+    pack = invented_pack()
+    values = {field.name: getattr(pack, field.name) for field in fields(Pack)}
+    last = len(pack.cover_edges) - 1
+    shorter = {name: values[name][:-1] for name in ("cover_edges", "cover_answers")}
+    with pytest.raises(DataError, match=f"span_covers end at {last}, but {last} are covered"):
+        Pack(**{**values, **shorter})
 
 
 def test_a_vocabulary_is_named_by_its_words_in_any_order() -> None:

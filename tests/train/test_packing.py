@@ -10,7 +10,7 @@ import jpr.train.packing
 from jpr.coverage import cover
 from jpr.errors import ConfigError, DataError
 from jpr.train.columns import open_columns
-from jpr.train.pack import NO_SPAN, Pack
+from jpr.train.pack import Pack
 from jpr.train.packing import PackSettings, Source, make_pack
 from jpr.types import Hit, Passage, Question, Ranking
 from tests.rerank.tiny import WORDS, tokenizer
@@ -53,6 +53,12 @@ def text_of(pack: Pack, row: int) -> tuple[list[str], list[str]]:
     return found[: pack.title_lengths[row]], found[pack.title_lengths[row] :]
 
 
+def spans(pack: Pack) -> list[tuple[int, int, int]]:
+    """What is covered, with the offset and the length of each occurrence."""
+    columns = pack.span_covers, pack.span_offsets, pack.span_lengths
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
 def test_a_pack_by_hand(words: Path) -> None:
     pack = packed(RANKINGS, words)
     assert pack.question_ids == ("c", "n")
@@ -66,10 +72,9 @@ def test_a_pack_by_hand(words: Path) -> None:
     assert pack.n_answers.tolist() == [3, 2]
     found = list(zip(pack.cover_edges.tolist(), pack.cover_answers.tolist(), strict=True))
     assert found == [(0, 0), (2, 0), (2, 1), (3, 0)]
-    # in the title; after two words; at once; as an unknown word, which might be any
-    assert pack.cover_offsets.tolist() == [0, 2, 0, NO_SPAN]
-    assert pack.cover_lengths.tolist() == [1, 1, 1, 0]
-    assert pack.counts()["spans"] == 3
+    # in title and text; after two words; at once; not as an unknown word, which might be any
+    assert spans(pack) == [(0, 0, 1), (0, 3, 1), (1, 2, 1), (2, 0, 1)]
+    assert pack.counts()["spans"] == 4
 
 
 def test_strict_ignores_a_lone_numeral_and_k_cuts(words: Path) -> None:
@@ -81,14 +86,13 @@ def test_strict_ignores_a_lone_numeral_and_k_cuts(words: Path) -> None:
 
 def test_an_answer_is_where_its_expression_matched_unless_it_was_cut(words: Path) -> None:
     asked = Question("r", "which", regex="gr(ee|a)n|bl.*d")
-    passages = Passage("1", "lime", "red green"), Passage("2", "", "red blue gold")
+    passages = Passage("1", "lime", "red green green"), Passage("2", "", "red blue gold")
     rankings = [Ranking(asked, tuple(Hit(passage, 1.0) for passage in passages))]
     pack = packed(rankings, words)
-    assert pack.cover_offsets.tolist() == [2, 1]
-    assert pack.cover_lengths.tolist() == [1, 2]
+    assert spans(pack) == [(0, 2, 1), (0, 3, 1), (1, 1, 2)]
     cut = packed(rankings, words, PackSettings(max_text=2), "cut")
     assert cut.cover_edges.tolist() == [0, 1]
-    assert cut.cover_offsets.tolist() == [2, NO_SPAN]
+    assert spans(cut) == [(0, 2, 1)]
 
 
 def many(n: int) -> list[Ranking]:
@@ -118,7 +122,8 @@ def test_what_covers_what_is_what_the_judge_says(words: Path) -> None:
         for entry in np.flatnonzero(mine):
             title, text = text_of(pack, pack.candidates[pack.cover_edges[entry]])
             (wanted,) = ranking.question.answers[pack.cover_answers[entry]]
-            assert pack.cover_offsets[entry] == [*title, *text].index(wanted)
+            where = pack.span_offsets[pack.span_covers == entry].tolist()
+            assert where == [at for at, word in enumerate([*title, *text]) if word == wanted]
         assert [text_of(pack, row)[1] for row in rows] == [
             hit.passage.text.split() for hit in ranking.hits
         ]
@@ -164,6 +169,7 @@ def test_a_killed_pack_goes_on_and_is_the_same(
     assert steps[0] == 14
     assert sum(steps) == 30
     names = [path.name for path in whole.iterdir()]
+    assert "span_covers.npy" in names
     assert filecmp.cmpfiles(whole, resumed, names, shallow=False) == (names, [], [])
     assert not part.exists()
     assert Pack.open(whole, verify=True).sources.tolist() == [0] * 10 + [1] * 9 + [2] * 11

@@ -73,8 +73,8 @@ def test_all_mistakes_are_told_at_once() -> None:
             "objective.teacher_weight needs a teacher file for every pack",
         ),
         ("model.head=index", "model.head = 'index' needs the words of a T5"),
-        ("model.pairs=-1", "model.pairs = -1"),
-        ("objective.pair_weight=-0.5", "objective.pair_weight = -0.5"),
+        ("objective.answer_weight=-0.5", "objective.answer_weight = -0.5"),
+        ("dev.decoder=best", "dev.decoder = 'best'"),
         ("dev.select=some", "dev.select = 'some'"),
         (
             "dev.packs=['a/dev', 'b/dev']",
@@ -86,13 +86,6 @@ def test_all_mistakes_are_told_at_once() -> None:
 )
 def test_a_mistake_is_named(change: str, problem: str) -> None:
     assert problem in problems(with_changes(LEAST, [change]))
-
-
-def test_numbers_have_no_pairs() -> None:
-    found = problems(
-        with_changes(LEAST, ["model.head=index", "model.encoder=t5", "model.pairs=64"])
-    )
-    assert found == ["model.pairs = 64 need a pointer", "set head = 'pointer'"]
 
 
 def test_settings_can_be_changed() -> None:

@@ -1,0 +1,74 @@
+"""Passages chosen for the answers they add, whatever the search.
+
+A model says how likely each candidate is to come next, P(c | prefix). Where it also says how likely
+an answer is what a candidate tells, P(a | c), the next answer is a with
+
+    P(a | prefix) = Σ_c P(c | prefix) · P(a | c),
+
+and a candidate is worth the answers it contains, those that the prefix contains left out:
+
+    P'(c | prefix) ∝ Σ_{a in c, in no passage of the prefix} P(a | prefix).
+
+So an answer that many candidates tell counts for more, and one that was found counts no more.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jpr.decode.search import Ask, Prefix, Rows
+
+_FLOOR = 1e-3
+"""The share of P(c | prefix) itself, which decides where every answer was found."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """The answers that C candidates of a question may have, A in all."""
+
+    answers: tuple[tuple[int, ...], ...]
+    """The tokens of each."""
+    says: NDArray[np.float32]
+    """(C, A) how likely each is what a candidate tells, given that it tells one."""
+    holds: NDArray[np.bool_]
+    """(C, A) whether a candidate contains it."""
+
+    def adds(self, prefix: Prefix, log_probs: NDArray[np.floating]) -> NDArray[np.float64]:
+        """Return how likely each answer (A,) is one that the prefix lacks, given log P (C,)."""
+        found = self.holds[list(prefix)].any(axis=0)
+        mass: NDArray[np.float64] = np.exp(log_probs.astype(np.float64)) @ self.says
+        return np.where(found, 0.0, mass)
+
+    def covering(self, prefix: Prefix, log_probs: NDArray[np.floating]) -> NDArray[np.float64]:
+        """Return log P' (C,), given log P (C,) after a prefix.
+
+        >>> says = np.array([[1, 0], [1, 0], [0, 1]], dtype=np.float32)
+        >>> evidence = Evidence(((7,), (9,)), says, says > 0)
+        >>> given = np.log([0.5, 0.3, 0.2])
+        >>> np.exp(evidence.covering((), given)).round(2).tolist()  # the first two say the same
+        [0.44, 0.44, 0.11]
+        >>> after = np.array([-np.inf, np.log(0.6), np.log(0.4)])
+        >>> np.exp(evidence.covering((0,), after)).round(2).tolist()
+        [0.0, 0.0, 1.0]
+        """
+        worth = self.holds @ self.adds(prefix, log_probs)
+        worth += _FLOOR * np.exp(log_probs.astype(np.float64))
+        worth[list(prefix)] = 0.0
+        total = worth.sum() or 1.0  # nothing is left to choose, or nothing that is likely
+        with np.errstate(divide="ignore"):
+            found: NDArray[np.float64] = np.log(worth / total)
+        return found
+
+
+def covering(ask: Ask, evidence: Sequence[Evidence]) -> Ask:
+    """Return the same model, asked for passages that add answers; evidence is by question."""
+
+    def ask_for_answers(wanted: Sequence[tuple[int, Prefix]]) -> Rows:
+        return [
+            evidence[question].covering(prefix, row)
+            for (question, prefix), row in zip(wanted, ask(wanted), strict=True)
+        ]
+
+    return ask_for_answers

@@ -1,0 +1,180 @@
+"""The answers that candidates may have, from where a model thinks that they begin and end.
+
+Of each passage the likeliest spans are taken; those of the same words are one answer, whatever
+passage they are from. A passage contains an answer where it has the same tokens in a row, whole
+words all of them. Runs of tokens are compared by hashes of 64 bits, nothing token by token.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from jpr.decode import Evidence
+from jpr.encode.tokens import inner_tokens
+
+SPANS = 8
+"""Spans of each passage that are looked at."""
+_LONGEST = 12
+"""Tokens of an answer at most."""
+_AROUND = ("the", "a", "an", "The", "A", "An", *",.\"'();:-–")
+"""Words that may stand around an answer and are no part of it."""
+
+Whole = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+Floats = NDArray[np.float32]
+Hashes = NDArray[np.uint64]
+_MIXER, _BASE = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1B54A32D192ED03)
+_INVERSE = np.uint64(pow(int(_BASE), -1, 1 << 64))
+_FEW_BITS = 16
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Words:
+    """What has to be known of a tokenizer's tokens."""
+
+    inner: Flags
+    """(V,) whether a word has begun before it."""
+    around: Flags
+    """(V,) whether it is a word that may stand around an answer without being part of it."""
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer) -> "Words":
+        """Look through the words of a tokenizer."""
+        known = tokenizer.get_vocab()
+        inner, around = (np.zeros(max(known.values()) + 1, dtype=np.bool_) for _ in range(2))
+        inner[list(inner_tokens(known))] = True
+        around[[known[w] for word in _AROUND for w in (word, f"▁{word}") if w in known]] = True
+        return cls(inner, around & ~inner)  # the "a" of "▁past a", one word, is no article
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Passages:
+    """The tokens of a question's candidates, passage after passage, without the question."""
+
+    ids: Whole
+    """(N,)"""
+    lengths: Whole
+    """(C,)"""
+    answers: Floats
+    """(N, 2) log P of each token to begin and to end its passage's answer."""
+
+
+def evidence(passages: Passages, words: Words, spans: int = SPANS) -> Evidence:
+    """Return the answers of a question's candidates."""
+    row, first, last, share = _likeliest(passages, spans)
+    runs = _Runs(passages.ids, passages.lengths, words)
+    first, last = runs.trimmed(first, last)
+    good = runs.are_words(first, last)
+    row, first, last, share = row[good], first[good], last[good], share[good]
+    names = runs.names(first, last)
+    names, example, which = np.unique(names, return_index=True, return_inverse=True)
+    first, last = first[example], last[example]
+    says = np.zeros((len(passages.lengths), len(names)), dtype=np.float32)
+    np.add.at(says, (row, which), share)
+    answers = tuple(
+        tuple(passages.ids[begin:end].tolist())
+        for begin, end in zip(first.tolist(), last.tolist(), strict=True)
+    )
+    return Evidence(answers, says, runs.holding(names, np.unique(last - first)))
+
+
+def _likeliest(passages: Passages, count: int) -> tuple[Whole, Whole, Whole, Floats]:
+    """Return each passage's likeliest spans: which passage, where they begin and end, their shares.
+
+    One that has fewer than `count` gives what it has, an empty one none.
+    """
+    lengths = passages.lengths
+    longest = int(lengths.max(initial=1))
+    padded = np.full((2, len(lengths), longest + _LONGEST - 1), -np.inf, dtype=np.float32)
+    padded[:, :, :longest][:, np.arange(longest) < lengths[:, None]] = passages.answers.T
+    begins, ends = padded[0, :, :longest], sliding_window_view(padded[1], _LONGEST, axis=1)
+    best = begins + np.maximum.reduce([ends[..., more] for more in range(_LONGEST)])
+    rows = np.arange(len(lengths))[:, None]
+    places = _largest(best, count)  # the likeliest spans begin where the best of a place are so
+    sums = begins[rows, places, None] + ends[rows, places]  # (C, count, _LONGEST)
+    sums = sums.reshape(len(lengths), places.shape[1] * _LONGEST)
+    chosen = _largest(sums, count)
+    first = (lengths.cumsum() - lengths)[:, None] + places[rows, chosen // _LONGEST]
+    last = first + chosen % _LONGEST + 1
+    shares = _shares(sums[rows, chosen])
+    kept = shares > 0
+    return np.nonzero(kept)[0], first[kept], last[kept], shares[kept]
+
+
+def _largest(values: Floats, count: int) -> Whole:
+    """Return where the largest `count` values of each row are, in any order."""
+    count = min(count, values.shape[1])
+    found: Whole = np.argpartition(-values, count - 1, axis=1)[:, :count]
+    return found
+
+
+def _shares(log_probs: Floats) -> Floats:
+    """Make each row a distribution; one of −∞ alone becomes zeros."""
+    most = log_probs.max(axis=1, keepdims=True, initial=np.finfo(np.float32).min)
+    found = np.exp(log_probs - most)
+    total = np.maximum(found.sum(axis=1, keepdims=True), 1.0)  # the largest of a row is 1
+    shares: Floats = found / total
+    return shares
+
+
+class _Runs:
+    """Runs of tokens within passages, known by the hash of their tokens."""
+
+    def __init__(self, ids: Whole, lengths: Whole, words: Words) -> None:
+        self._row = np.repeat(np.arange(len(lengths)), lengths)
+        self._passages = len(lengths)
+        self._inside = np.append(words.inner[ids], False)
+        self._inside[lengths.cumsum() - lengths] = False
+        """Whether a word of the passage goes on at each place (N + 1,)."""
+        self._around = words.around[ids]
+        mixed = (ids.astype(np.uint64) + np.uint64(1)) * _MIXER
+        mixed ^= mixed >> np.uint64(32)
+        powers, self._inverses = (
+            np.cumprod(np.append(np.uint64(1), np.full(len(ids), base)))
+            for base in (_BASE, _INVERSE)
+        )
+        self._sums = np.append(np.uint64(0), np.cumsum(mixed * powers[:-1]))
+
+    def trimmed(self, first: Whole, last: Whole) -> tuple[Whole, Whole]:
+        """Leave out what stands around answers; what is nothing else becomes empty."""
+        places = np.arange(len(self._inside))
+        skipped = np.append(self._around & ~self._inside[1:], False)  # not the "a" of "a ##bc"
+        following = np.where(skipped, places[-1], places)
+        following = np.minimum.accumulate(following[::-1])[::-1]
+        preceding = np.maximum.accumulate(np.where(np.append(False, self._around), 0, places))
+        return following[first], preceding[last]
+
+    def are_words(self, first: Whole, last: Whole) -> Flags:
+        """Tell which runs are not empty and begin and end with a word."""
+        found: Flags = (first < last) & ~self._inside[first] & ~self._inside[last]
+        return found
+
+    def names(self, first: Whole, last: Whole) -> Hashes:
+        """Return the hash of each run: Σ token · base^place, as if it stood at place 0."""
+        found: Hashes = (self._sums[last] - self._sums[first]) * self._inverses[first]
+        return found
+
+    def holding(self, names: Hashes, sizes: Whole) -> Flags:
+        """Return which passages contain which runs (C, A), given the sizes that these have.
+
+        The names must ascend. Few bits tell that most of the runs in passages are none of them.
+        """
+        found = np.zeros((self._passages, len(names)), dtype=np.bool_)
+        known = np.zeros(1 << _FEW_BITS, dtype=np.bool_)
+        known[_few_bits(names)] = True
+        for size in sizes.tolist():
+            here = (self._sums[size:] - self._sums[:-size]) * self._inverses[:-size]
+            at = np.flatnonzero(known[_few_bits(here)])
+            which = np.minimum(np.searchsorted(names, here[at]), len(names) - 1)
+            same = (names[which] == here[at]) & (self._row[at] == self._row[at + size - 1])
+            same &= self.are_words(at, at + size)
+            found[self._row[at[same]], which[same]] = True
+        return found
+
+
+def _few_bits(hashes: Hashes) -> Whole:
+    """Return the highest bits, which depend on every token most."""
+    return (hashes >> np.uint64(64 - _FEW_BITS)).view(np.int64)  # a view, as indices are signed

@@ -1,0 +1,147 @@
+"""Training of a model that reads answers, from the spans of a pack to what is chosen."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from jpr.models.joint_folder import read_joint
+from jpr.train.assemble import Assembler
+from jpr.train.develop import answers_of, assembled
+from jpr.train.joint import begin, open_feed, train_joint
+from jpr.train.pack import Pack, write_pack
+from jpr.train.recipe import FeedConfig, JointTraining, ModelConfig
+from jpr.train.state import read_log
+from tests.train.tiny import (
+    WORDS,
+    invented_pack,
+    tiny_recipe,
+    vocabulary,
+    write_encoder,
+    write_tiny_t5,
+)
+
+N, C, K = 10, 6, 2
+KINDS = [0, 1, 0, 1, 2, 2]
+"""Which answer each candidate of a question holds, 2 being none, before they are shuffled."""
+
+
+def doubled_pack(seed: int = 0) -> Pack:
+    """Questions of two answers, each of which two of six candidates hold, somewhere in the text."""
+    chance = np.random.default_rng(seed)
+    first, plain = vocabulary()["w0"], invented_pack(N, C)
+    tokens = chance.integers(WORDS // 2, WORDS, (N, C, 4))
+    kinds = np.array([chance.permutation(KINDS) for _ in range(N)])
+    offsets = chance.integers(1, 4, (N, C))  # after the title
+    wanted = plain.question_tokens.reshape(N, 2).astype(np.int64) - first
+    for question, place in zip(*np.nonzero(kinds < 2), strict=True):
+        answer = wanted[question, kinds[question, place]]
+        tokens[question, place, offsets[question, place]] = answer
+    edges = np.flatnonzero(kinds < 2)
+    return replace(
+        plain,
+        passage_tokens=((tokens + first).reshape(-1).astype(np.uint16),),
+        cover_edges=edges.astype(np.uint32),
+        cover_answers=kinds.reshape(-1)[edges].astype(np.uint16),
+        span_covers=np.arange(len(edges), dtype=np.uint32),
+        span_offsets=offsets.reshape(-1)[edges].astype(np.uint16),
+        span_lengths=np.ones(len(edges), dtype=np.uint8),
+    )
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("answers")
+    write_encoder(folder / "encoder")
+    write_tiny_t5(folder / "t5")
+    write_pack(folder / "pack", doubled_pack())
+    torch.set_num_threads(1)
+    return folder
+
+
+CHANGES = (
+    "objective.targets=uncovered",
+    "objective.normalise=any",
+    "loop.steps=150",
+    "loop.eval_every=150",
+    "loop.fresh_learning_rate=8e-3",
+)
+
+
+def recipe(home: Path, *changes: str) -> JointTraining:
+    return tiny_recipe(home, (N, C, K), *CHANGES, *changes)
+
+
+def losses(folder: Path) -> list[float]:
+    return [float(str(line["loss"])) for line in read_log(folder / "log.jsonl") if "loss" in line]
+
+
+def test_one_passage_of_each_answer_is_chosen_where_every_answer_is_there_twice(home: Path) -> None:
+    progress = train_joint(recipe(home), home / "joint")
+    assert progress.best == 1.0
+    told = next(line for line in read_log(home / "joint" / "log.jsonl") if "score" in line)
+    assert told["pack joint all"] == 1.0
+
+
+@pytest.mark.parametrize("kind", ["independent", "pointwise", "joint"])
+def test_every_objective_teaches_where_answers_stand(home: Path, kind: str) -> None:
+    train_joint(recipe(home, f"objective.kind={kind}"), home / kind)
+    model, prompts = begin(ModelConfig(init=str(home / kind)))
+    feed = open_feed(FeedConfig(str(home / "pack")))
+    assembler, listed = Assembler.of(feed.pack, prompts), feed.listed(np.arange(N), C)
+    with torch.no_grad():
+        found = model.eval().encode(assembled(assembler, listed)).answers
+    assert found is not None
+    spans = answers_of(assembler, listed)
+    assert len(spans.first) == 4 * N
+    assert found[spans.first, 0].exp().mean().item() > 0.8
+    assert found[spans.last, 1].exp().mean().item() > 0.8
+
+
+def test_a_t5_reads_answers_too(home: Path) -> None:
+    changes = [f"model.weights={home / 't5'}", "model.encoder=t5", "loop.steps=40"]
+    train_joint(recipe(home, *changes, "loop.log_every=10", "loop.decay=flat"), home / "over-t5")
+    found = losses(home / "over-t5")
+    assert found[-1] < 0.8 * found[0]
+    assert read_joint(home / "over-t5")[0].answers is not None
+
+
+def test_a_model_that_was_trained_without_learns_it(home: Path) -> None:
+    train_joint(recipe(home, "model.answers=false", "loop.steps=5"), home / "plain")
+    assert read_joint(home / "plain")[0].answers is None
+    go_on = ["model.weights=''", "loop.steps=30", "loop.learning_rate=1e-9"]
+    train_joint(recipe(home, *go_on, f"model.init={home / 'plain'}"), home / "given")
+    one, two = (read_joint(home / name)[0].state_dict() for name in ("plain", "given"))
+    for name, weight in one.items():
+        torch.testing.assert_close(two[name], weight, atol=1e-6, rtol=0)
+    assert two.keys() - one.keys() == {"answers.ends.weight"}
+    train_joint(recipe(home, *go_on, f"model.init={home / 'given'}"), home / "again")
+    for name, weight in read_joint(home / "again")[0].state_dict().items():  # it kept its own
+        torch.testing.assert_close(two[name], weight, atol=1e-6, rtol=0)
+
+
+def test_packs_are_mixed(home: Path) -> None:
+    """The spans of one are moved behind the other's candidates and tokens."""
+    packs = f"data=[{{pack='{home / 'pack'}'}}, {{pack='{home / 'other'}'}}]"
+    write_pack(home / "other", doubled_pack(seed=1))
+    train_joint(recipe(home, packs, "dev.packs=[]", "loop.steps=200"), home / "mixed")
+    model, prompts = begin(ModelConfig(init=str(home / "mixed")))
+    for name in ("pack", "other"):
+        feed = open_feed(FeedConfig(str(home / name)))
+        assembler, listed = Assembler.of(feed.pack, prompts), feed.listed(np.arange(N), C)
+        with torch.no_grad():
+            found = model.eval().encode(assembled(assembler, listed)).answers
+        assert found is not None
+        assert found[answers_of(assembler, listed).first, 0].exp().mean().item() > 0.7
+
+
+def test_parts_of_a_batch_add_up(home: Path) -> None:
+    """Cutting a batch into micro-batches changes the loss by rounding only."""
+    found = []
+    for micros in (1, 3):
+        changes = [f"loop.micros={micros}", "loop.steps=1", "loop.log_every=1"]
+        train_joint(recipe(home, *changes), home / f"micros-{micros}")
+        found += losses(home / f"micros-{micros}")
+    assert found[0] == pytest.approx(found[1], rel=1e-5)
