@@ -55,6 +55,10 @@ def run(
         int | None,
         typer.Option(help="joint: tokens the passages may have together; -k is then the most."),
     ] = None,
+    answers: Annotated[
+        bool | None,
+        typer.Option("--answers/--no-answers", help="joint: choose for the answers passages add."),
+    ] = None,
     trees: Annotated[
         Path | None, typer.Option(help="joint: file to say in how passages were chosen.")
     ] = None,
@@ -73,14 +77,20 @@ def run(
 
     count = _count(k, budget)
     _check(method, decode, beta)
-    for_joint = {"--decode": decode, "--beta": beta, "--trees": trees, "--budget": budget}
+    for_joint = {
+        "--decode": decode,
+        "--beta": beta,
+        "--trees": trees,
+        "--budget": budget,
+        "--answers": answers,
+    }
     _refuse({"--model": model}, method, (JOINT, POINTWISE))
     for_diverse = {"--lambda": relevance, "--encoder": encoder}
     _refuse(for_joint, method, (JOINT,))
     _refuse(for_diverse, method, DIVERSE)
     decoding = None
     if method == JOINT:
-        decoding, count = _joint(model, decode, beta, budget, count)
+        decoding, count = _joint(model, decode, beta, budget, answers, count)
     elif count is None:
         raise ConfigError(f"-k auto is for --method {JOINT}; give a number")
     reranker = decoding or _other(method, model, relevance, encoder)
@@ -126,11 +136,17 @@ def _refuse(options: "Mapping[str, object]", method: str, methods: "Sequence[str
 
 
 def _joint(
-    model: Path | None, decoder: str | None, beta: float | None, budget: int | None, k: int | None
+    model: Path | None,
+    decoder: str | None,
+    beta: float | None,
+    budget: int | None,
+    answers: bool | None,
+    k: int | None,
 ) -> "tuple[DecodingReranker, int]":
     from jpr.rerank.joint import JointReranker
 
-    reranker = JointReranker.load(model, decoder, beta, budget=budget)
+    for_answers = answers is not False
+    reranker = JointReranker.load(model, decoder, beta, budget=budget, answers=for_answers)
     return (reranker.adaptive(), reranker.most) if k is None else (reranker, k)
 
 

@@ -93,7 +93,7 @@ def _likeliest(passages: Passages, count: int) -> tuple[Whole, Whole, Whole, Flo
     begins, ends = padded[0, :, :longest], sliding_window_view(padded[1], _LONGEST, axis=1)
     best = begins + np.maximum.reduce([ends[..., more] for more in range(_LONGEST)])
     rows = np.arange(len(lengths))[:, None]
-    places = _largest(best, count)  # the likeliest spans begin where the best of a place are so
+    places = _largest(best, count)  # no likeliest span begins anywhere else
     sums = begins[rows, places, None] + ends[rows, places]  # (C, count, _LONGEST)
     sums = sums.reshape(len(lengths), places.shape[1] * _LONGEST)
     chosen = _largest(sums, count)

@@ -50,12 +50,19 @@ class Decoding:
     """Stop before an expansion that scores less: `k` is then the most."""
     budget: int | None = None
     """Tokens that the chosen passages may have together."""
+    answers: bool = True
+    """Whether to choose for the answers that passages add, where the model reads answers."""
 
     def __post_init__(self) -> None:
         if self.decoder not in DECODERS:
             raise ConfigError(f"decoder {self.decoder!r}; choose of {', '.join(DECODERS)}")
         if self.budget is not None and self.budget < 1:
             raise ConfigError(f"a budget of {self.budget} tokens; give at least one")
+
+    @property
+    def adds_answers(self) -> bool:
+        """Whether passages are chosen for what they add; IndepPR takes each by itself."""
+        return self.answers and self.decoder != "independent"
 
     def search(self, n: int, limits: Limits, ahead: int = 1) -> Search:
         """Return the search for one question with n candidates."""
@@ -89,20 +96,23 @@ class JointReranker:
         beta: float | None = None,
         *,
         budget: int | None = None,
+        answers: bool = True,
         device: str = "auto",
         threads: int = 0,
     ) -> "JointReranker":
         """Open a model's folder.
 
         Without a decoder or β, those are taken that its folder names. With a `budget`, the chosen
-        passages have at most so many tokens together. On the CPU its ONNX files are preferred to
-        other weights; `auto` takes a GPU where there are one, torch and weights for it. `threads`
-        is for ONNX; 0 is one per core.
+        passages have at most so many tokens together; without `answers`, they are chosen as if the
+        model did not read answers. On the CPU its ONNX files are preferred to other weights; `auto`
+        takes a GPU where there are one, torch and weights for it. `threads` is for ONNX; 0 is one
+        per core.
         """
         if folder is None:
             raise ConfigError("this version has no joint model of its own yet; name one: --model")
         folder = Path(folder)
-        decoding = _decoding(folder, decoder, beta, budget)
+        chosen, width = _decoding(folder, decoder, beta)
+        decoding = Decoding(chosen, width, budget=budget, answers=answers)
         settings = read_prompt_settings(folder)
         scorer = _scorer(folder, device, threads)
         if scorer.numbers and scorer.numbers != len(settings.number_tokens):
@@ -171,9 +181,9 @@ class JointReranker:
         return [next(found) if ranking.hits else Decoded(()) for ranking in batch]
 
     def _model(self, asked: Sequence[Asked]) -> Ask:
-        """Let the model read; IndepPR asks for passages alone, the others for answers they add."""
+        """Let the model read the candidates."""
         opened = self._scorer.open(asked)
-        if opened.passages is None or self._decoding.decoder == "independent":
+        if opened.passages is None or not self._decoding.adds_answers:
             return opened.ask
         return covering(opened.ask, [evidence(one, self._words) for one in opened.passages])
 
@@ -245,10 +255,8 @@ def read_prompt_settings(folder: Path) -> PromptSettings:
         raise FormatError(file, 0, f"its prompt is not known: {error}") from error
 
 
-def _decoding(
-    folder: Path, decoder: str | None, beta: float | None, budget: int | None
-) -> Decoding:
-    """Return how to choose, by what was asked for, by the model's folder, or as the paper does."""
+def _decoding(folder: Path, decoder: str | None, beta: float | None) -> tuple[str, float]:
+    """Return decoder and β: as asked for, else the folder's, else the paper's."""
     own = read_about(folder).get("decoding", {})
     file, usual = folder / "joint.json", Decoding()
     if not isinstance(own, dict):
@@ -256,7 +264,7 @@ def _decoding(
     named, width = own.get("decoder", usual.decoder), own.get("beta", usual.beta)
     if named not in DECODERS or not isinstance(width, int | float):
         raise FormatError(file, 0, f"its decoding is not known: {own}; copy it again")
-    return Decoding(decoder or named, width if beta is None else beta, budget=budget)
+    return decoder or named, width if beta is None else beta
 
 
 def _of_known_kinds(prompt: Mapping[str, object]) -> dict[str, object]:

@@ -109,7 +109,8 @@ class OnnxScorer:
 def _log_softmax(logits: Floats) -> Floats:
     """Return log P down each column."""
     apart = logits - logits.max(axis=0, keepdims=True, initial=-np.inf)
-    found: Floats = apart - np.log(np.exp(apart).sum(axis=0, keepdims=True))
+    sums = np.exp(apart).sum(axis=0, keepdims=True)
+    found: Floats = apart - np.log(np.maximum(sums, 1.0))  # the largest is 1; an empty passage's 0
     return found
 
 

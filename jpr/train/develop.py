@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from jpr.decode import Ask, Decoded, Limits, covering, decode_many, independent
+from jpr.decode import Ask, Decoded, Limits, covering, decode_many
 from jpr.errors import DataError
 from jpr.models.joint import Candidates, JointModel
 from jpr.models.rooms import Rooms
@@ -39,26 +39,27 @@ class Scores:
 class Chooser:
     """A model as it is judged: on a GPU a copy of it in 16 bits, with recorded steps."""
 
-    def __init__(self, model: JointModel, words: Words, decoding: Decoding) -> None:
-        """Take the weights as they are now, and how passages are chosen jointly."""
+    def __init__(self, model: JointModel, words: Words, ways: Mapping[str, Decoding]) -> None:
+        """Take the weights as they are now, and the ways in which passages are to be chosen."""
         on_gpu = next(model.parameters()).is_cuda
         self._model = deepcopy(model).bfloat16().eval() if on_gpu else model
         self._rooms = Rooms(self._model)
         self._ahead = 12 if on_gpu else 4
-        self._words, self._decoding = words, decoding
+        self._words, self.ways = words, ways
 
     @torch.inference_mode()
     def __call__(self, candidates: Candidates, k: int) -> dict[str, list[Decoded]]:
-        """Return what is chosen independently and jointly, question by question."""
+        """Return what is chosen in each way, question by question."""
         encoded = self._rooms.encode(candidates)
         ask: Ask = Steps(self._model, encoded, self._rooms)
-        alone = [independent(n, Limits(k)) for n in candidates.counts]
-        together = [self._decoding.search(n, Limits(k), self._ahead) for n in candidates.counts]
-        found = {INDEPENDENT: decode_many(alone, ask)}
-        passages = passages_of(candidates, encoded)
-        if passages is not None:
-            ask = covering(ask, [evidence(one, self._words) for one in passages])
-        return {**found, JOINT: decode_many(together, ask)}
+        passages, for_answers = passages_of(candidates, encoded), ask
+        if passages is not None and any(way.adds_answers for way in self.ways.values()):
+            for_answers = covering(ask, [evidence(one, self._words) for one in passages])
+        found = {}
+        for name, way in self.ways.items():
+            searches = [way.search(n, Limits(k), self._ahead) for n in candidates.counts]
+            found[name] = decode_many(searches, for_answers if way.adds_answers else ask)
+        return found
 
 
 class Development:
@@ -75,8 +76,8 @@ class Development:
         self.feed, self._assembler = feed, assembler
 
     def judge(self, choose: Chooser, k: int, batch: int) -> Mapping[str, Scores]:
-        """Return the scores of the first stage's order and of two ways to choose."""
-        found: dict[str, list[Flags]] = {FIRST_STAGE: [], INDEPENDENT: [], JOINT: []}
+        """Return the scores of the first stage's order and of every way to choose."""
+        found: dict[str, list[Flags]] = {name: [] for name in (FIRST_STAGE, *choose.ways)}
         for first in range(0, len(self.questions), batch):
             listed = self.feed.listed(self.questions[first : first + batch], self.feed.longest)
             n = self.feed.pack.n_answers[listed.questions]
@@ -89,8 +90,7 @@ class Development:
         """Return the places of the candidates that are chosen each way, question by question."""
         there = listed.inside.sum(axis=1)
         chosen: dict[str, list[Sequence[int]]] = {
-            name: [range(min(k, n)) for n in there.tolist()]
-            for name in (FIRST_STAGE, INDEPENDENT, JOINT)
+            name: [range(min(k, n)) for n in there.tolist()] for name in (FIRST_STAGE, *choose.ways)
         }
         some = np.flatnonzero(there)
         if len(some):

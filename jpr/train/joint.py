@@ -172,7 +172,8 @@ def judged(
 ) -> Score:
     """Return the mean MRecall@k over packs that decides, and all numbers by pack and way."""
     dev, way = config.dev, JOINT if config.objective.kind == "joint" else INDEPENDENT
-    choose = Chooser(model, words, Decoding(dev.decoder, dev.beta))
+    ways = {INDEPENDENT: Decoding("independent"), JOINT: Decoding(dev.decoder, dev.beta)}
+    choose = Chooser(model, words, ways)
     found = {pack: one.judge(choose, config.k, dev.batch) for pack, one in developments.items()}
     told = {
         f"{Path(pack).name} {name} {part}": value

@@ -115,7 +115,7 @@ def test_a_passage_holds_whole_words_of_its_own() -> None:
     texts = ["art in", "art ##ist", "in", "art", "##bc art"]
     spans = {(0, 0, 1): 0.0, (2, 0, 1): 0.0}
     found = answers(evidence(marked(texts, spans), words()))
-    assert found == {"art": [0, 3, 4], "in": [0, 2]}  # "art" in 3 is not the art of "art ##bc"
+    assert found == {"art": [0, 3, 4], "in": [0, 2]}  # what follows 3 is of another passage
     both = answers(evidence(marked(["red blue", "red", "blue"], {(0, 0, 2): 0.0}), words()))
     assert both == {"red blue": [0]}  # and not 1 and 2 together
 

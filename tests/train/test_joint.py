@@ -155,7 +155,7 @@ def test_what_was_trained_ranks_as_it_was_judged(home: Path) -> None:
     model, prompts = reopened(out)
     feed = open_feed(FeedConfig(str(home / "pack")))
     development = Development(feed, Assembler.of(feed.pack, prompts))
-    chooser = Chooser(model, Words.of(prompts.tokenizer), Decoding("tree", 2.0))
+    chooser = Chooser(model, Words.of(prompts.tokenizer), {"joint": Decoding("tree", 2.0)})
     chosen = development.chosen(chooser, feed.listed(np.arange(N), C), K)["joint"]
     reranker = JointReranker.load(out, "tree", 2.0, device="cpu")
     for question in range(N):

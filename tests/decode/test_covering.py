@@ -1,0 +1,208 @@
+"""Passages chosen for the answers they add: facts by hand, and laws."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from jpr.decode import (
+    Evidence,
+    Limits,
+    NextLogProbs,
+    Prefix,
+    Rows,
+    covering,
+    decode,
+    decode_many,
+    independent,
+    sequence,
+    tree,
+)
+from jpr.errors import DataError
+
+Floats = NDArray[np.float64]
+
+
+def told(*rows: Sequence[float]) -> Evidence:
+    """What each candidate says, which is also what it holds."""
+    says = np.array(rows, dtype=np.float32)
+    return Evidence(tuple((token,) for token in range(says.shape[1])), says, says > 0)
+
+
+def fixed(probs: Sequence[float]) -> NextLogProbs:
+    """A model that thinks the same of the others whatever was chosen."""
+
+    def rows(prefixes: Sequence[Prefix]) -> Rows:
+        return [row(probs, prefix) for prefix in prefixes]
+
+    return rows
+
+
+def row(probs: Sequence[float], prefix: Prefix) -> Floats:
+    left = np.array(probs, dtype=np.float64)
+    left[list(prefix)] = 0.0
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(left / left.sum()))
+
+
+def for_answers(probs: Sequence[float], evidence: Evidence) -> NextLogProbs:
+    model = fixed(probs)
+    asked = covering(lambda wanted: model([prefix for _, prefix in wanted]), [evidence])
+    return lambda prefixes: asked([(0, prefix) for prefix in prefixes])
+
+
+TWINS = told([1, 0], [1, 0], [0, 1])
+
+
+def test_of_twins_and_another_one_of_each_is_chosen() -> None:
+    probs, two = [0.4, 0.35, 0.25], Limits(2)
+    assert decode(independent(3, two), fixed(probs)).passages == (0, 1)
+    assert decode(sequence(3, two), fixed(probs)).passages == (0, 1)
+    assert decode(sequence(3, two), for_answers(probs, TWINS)).passages == (0, 2)
+    assert decode(tree(3, two, beta=-1.0), for_answers(probs, TWINS)).passages == (0, 2)
+
+
+def test_an_answer_that_many_tell_counts_for_more() -> None:
+    evidence = told([1, 0], [0, 1], [0, 1])
+    found = np.exp(evidence.covering((), np.log([0.4, 0.3, 0.3])))
+    floors = 0.001 * np.array([0.4, 0.3, 0.3])
+    assert found == pytest.approx((np.array([0.4, 0.6, 0.6]) + floors) / 1.601)
+
+
+def test_a_candidate_is_worth_what_it_holds_and_others_tell() -> None:
+    holds = np.array([[1, 0], [0, 1], [1, 1]], dtype=np.bool_)
+    evidence = replace(told([1, 0], [0, 1], [0, 0]), holds=holds)
+    probs = np.array([0.45, 0.45, 0.1])
+    assert evidence.adds((), np.log(probs)).tolist() == pytest.approx([0.45, 0.45])
+    assert evidence.covering((), np.log(probs)).argmax() == 2
+    assert evidence.adds((2,), row([0.45, 0.45, 0.1], (2,))).tolist() == [0.0, 0.0]
+
+
+def test_where_every_answer_was_found_the_model_decides() -> None:
+    own = row([0.1, 0.2, 0.3, 0.4], (0,))
+    evidence = told([0.5, 0.5], [1, 0], [0, 1], [0, 0.9])
+    np.testing.assert_allclose(evidence.covering((0,), own), own)
+
+
+def test_nothing_is_left_and_nothing_is_likely() -> None:
+    for prefix, log_probs in [((0, 1, 2), [-np.inf] * 3), ((0,), [0.0, -np.inf, -np.inf])]:
+        found = TWINS.covering(prefix, np.array(log_probs))
+        assert np.isneginf(found).all()
+    single = told([1])
+    assert single.covering((), np.zeros(1)).tolist() == [0.0]
+    assert decode(sequence(1, Limits(3)), for_answers([1.0], single)).passages == (0,)
+
+
+def test_what_is_no_number_is_refused_as_ever() -> None:
+    asked = covering(lambda wanted: [np.array([np.nan, 0.0, 0.0]) for _ in wanted], [TWINS])
+    with pytest.raises(DataError, match="not a number"):
+        decode(sequence(3, Limits(2)), lambda prefixes: asked([(0, p) for p in prefixes]))
+
+
+def test_each_question_has_its_own_evidence() -> None:
+    model = fixed([0.4, 0.35, 0.25])
+    asked: list[Sequence[tuple[int, Prefix]]] = []
+
+    def ask(wanted: Sequence[tuple[int, Prefix]]) -> Rows:
+        asked.append(wanted)
+        return model([prefix for _, prefix in wanted])
+
+    evidence = [TWINS, told([1, 0], [0, 1], [1, 0])]
+    searches = [sequence(3, Limits(2)) for _ in evidence]
+    found = decode_many(searches, covering(ask, evidence))
+    assert [decoded.passages for decoded in found] == [(0, 2), (0, 1)]
+    assert asked == [[(0, ()), (1, ())], [(0, (0,)), (1, (0,))]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """What n candidates say and hold, and a model's thoughts after a prefix."""
+
+    evidence: Evidence
+    prefix: Prefix
+    probs: list[float]
+
+    @property
+    def log_probs(self) -> Floats:
+        return row(self.probs, self.prefix)
+
+    @property
+    def covered(self) -> Floats:
+        return self.evidence.covering(self.prefix, self.log_probs)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    n, answers = draw(st.integers(1, 6)), draw(st.integers(0, 8))
+    chance = np.random.default_rng(draw(st.integers(0, 1 << 30)))
+    says = chance.random((n, answers)) * (chance.random((n, answers)) < 0.4)
+    says /= np.maximum(says.sum(axis=1, keepdims=True), 1.0)
+    holds = (says > 0) | (chance.random((n, answers)) < 0.2)
+    names = tuple((token,) for token in range(answers))
+    prefix = tuple(chance.permutation(n)[: chance.integers(0, n)].tolist())
+    probs = chance.random(n) + 1e-6
+    return Case(Evidence(names, says.astype(np.float32), holds), prefix, probs.tolist())
+
+
+@given(cases())
+def test_it_is_a_distribution_over_what_is_not_chosen(case: Case) -> None:
+    assert np.exp(case.covered).sum() == pytest.approx(1.0)
+    chosen = np.isin(np.arange(len(case.probs)), case.prefix)
+    assert np.array_equal(np.isneginf(case.covered), chosen)
+
+
+@given(cases())
+def test_what_a_chosen_passage_holds_counts_no_more(case: Case) -> None:
+    found = case.evidence.holds[list(case.prefix)].any(axis=0)
+    adds = case.evidence.adds(case.prefix, case.log_probs)
+    assert (adds[found] == 0).all()
+    kept = np.flatnonzero(~found)
+    without = Evidence(
+        tuple(case.evidence.answers[answer] for answer in kept),
+        case.evidence.says[:, kept],
+        case.evidence.holds[:, kept],
+    )
+    again = without.covering(case.prefix, case.log_probs)
+    np.testing.assert_allclose(np.exp(again), np.exp(case.covered), rtol=1e-9)
+
+
+def relabelled(evidence: Evidence, order: Sequence[int]) -> Evidence:
+    """The candidates in another order: the new i is the old order[i]."""
+    at = list(order)
+    return Evidence(evidence.answers, evidence.says[at], evidence.holds[at])
+
+
+@given(cases(), st.randoms(use_true_random=False))
+def test_candidates_by_other_numbers_are_worth_the_same(case: Case, random: Random) -> None:
+    n = len(case.probs)
+    order = random.sample(range(n), n)
+    prefix = tuple(order.index(passage) for passage in case.prefix)
+    found = relabelled(case.evidence, order).covering(prefix, case.log_probs[order])
+    np.testing.assert_allclose(np.exp(found), np.exp(case.covered[order]), rtol=1e-9)
+
+
+@given(cases(), st.integers(1, 4))
+def test_the_choice_does_not_depend_on_the_order_of_candidates(case: Case, k: int) -> None:
+    n = len(case.probs)
+    order = list(range(n))[::-1]
+    for search in (sequence, tree):
+        forth = decode(search(n, Limits(k)), for_answers(case.probs, case.evidence))
+        back = decode(
+            search(n, Limits(k)),
+            for_answers([case.probs[i] for i in order], relabelled(case.evidence, order)),
+        )
+        scores = [[node.score for node in decoded.nodes] for decoded in (forth, back)]
+        np.testing.assert_allclose(scores[0], scores[1], rtol=1e-9)
+        assert forth.passages == tuple(order[passage] for passage in back.passages)
+
+
+@given(cases())
+def test_without_answers_it_is_the_models_own_distribution(case: Case) -> None:
+    n = len(case.probs)
+    none = Evidence((), np.zeros((n, 0), np.float32), np.zeros((n, 0), np.bool_))
+    np.testing.assert_allclose(none.covering(case.prefix, case.log_probs), case.log_probs)
