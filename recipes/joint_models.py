@@ -1,0 +1,146 @@
+"""Trains the joint rerankers of the tables, and lets each choose for every question: on a GPU.
+
+Needs: `packs/train` and the packs named below (docs/train.md), and `models/e5`: e5-small as trained
+by recipes/dpr_plus.py; torch, safetensors and tokenizers are enough. A model that is there already
+is not trained again. On one H200, 25 minutes.
+
+    python recipes/joint_models.py --choices choices --commit $(git rev-parse --short HEAD)
+
+Writes `models/NAME` and `choices/NAME.json`: for every pack and way to choose, the places of the
+ten passages chosen for each question among its candidates; recipes/joint_table.py scores them.
+"""
+
+import argparse
+import hashlib
+import json
+import platform
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from jpr.rerank.evidence import Words
+from jpr.rerank.joint import Decoding
+from jpr.train.assemble import Assembler
+from jpr.train.develop import Chooser, Development
+from jpr.train.joint import begin, open_feed, train_joint
+from jpr.train.recipe import FeedConfig, ModelConfig, read_recipe
+
+RECIPES = Path(__file__).parent / "joint"
+DEV = ("ambignq_dev", "webquestions_dev")
+TEST = ("webqsp_test", "trec_test")
+SEEDS = (0, 1, 2)
+RUNS = {
+    "first": ("first", 0),
+    **{f"joint-{seed}": ("joint", seed) for seed in SEEDS},
+    **{f"independent-{seed}": ("independent", seed) for seed in SEEDS},
+    "pointwise-0": ("pointwise", 0),
+    "no_negatives-0": ("no_negatives", 0),
+    "teacher_forcing-0": ("teacher_forcing", 0),
+    "printed-0": ("printed", 0),
+}
+K = 10
+WAYS = {
+    "independent": Decoding("independent"),
+    "sequence": Decoding("seq"),
+    "sequence, passages alone": Decoding("seq", answers=False),
+}
+BETAS = (-2.0, -1.0, 0.0, 1.0, 2.0)
+SWEPT = "joint-0"
+SWEEP = {
+    **{f"tree, β = {beta:g}": Decoding("tree", beta) for beta in BETAS},
+    **{
+        f"tree, β = {beta:g}, passages alone": Decoding("tree", beta, answers=False)
+        for beta in BETAS
+    },
+    "beam": Decoding("beam"),
+}
+SWEEP_K = 5
+Choices = dict[str, list[list[int]]]
+
+
+def trained(name: str, folder: Path, device: str, steps: int) -> float:
+    """Train a model, unless it is there; return the seconds that it took."""
+    if (folder / "model.safetensors").exists():
+        return 0.0
+    recipe, seed = RUNS[name]
+    config = read_recipe(RECIPES / f"{recipe}.toml")
+    loop = replace(config.loop, seed=seed, steps=steps or config.loop.steps)
+    began = time.perf_counter()
+    train_joint(
+        replace(config, loop=loop),
+        folder,
+        tell=lambda line: print(name, json.dumps(line), flush=True),
+        device=device,
+    )
+    return time.perf_counter() - began
+
+
+def choose(
+    folder: Path, pack: str, ways: Mapping[str, Decoding], k: int, device: str, limit: int
+) -> Choices:
+    """Return what a model chooses for every question of a pack."""
+    model, prompts = begin(ModelConfig(init=str(folder)))
+    feed = open_feed(FeedConfig(f"packs/{pack}"))
+    development = Development(feed, Assembler.of(feed.pack, prompts, device), limit)
+    chooser = Chooser(model.to(device).eval(), Words.of(prompts.tokenizer), ways)
+    found: Choices = {way: [] for way in ways}
+    for first in range(0, len(development.questions), 32):
+        some = development.questions[first : first + 32]
+        chosen = development.chosen(chooser, feed.listed(some, feed.longest), k)
+        for way in ways:
+            found[way] += [[int(place) for place in places] for places in chosen[way]]
+    return found
+
+
+def about(device: str) -> dict[str, object]:
+    """Return what the numbers depend on."""
+    packs = ("train", *DEV, *TEST)
+    hashes = {
+        pack: hashlib.sha256(Path(f"packs/{pack}/pack.json").read_bytes()).hexdigest()
+        for pack in packs
+    }
+    kind = torch.cuda.get_device_name() if device == "cuda" else platform.processor()
+    versions = {"python": platform.python_version(), "torch": torch.__version__}
+    return {"packs": hashes, "device": kind, "versions": {**versions, "numpy": np.__version__}}
+
+
+def main() -> None:
+    """Train, choose, write."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--choices", type=Path, required=True)
+    parser.add_argument("--models", type=Path, default=Path("models"))
+    parser.add_argument("--commit", required=True)
+    parser.add_argument("--only", nargs="*", default=list(RUNS), choices=list(RUNS))
+    parser.add_argument("--packs", nargs="*", default=[*DEV, *TEST])
+    parser.add_argument("--steps", type=int, default=0, help="fewer steps, to try it out")
+    parser.add_argument("--limit", type=int, default=0, help="fewer questions, to try it out")
+    options = parser.parse_args()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    options.choices.mkdir(parents=True, exist_ok=True)
+    for name in options.only:
+        folder = options.models / name
+        seconds = trained(name, folder, device, options.steps)
+        began, packs = time.perf_counter(), {}
+        for pack in options.packs:
+            packs[pack] = choose(folder, pack, WAYS, K, device, options.limit)
+            if name == SWEPT and pack in DEV:
+                packs[pack] |= choose(folder, pack, SWEEP, SWEEP_K, device, options.limit)
+        made = {
+            "model": name,
+            "commit": options.commit,
+            "seconds": {"training": seconds, "choosing": time.perf_counter() - began},
+            **about(device),
+            "choices": packs,
+        }
+        (options.choices / f"{name}.json").write_text(json.dumps(made), encoding="utf-8")
+        print(name, "chose in", round(time.perf_counter() - began, 1), "s", flush=True)
+
+
+if __name__ == "__main__":
+    main()
