@@ -6,14 +6,15 @@ its vectors as encoded.
 
     python recipes/joint_table.py questions runs choices --index wiki --vectors vectors
 
-It leaves `results/joint.jsonl` and `results/joint-ablation.jsonl`, with paired tests in manifests.
+It leaves `results/joint.jsonl` and `results/joint-ablation.jsonl`, with paired tests in manifests,
+and figures by the number of answers.
 """
 
 import argparse
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from jpr.corpus.store import PassageStore
 from jpr.encode.vectors import open_vectors
 from jpr.judge.compare import Comparison, compare
 from jpr.judge.evaluation import Evaluation
+from jpr.judge.plots import plot_by_answers
 from jpr.manifest import commit, manifest
 from jpr.report import Record, records_of, save_records
 from jpr.rerank.diversify import DiverseReranker
@@ -36,6 +38,7 @@ from jpr.types import Passage, Ranking
 
 DATA = ("ambignq_dev", "webqsp_test", "webquestions_dev", "trec_test")
 MEASURES = [MRecall @ 5, MRecall @ 10, alpha_nDCG(0.9) @ 5, alpha_nDCG(0.9) @ 10]
+NAMES = ("joint", "joint-ablation")
 FIRST, ORACLE, MMR = "first-stage", "oracle", "MMR"
 TABLE = {
     "pointwise": ("pointwise-0", "independent"),
@@ -125,10 +128,18 @@ def records(scored: Evaluation, name: str, data: str) -> Iterator[Record]:
             yield record
 
 
-def tests(scored: Evaluation, data: str, baseline: str) -> list[dict[str, object]]:
-    """Test every system against one."""
-    known = {run.name for run in scored.runs}
-    return [_row(data, found) for found in compare(scored, baseline)] if baseline in known else []
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The numbers of one table, and its tests."""
+
+    records: list[Record]
+    tests: list[dict[str, object]]
+
+    def add(self, scored: Evaluation, name: str, data: str, baseline: str) -> None:
+        """Add those of one set; every system is tested against one of them."""
+        self.records.extend(records(scored, name, data))
+        if baseline in {run.name for run in scored.runs}:
+            self.tests.extend(_row(data, found) for found in compare(scored, baseline))
 
 
 def _row(data: str, found: Comparison) -> dict[str, object]:
@@ -137,6 +148,12 @@ def _row(data: str, found: Comparison) -> dict[str, object]:
     ps = {name: float(f"{getattr(found, name):.2g}") for name in ("p", "p_holm")}
     labels = {name: getattr(found, name) for name in kept}
     return {"data": data, "order": "own", **labels, **numbers, **ps}
+
+
+def draw(scored: Evaluation, path: Path) -> None:
+    """Draw the main systems by the number of answers."""
+    runs = tuple(run for run in scored.runs if run.name in (FIRST, "independent", "joint"))
+    plot_by_answers(replace(scored, runs=runs), "MRecall@5", path)
 
 
 def sweep(choices: Mapping[str, Choices]) -> dict[str, tuple[str, str]]:
@@ -163,24 +180,21 @@ def main() -> None:
     if options.index and options.vectors:
         stored = Stored(load_encoder(), Index(options.index).store, options.vectors)
         diverse = DiverseReranker(stored)
-    found: dict[str, tuple[list[Record], list[dict[str, object]]]] = {}
+    found = Found([], []), Found([], [])
     for data in options.data:
         questions = load_questions(options.questions / f"{data}.jsonl")
         rankings = list(load_rankings(options.runs / f"hybrid-{data}.jsonl"))
-        base: dict[str, list[Ranking]] = {FIRST: rankings}
+        base = {FIRST: rankings}
         if diverse:
             base[MMR] = list(diverse.rank_many(rankings, 10))
-        for name, systems, first, baseline in (
-            ("joint", TABLE, base, "independent"),
-            ("joint-ablation", {**ABLATION, **sweep(choices)}, {}, "joint"),
-        ):
-            runs = {**first, **dict(runs_of(rankings, choices, systems, data))}
-            if not runs:
-                continue
-            scored = evaluate(questions, runs, MEASURES, pool=rankings, workers=2)
-            numbers, tested = found.setdefault(name, ([], []))
-            numbers += records(scored, name, data)
-            tested += tests(scored, data, baseline)
+        runs = base | dict(runs_of(rankings, choices, TABLE, data))
+        table = evaluate(questions, runs, MEASURES, pool=rankings, workers=2)
+        found[0].add(table, NAMES[0], data, "independent")
+        draw(table, options.results / f"joint-{data}.svg")
+        runs = dict(runs_of(rankings, choices, {**ABLATION, **sweep(choices)}, data))
+        if runs:
+            ablation = evaluate(questions, runs, MEASURES, pool=rankings, workers=2)
+            found[1].add(ablation, NAMES[1], data, "joint")
         print(f"{data}: {time.perf_counter() - start:.0f} s", flush=True)
     trained = [{k: v for k, v in one.items() if k != "choices"} for one in choices.values()]
     inputs = {f"{data}.jsonl": options.questions / f"{data}.jsonl" for data in options.data}
@@ -190,9 +204,9 @@ def main() -> None:
         inputs,
         time.perf_counter() - start,
     )
-    for name, (numbers, tested) in found.items():
-        extra = {"trained": trained, "tests": tested}
-        save_records(options.results, name, numbers, {"about": ABOUT, **made, **extra})
+    for name, one in zip(NAMES, found, strict=True):
+        extra = {"trained": trained, "tests": one.tests}
+        save_records(options.results, name, one.records, {"about": ABOUT, **made, **extra})
 
 
 if __name__ == "__main__":

@@ -11,8 +11,9 @@ question, its `memory` (M, d), and what the head needs of the candidates: `marke
 `prior` (C,), or `numbers` (C,). As in `jpr.models.rooms`, the query is taken to the memory, and a
 pointer's query to the candidates, so that nothing is computed for each of them but products.
 
-In 8 bits the encoder multiplies whole numbers, most of its layers at least. The others, the decoder
-and the head only store them: what is multiplied are 32 bits.
+In 8 bits the encoder multiplies whole numbers. The same matrices are there a second way, multiplied
+in 32 bits, for the few candidates that matter: what these give is named `exact_vectors` and
+`exact_answers`. The decoder and the head only store 8 bits and multiply 32.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,19 +27,17 @@ from jpr.models.bert import Bert
 from jpr.models.export import TOKENS, bert_vectors, places
 from jpr.models.export_t5 import DecoderStep, Keep, keep_bytes, keep_numbers, t5_vectors
 from jpr.models.joint import IndexHead, JointModel, PointerHead
+from jpr.models.joint_about import EXACT
 from jpr.models.onnx_graph import (
     Graph,
     Multiply,
     Shape,
+    by_stored_numbers,
     by_whole_numbers,
     words,
     words_in_bytes,
 )
 from jpr.models.quantise import coded_matrices
-
-_EXACT = ("down", "out")
-"""Layers whose inputs stay in 32 bits: rounding them, where a few are large and most are small,
-changed the likeliest passage of one question in twelve (`docs/performance.md`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +53,8 @@ def joint_to_onnx(model: JointModel, weights: str) -> Exported:
     about = _about(model, weights)
     graph = Graph()
     found = words(graph, model.encoder.words.weight, "ids")
-    encoder = _encoder(graph, model, found, Graph.linear, about)
-    return Exported(encoder, _step(model, keep_numbers, about))
+    outputs = _encoder(graph, model, found, places(graph), Graph.linear)
+    return Exported(graph.model(TOKENS, outputs, about), _step(model, keep_numbers, about))
 
 
 def joint_to_onnx_int8(
@@ -63,11 +62,13 @@ def joint_to_onnx_int8(
 ) -> Exported:
     """Return a model in 8 bits, with scales that fit a sample of token ids."""
     about = _about(model, weights)
-    matrices = coded_matrices(model.encoder, sample, _EXACT)
+    matrices = coded_matrices(model.encoder, sample)
     graph = Graph()
-    found = words_in_bytes(graph, model.encoder.words.weight, "ids")
-    encoder = _encoder(graph, model, found, by_whole_numbers(matrices), about)
-    return Exported(encoder, _step(model, keep_bytes, about))
+    found, place = words_in_bytes(graph, model.encoder.words.weight, "ids"), places(graph)
+    outputs = _encoder(graph, model, found, place, by_whole_numbers(matrices))
+    exact = _encoder(graph, model, found, place, by_stored_numbers(matrices))
+    outputs |= {f"{EXACT}{name}": output for name, output in exact.items()}
+    return Exported(graph.model(TOKENS, outputs, about), _step(model, keep_bytes, about))
 
 
 def _about(model: JointModel, weights: str) -> dict[str, str]:
@@ -77,9 +78,10 @@ def _about(model: JointModel, weights: str) -> dict[str, str]:
 
 
 def _encoder(
-    graph: Graph, model: JointModel, found: str, multiply: Multiply, about: Mapping[str, str]
-) -> bytes:
-    place, encoder = places(graph), model.encoder
+    graph: Graph, model: JointModel, found: str, place: str, multiply: Multiply
+) -> dict[str, tuple[str, Shape]]:
+    """Add the encoder, from vectors of words on; return what it gives."""
+    encoder = model.encoder
     if isinstance(encoder, Bert):
         x, d = bert_vectors(graph, encoder, found, place, multiply), encoder.config.hidden_size
     else:
@@ -88,7 +90,7 @@ def _encoder(
     if model.answers is not None:
         logits = graph.linear("answers", x, model.answers.ends)
         outputs["answers"] = logits, (TensorProto.FLOAT, ["B", "T", 2])
-    return graph.model(TOKENS, outputs, about)
+    return outputs
 
 
 def _step(model: JointModel, keep: Keep, about: Mapping[str, str]) -> bytes:

@@ -66,10 +66,7 @@ class Graph:
     def linear(self, name: str, x: str, linear: nn.Linear) -> str:
         """Add a linear layer in 32 bits."""
         product = self.add("MatMul", x, self.constant(f"{name}.weight", linear.weight.T))
-        bias = _bias(linear)
-        if bias is None:
-            return product
-        return self.add("Add", product, self.constant(f"{name}.bias", bias))
+        return _with_bias(self, name, product, linear)
 
     def model(
         self,
@@ -109,42 +106,48 @@ Multiply = Callable[[Graph, str, str, nn.Linear], str]
 
 
 def by_whole_numbers(matrices: Mapping[str, Matrix]) -> Multiply:
-    """Multiply whole numbers, for layers that have a matrix of them; others only store theirs."""
+    """Multiply whole numbers."""
 
     def multiply(graph: Graph, name: str, x: str, linear: nn.Linear) -> str:
-        if name not in matrices:
-            return _stored_in_bytes(graph, name, x, linear)
         matrix = matrices[name]
-        scale = matrix.scale
-        if not bool((scale.smoothing == 1).all()):
-            x = graph.add("Mul", x, graph.constant(f"{name}.smoothing", 1 / scale.smoothing))
-        step = graph.constant(f"{name}.input_step", np.float32(scale.step))
-        zero = graph.constant(f"{name}.input_zero", np.uint8(scale.zero))
+        x, codes, steps = _smoothed(graph, name, x, matrix)
+        step = graph.constant(f"{name}.input_step", np.float32(matrix.scale.step))
+        zero = graph.constant(f"{name}.input_zero", np.uint8(matrix.scale.zero))
         bias = _bias(linear)
         last = () if bias is None else ("", graph.constant(f"{name}.bias", bias))
+        coded = graph.add("QuantizeLinear", x, step, zero)
         return graph.add(
-            "MatMulIntegerToFloat",
-            graph.add("QuantizeLinear", x, step, zero),
-            graph.constant(f"{name}.weight", matrix.codes.to(torch.int8).T),
-            step,
-            graph.constant(f"{name}.step", matrix.steps),
-            zero,
-            *last,
-            domain=OURS,
+            "MatMulIntegerToFloat", coded, codes, step, steps, zero, *last, domain=OURS
         )
 
     return multiply
 
 
-def _stored_in_bytes(graph: Graph, name: str, x: str, linear: nn.Linear) -> str:
-    """Add a linear layer whose weights are kept in 8 bits and multiplied in 32."""
-    codes, steps = in_bytes(linear.weight.detach())
-    kept = graph.constant(f"{name}.weight", codes.T), graph.constant(f"{name}.step", steps[:, 0])
-    product = graph.add("MatMul", x, graph.add("DequantizeLinear", *kept, axis=1))
+def by_stored_numbers(matrices: Mapping[str, Matrix]) -> Multiply:
+    """Multiply the same matrices in 32 bits, inputs not rounded; the file holds them once."""
+
+    def multiply(graph: Graph, name: str, x: str, linear: nn.Linear) -> str:
+        x, codes, steps = _smoothed(graph, name, x, matrices[name])
+        product = graph.add("MatMul", x, graph.add("DequantizeLinear", codes, steps, axis=1))
+        return _with_bias(graph, name, product, linear)
+
+    return multiply
+
+
+def _smoothed(graph: Graph, name: str, x: str, matrix: Matrix) -> tuple[str, str, str]:
+    """Return inputs as a matrix takes them, its whole numbers and their steps."""
+    smoothing = matrix.scale.smoothing
+    if not bool((smoothing == 1).all()):
+        x = graph.add("Mul", x, graph.constant(f"{name}.smoothing", 1 / smoothing))
+    codes = graph.constant(f"{name}.weight", matrix.codes.to(torch.int8).T)
+    return x, codes, graph.constant(f"{name}.step", matrix.steps)
+
+
+def _with_bias(graph: Graph, name: str, product: str, linear: nn.Linear) -> str:
     bias = _bias(linear)
-    return (
-        product if bias is None else graph.add("Add", product, graph.constant(f"{name}.bias", bias))
-    )
+    if bias is None:
+        return product
+    return graph.add("Add", product, graph.constant(f"{name}.bias", bias))
 
 
 def words(graph: Graph, table: Tensor, ids: str) -> str:

@@ -50,19 +50,12 @@ class Matrix:
     scale: Scale
 
 
-def coded_matrices(
-    encoder: Bert | T5Encoder, sample: Sequence[Sequence[int]], exact: tuple[str, ...] = ()
-) -> dict[str, Matrix]:
-    """Find whole numbers for every matrix, from its inputs for the texts of a sample.
-
-    Those whose names end in one of `exact` are left out.
-    """
+def coded_matrices(encoder: Bert | T5Encoder, sample: Sequence[Sequence[int]]) -> dict[str, Matrix]:
+    """Find whole numbers for every matrix, from its inputs for the texts of a sample."""
     if not sample:
         raise DataError("scales cannot be found without a sample of texts; give some passages")
     matrices = {
-        name: module
-        for name, module in encoder.named_modules()
-        if isinstance(module, nn.Linear) and not name.endswith(exact)
+        name: module for name, module in encoder.named_modules() if isinstance(module, nn.Linear)
     }
     found: dict[str, Matrix] = {}
     for names in _shares(matrices, sum(map(len, sample))):

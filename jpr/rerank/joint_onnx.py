@@ -2,6 +2,9 @@
 
 `encoder.onnx` reads candidates, `step.onnx` says what comes after prefixes of one question; what
 they take and give is in `jpr.models.export_joint`, which makes them.
+
+A model in 8 bits reads all candidates by whole numbers, and the likeliest few of them once more in
+32 bits: rounding changes little, but enough to change which of two good passages comes first.
 """
 
 from collections.abc import Sequence
@@ -17,11 +20,14 @@ from jpr.encode.batches import batches
 from jpr.encode.folder import digest_of
 from jpr.encode.session import open_session
 from jpr.errors import DataError, FormatError
+from jpr.models.joint_about import EXACT
 from jpr.rerank.evidence import Passages
 from jpr.rerank.scorer import ENCODER, STEP, Asked, Opened
 
 _BUDGET = 1024
 """Tokens encoded together: few enough for the caches of one core."""
+_FEW = 10
+"""Candidates that a rounded model reads once more."""
 _TAKEN = ["ids", "lengths"]
 _TOLD = {"memory", "numbers", "weights"}
 _STEP = ["last", "path", "back", "taken", "keys", "values", "memory"]
@@ -50,6 +56,9 @@ class OnnxScorer:
         outputs = {tensor.name: tensor.shape[-1] for tensor in self._encoder.get_outputs()}
         self._size: int = outputs["vectors"]
         self._outputs = [name for name in ("vectors", "answers") if name in outputs]
+        self._is_rounded = f"{EXACT}vectors" in outputs
+        self._only_asked = onnxruntime.RunOptions()
+        self._only_asked.only_execute_path_to_fetches = True
         self.key = digest_of(paths)
 
     def open(self, asked: Sequence[Asked]) -> Opened:
@@ -70,40 +79,61 @@ class OnnxScorer:
     def _read(self, asked: Asked) -> tuple["_Question", Passages]:
         if not asked.prompted:
             raise DataError("a question has no candidates; give it at least one")
-        tokens, answers = self._encoded(asked)
-        ends = np.cumsum([len(one.ids) for one in asked.prompted])
-        starts = ends - [len(one.ids) for one in asked.prompted]
-        marked = tokens[starts + [one.mark for one in asked.prompted]]
+        every = range(len(asked.prompted))
+        if not self._is_rounded or len(every) <= _FEW:
+            read = self._encoded(asked, every, EXACT if self._is_rounded else "")
+            return self._question(asked, read), _passages(asked, read)
+        read = self._encoded(asked, every)
+        (log_probs,) = self._question(asked, read)([()])
+        likely = np.argsort(-log_probs, kind="stable")[:_FEW].tolist()
+        read |= self._encoded(asked, likely, EXACT)
+        return self._question(asked, read), _passages(asked, read)
+
+    def _question(self, asked: Asked, read: "_Read") -> "_Question":
+        """Return the decoder over candidates that were read."""
+        tokens = [read[place][0] for place in range(len(read))]
+        marks = zip(tokens, asked.prompted, strict=True)
+        marked = np.stack([vectors[one.mark] for vectors, one in marks])
         known: Given = {
-            "memory": tokens if self._has_tokens else marked,
+            "memory": np.concatenate(tokens) if self._has_tokens else marked,
             "marked": marked,
             "prior": asked.prior,
             "numbers": np.array(asked.numbers, dtype=np.int64),
         }
         fixed = {name: value for name, value in known.items() if name in self._wanted}
-        texts = [one.passage for one in asked.prompted]
-        ids = np.array([token for text in texts for token in text], dtype=np.int64)
-        passages = Passages(ids, np.array([len(text) for text in texts]), answers)
-        return _Question(self._step, fixed, len(asked.prompted)), passages
+        return _Question(self._step, fixed, len(read))
 
-    def _encoded(self, asked: Asked) -> tuple[Floats, Floats]:
-        """Return the vectors of all tokens (N, d), and of those of passages where answers are."""
-        lengths = np.array([len(one.ids) for one in asked.prompted], dtype=np.int64)
-        ends = lengths.cumsum()
-        tokens = np.empty((int(ends[-1]), self._size), dtype=np.float32)
-        answers = [np.empty((0, 2), dtype=np.float32)] * len(lengths)
-        for part in batches(lengths.tolist(), _BUDGET):
-            ids = np.zeros((len(part), int(lengths[part[0]])), dtype=np.int64)  # the longest first
-            for row, place in enumerate(part):
-                ids[row, : lengths[place]] = asked.prompted[place].ids
-            given = {"ids": ids, "lengths": lengths[part]}
-            vectors, *logits = self._encoder.run(self._outputs, given)
-            for row, place in enumerate(part):
-                tokens[ends[place] - lengths[place] : ends[place]] = vectors[row, : lengths[place]]
-                if logits:
-                    text = slice(asked.prompted[place].text, lengths[place] - 1)
-                    answers[place] = _log_softmax(logits[0][row, text])
-        return tokens, np.concatenate(answers)
+    def _encoded(self, asked: Asked, places: Sequence[int], kind: str = "") -> "_Read":
+        """Return the vectors of some candidates' tokens (T, d), and where answers are (T, 2)."""
+        prompted = [asked.prompted[place] for place in places]
+        found: _Read = {}
+        for part in batches([len(one.ids) for one in prompted], _BUDGET):
+            lengths = np.array([len(prompted[at].ids) for at in part], dtype=np.int64)
+            ids = np.zeros((len(part), int(lengths[0])), dtype=np.int64)  # the longest comes first
+            for row, at in enumerate(part):
+                ids[row, : lengths[row]] = prompted[at].ids
+            names = [f"{kind}{name}" for name in self._outputs]
+            given = {"ids": ids, "lengths": lengths}
+            vectors, *logits = self._encoder.run(names, given, self._only_asked)
+            for row, at in enumerate(part):
+                own = slice(lengths[row])
+                ends = logits[0][row, own] if logits else np.empty((0, 2), dtype=np.float32)
+                found[places[at]] = vectors[row, own].copy(), ends.copy()
+        return found
+
+
+_Read = dict[int, tuple[Floats, Floats]]
+"""Of each candidate, the vectors of its tokens and logits of them to begin and to end an answer."""
+
+
+def _passages(asked: Asked, read: _Read) -> Passages:
+    """Return where answers may be in a question's candidates."""
+    texts = [one.passage for one in asked.prompted]
+    ids = np.array([token for text in texts for token in text], dtype=np.int64)
+    answers = [
+        _log_softmax(read[place][1][one.text : -1]) for place, one in enumerate(asked.prompted)
+    ]
+    return Passages(ids, np.array([len(text) for text in texts]), np.concatenate(answers))
 
 
 def _log_softmax(logits: Floats) -> Floats:
