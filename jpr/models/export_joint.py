@@ -11,9 +11,9 @@ question, its `memory` (M, d), and what the head needs of the candidates: `marke
 `prior` (C,), or `numbers` (C,). As in `jpr.models.rooms`, the query is taken to the memory, and a
 pointer's query to the candidates, so that nothing is computed for each of them but products.
 
-In 8 bits the encoder multiplies whole numbers. The same matrices are there a second way, multiplied
-in 32 bits, for the few candidates that matter: what these give is named `exact_vectors` and
-`exact_answers`. The decoder and the head only store 8 bits and multiply 32.
+In 8 bits the encoder multiplies whole numbers, or, where it is told to be `exact` (a flag it takes),
+the same matrices in 32 bits, for the few candidates that matter. The decoder and the head only
+store 8 bits and multiply 32.
 """
 
 from collections.abc import Mapping, Sequence
@@ -65,10 +65,14 @@ def joint_to_onnx_int8(
     matrices = coded_matrices(model.encoder, sample)
     graph = Graph()
     found, place = words_in_bytes(graph, model.encoder.words.weight, "ids"), places(graph)
-    outputs = _encoder(graph, model, found, place, by_whole_numbers(matrices))
-    exact = _encoder(graph, model, found, place, by_stored_numbers(matrices))
-    outputs |= {f"{EXACT}{name}": output for name, output in exact.items()}
-    return Exported(graph.model(TOKENS, outputs, about), _step(model, keep_bytes, about))
+    ways = {"exact": by_stored_numbers(matrices), "rounded": by_whole_numbers(matrices)}
+    branches = [
+        (branch, _encoder(branch, model, found, place, multiply))
+        for branch, multiply in ((graph.branch(name), way) for name, way in ways.items())
+    ]
+    inputs = {**TOKENS, EXACT: (TensorProto.BOOL, [])}
+    encoder = graph.model(inputs, graph.either(EXACT, branches), about)
+    return Exported(encoder, _step(model, keep_bytes, about))
 
 
 def _about(model: JointModel, weights: str) -> dict[str, str]:

@@ -7,8 +7,8 @@ from jpr.errors import FormatError
 
 ABOUT = "joint.json"
 KIND, FORMAT = "joint", 1
-EXACT = "exact_"
-"""How the outputs of an encoder in 8 bits are named that are computed in 32."""
+EXACT = "exact"
+"""The input that tells an encoder in 8 bits to compute in 32."""
 
 
 def read_about(folder: Path) -> dict[str, object]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from onnx import NodeProto, TensorProto, helper, numpy_helper
+from onnx import GraphProto, NodeProto, TensorProto, helper, numpy_helper
 from torch import Tensor, nn
 
 from jpr.errors import DataError
@@ -18,13 +18,16 @@ _LARGEST_FILE = 2**31 - 2**24  # protobuf's limit, less some for the operations
 
 Shape = tuple[int, Sequence[int | str]]
 """The type of a tensor and its axes, those that vary by a name."""
+Outputs = Mapping[str, tuple[str, Shape]]
+"""What a graph gives, by name: what some operation gave, and its shape."""
 
 
 class Graph:
     """An ONNX graph in the making."""
 
-    def __init__(self) -> None:
-        """Begin with nothing."""
+    def __init__(self, prefix: str = "") -> None:
+        """Begin with nothing; names of what operations give begin with a prefix."""
+        self._prefix = prefix
         self.nodes: list[NodeProto] = []
         self.weights: dict[str, TensorProto] = {}
 
@@ -40,7 +43,7 @@ class Graph:
 
     def add(self, op: str, *inputs: str, domain: str = "", **attributes: float | list[int]) -> str:
         """Add an operation and return the name of what it gives."""
-        name = f"t{len(self.nodes)}"
+        name = f"{self._prefix}t{len(self.nodes)}"
         node = helper.make_node(op, inputs, [name], domain=domain)
         node.attribute.extend(helper.make_attribute(k, v) for k, v in attributes.items())
         self.nodes.append(node)
@@ -48,9 +51,33 @@ class Graph:
 
     def split(self, x: str, parts: int) -> list[str]:
         """Cut the last axis in equal parts."""
-        names = [f"t{len(self.nodes)}.{part}" for part in range(parts)]
+        names = [f"{self._prefix}t{len(self.nodes)}.{part}" for part in range(parts)]
         self.nodes.append(helper.make_node("Split", [x], names, axis=-1, num_outputs=parts))
         return names
+
+    def branch(self, name: str) -> "Graph":
+        """Return a graph that is computed only where it is wanted; it has the same weights."""
+        found = Graph(f"{name}.")
+        found.weights = self.weights
+        return found
+
+    def either(self, condition: str, branches: Sequence[tuple["Graph", Outputs]]) -> Outputs:
+        """Add the first of two branches where a condition holds, otherwise the second."""
+        made = [branch._closed(outputs) for branch, outputs in branches]
+        names = {name: f"either.{name}" for name in branches[0][1]}
+        attributes = dict(zip(("then_branch", "else_branch"), made, strict=True))
+        self.nodes.append(helper.make_node("If", [condition], list(names.values()), **attributes))
+        return {name: (names[name], shape) for name, (_, shape) in branches[0][1].items()}
+
+    def _closed(self, outputs: Outputs) -> GraphProto:
+        """Return a branch that gives these outputs."""
+        given = {name: f"{self._prefix}{name}" for name in outputs}
+        ends = [helper.make_node("Identity", [outputs[n][0]], [end]) for n, end in given.items()]
+        values = [
+            helper.make_tensor_value_info(given[name], *shape)
+            for name, (_, shape) in outputs.items()
+        ]
+        return helper.make_graph([*self.nodes, *ends], self._prefix, [], values)
 
     def norm(self, name: str, x: str, norm: nn.LayerNorm) -> str:
         """Add a layer norm."""
@@ -71,7 +98,7 @@ class Graph:
     def model(
         self,
         inputs: Mapping[str, Shape],
-        outputs: Mapping[str, tuple[str, Shape]],
+        outputs: Outputs,
         about: Mapping[str, str] | None = None,
     ) -> bytes:
         """Return the model: outputs are what some operation gave, under names of their own."""

@@ -56,9 +56,7 @@ class OnnxScorer:
         outputs = {tensor.name: tensor.shape[-1] for tensor in self._encoder.get_outputs()}
         self._size: int = outputs["vectors"]
         self._outputs = [name for name in ("vectors", "answers") if name in outputs]
-        self._is_rounded = f"{EXACT}vectors" in outputs
-        self._only_asked = onnxruntime.RunOptions()
-        self._only_asked.only_execute_path_to_fetches = True
+        self._is_rounded = EXACT in (tensor.name for tensor in self._encoder.get_inputs())
         self.key = digest_of(paths)
 
     def open(self, asked: Sequence[Asked]) -> Opened:
@@ -81,12 +79,12 @@ class OnnxScorer:
             raise DataError("a question has no candidates; give it at least one")
         every = range(len(asked.prompted))
         if not self._is_rounded or len(every) <= _FEW:
-            read = self._encoded(asked, every, EXACT if self._is_rounded else "")
+            read = self._encoded(asked, every, exact=True)
             return self._question(asked, read), _passages(asked, read)
-        read = self._encoded(asked, every)
+        read = self._encoded(asked, every, exact=False)
         (log_probs,) = self._question(asked, read)([()])
         likely = np.argsort(-log_probs, kind="stable")[:_FEW].tolist()
-        read |= self._encoded(asked, likely, EXACT)
+        read |= self._encoded(asked, likely, exact=True)
         return self._question(asked, read), _passages(asked, read)
 
     def _question(self, asked: Asked, read: "_Read") -> "_Question":
@@ -103,7 +101,7 @@ class OnnxScorer:
         fixed = {name: value for name, value in known.items() if name in self._wanted}
         return _Question(self._step, fixed, len(read))
 
-    def _encoded(self, asked: Asked, places: Sequence[int], kind: str = "") -> "_Read":
+    def _encoded(self, asked: Asked, places: Sequence[int], *, exact: bool) -> "_Read":
         """Return the vectors of some candidates' tokens (T, d), and where answers are (T, 2)."""
         prompted = [asked.prompted[place] for place in places]
         found: _Read = {}
@@ -112,9 +110,10 @@ class OnnxScorer:
             ids = np.zeros((len(part), int(lengths[0])), dtype=np.int64)  # the longest comes first
             for row, at in enumerate(part):
                 ids[row, : lengths[row]] = prompted[at].ids
-            names = [f"{kind}{name}" for name in self._outputs]
-            given = {"ids": ids, "lengths": lengths}
-            vectors, *logits = self._encoder.run(names, given, self._only_asked)
+            given: Given = {"ids": ids, "lengths": lengths}
+            if self._is_rounded:
+                given[EXACT] = np.array(exact)
+            vectors, *logits = self._encoder.run(self._outputs, given)
             for row, at in enumerate(part):
                 own = slice(lengths[row])
                 ends = logits[0][row, own] if logits else np.empty((0, 2), dtype=np.float32)
@@ -148,7 +147,7 @@ def _about(folder: Path, *sessions: onnxruntime.InferenceSession) -> dict[str, s
     """Return what the step says of itself, after a look at whether the files belong together."""
     inputs = [[tensor.name for tensor in session.get_inputs()] for session in sessions]
     told: list[dict[str, str]] = [s.get_modelmeta().custom_metadata_map for s in sessions]
-    if inputs[0] != _TAKEN or inputs[1][: len(_STEP)] != _STEP or not told[1].keys() >= _TOLD:
+    if inputs[0][:2] != _TAKEN or inputs[1][: len(_STEP)] != _STEP or not told[1].keys() >= _TOLD:
         raise FormatError(folder, 0, "its ONNX files are no joint model of ours; use jpr export")
     if told[0] != told[1]:
         raise FormatError(
