@@ -11,7 +11,7 @@ question, its `memory` (M, d), and what the head needs of the candidates: `marke
 `prior` (C,), or `numbers` (C,). As in `jpr.models.rooms`, the query is taken to the memory, and a
 pointer's query to the candidates, so that nothing is computed for each of them but products.
 
-In 8 bits the encoder multiplies whole numbers, or, where it is told to be `exact` (a flag it takes),
+In 8 bits the encoder multiplies whole numbers, or, where it is told to be `exact` (a flag),
 the same matrices in 32 bits, for the few candidates that matter. The decoder and the head only
 store 8 bits and multiply 32.
 """
