@@ -119,7 +119,7 @@ def straightforward(source: Path) -> Callable[[Ranking], object]:
 def agreement(one: JointReranker, other: JointReranker, rankings: Sequence[Ranking]) -> Row:
     """Return how often the first passage and the five passages are the same."""
     first = five = 0
-    for (a, tree_a), (b, tree_b) in zip(
+    for (a, tree_a, _), (b, tree_b, _) in zip(
         one.decode_many(rankings, K), other.decode_many(rankings, K), strict=True
     ):
         first += tree_a.passages[:1] == tree_b.passages[:1]

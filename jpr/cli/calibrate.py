@@ -45,8 +45,8 @@ def run(
     rankings = read_run(source, corpus, questions, ORACLE)
     trees = []
     with screen.progress("decoding", len(rankings)) as progress:
-        for _, tree in reranker.decode_many(rankings, k):
-            trees.append(tree)
+        for choice in reranker.decode_many(rankings, k):
+            trees.append(choice.decoded)
             progress(1)
     threshold, kept, passages = calibrated(trees, cover(rankings), keep)
     mine = reranker.decoding

@@ -10,14 +10,14 @@ advance together, and each round is one call of the model (`decode_many`).
     beam           `beam`: the sequence whose steps have the largest sum
     independent    `independent`: the best passages of the first step
 
-Any of them may choose for answers instead (`covering`): passages that contain what no passage
+Any of them may choose for answers instead (`Covering`): passages that contain what no passage
 before does.
 
 A passage never follows itself. Equal scores go to the shorter prefix, then to the prefix that was
 opened first, then to the candidate that stands first.
 """
 
-from jpr.decode.covering import Evidence, covering
+from jpr.decode.covering import Covering, Evidence
 from jpr.decode.search import (
     Ask,
     Decoded,
@@ -35,6 +35,7 @@ from jpr.decode.tree import length_penalty, tree
 
 __all__ = [
     "Ask",
+    "Covering",
     "Decoded",
     "Evidence",
     "Limits",
@@ -44,7 +45,6 @@ __all__ = [
     "Rows",
     "Search",
     "beam",
-    "covering",
     "decode",
     "decode_many",
     "independent",

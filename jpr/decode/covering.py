@@ -62,13 +62,25 @@ class Evidence:
         return found
 
 
-def covering(ask: Ask, evidence: Sequence[Evidence]) -> Ask:
-    """Return the same model, asked for passages that add answers; evidence is by question."""
+class Covering:
+    """A model that is asked for passages which add answers; evidence is by question."""
 
-    def ask_for_answers(wanted: Sequence[tuple[int, Prefix]]) -> Rows:
+    def __init__(self, ask: Ask, evidence: Sequence[Evidence]) -> None:
+        """Take the model as it is, and the answers of each question's candidates."""
+        self._ask, self.evidence = ask, evidence
+        self._rows: dict[tuple[int, Prefix], NDArray[np.floating]] = {}
+
+    def __call__(self, wanted: Sequence[tuple[int, Prefix]]) -> Rows:
+        """Return log P', a row for each (question, prefix)."""
+        self._rows |= zip(wanted, self._ask(wanted), strict=True)
         return [
-            evidence[question].covering(prefix, row)
-            for (question, prefix), row in zip(wanted, ask(wanted), strict=True)
+            self.evidence[question].covering(prefix, self._rows[question, prefix])
+            for question, prefix in wanted
         ]
 
-    return ask_for_answers
+    def mass(self, question: int, prefix: Prefix) -> NDArray[np.float64]:
+        """Return P(a | prefix) of the answers (A,) that a prefix lacks, 0 of others.
+
+        The model must have been asked for what follows the prefix.
+        """
+        return self.evidence[question].adds(prefix, self._rows[question, prefix])

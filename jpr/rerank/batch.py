@@ -2,8 +2,9 @@
 
 With trees, a second file says how each ranking was decoded, a JSON line per question:
 `{"id", "question", "nodes": [{"passage", "prefix", "depth", "log_prob", "score", "is_new",
-"instead_of": [{"passage", "prefix", "score"}]}]}`, passages by their ids, nodes in the order in
-which the search made them. A log-probability of minus infinity is null.
+"instead_of": [{"passage", "prefix", "score"}], "adds": [{"answer", "probability", "spans"}]}]}`,
+passages by their ids, nodes in the order in which the search made them. A log-probability of minus
+infinity is null.
 """
 
 import hashlib
@@ -12,9 +13,10 @@ from math import isfinite
 from pathlib import Path
 from typing import Protocol, TextIO
 
-from jpr.decode import Decoded, Node, Prefix
+from jpr.decode import Node, Prefix
 from jpr.gold import json_line
 from jpr.parts import write_resumably
+from jpr.rerank.explain import Added, Choice
 from jpr.runs import write_rankings
 from jpr.stages import Progress, Reranker
 from jpr.types import Ranking
@@ -31,8 +33,8 @@ class KeyedReranker(Reranker, Protocol):
 class DecodingReranker(KeyedReranker, Protocol):
     """A reranker that can say how it decoded."""
 
-    def decode_many(self, rankings: Iterable[Ranking], k: int) -> Iterator[tuple[Ranking, Decoded]]:
-        """Do as `rank_many` does; nodes number the candidates of a question from 0."""
+    def decode_many(self, rankings: Iterable[Ranking], k: int) -> Iterator[Choice]:
+        """Do as `rank_many` does, and say how."""
 
 
 def rerank_to_file(
@@ -62,10 +64,10 @@ def rerank_with_trees(
 ) -> None:
     """Do the same, and write beside each ranking how it was decoded."""
 
-    def write(record: tuple[Ranking, tuple[Ranking, Decoded]], streams: Sequence[TextIO]) -> None:
-        candidates, (ranking, decoded) = record
-        write_rankings([ranking], streams[0])
-        streams[1].write(tree_line(candidates, decoded))
+    def write(record: tuple[Ranking, Choice], streams: Sequence[TextIO]) -> None:
+        candidates, choice = record
+        write_rankings([choice.ranking], streams[0])
+        streams[1].write(tree_line(candidates, choice))
 
     write_resumably(
         [path, trees],
@@ -76,11 +78,15 @@ def rerank_with_trees(
     )
 
 
-def tree_line(candidates: Ranking, decoded: Decoded) -> str:
-    """Return how the candidates of a question were decoded, as a line of JSON."""
+def tree_line(candidates: Ranking, choice: Choice) -> str:
+    """Return how passages of the candidates of a question were chosen, as a line of JSON."""
     ids = [hit.passage.id for hit in candidates.hits]
     question = candidates.question
-    nodes = [_node(node, ids) for node in decoded.nodes]
+    made = choice.decoded.nodes
+    nodes = [
+        {**_node(node, ids), "adds": [_answer(one) for one in adds]}
+        for node, adds in zip(made, choice.adds or [()] * len(made), strict=True)
+    ]
     return json_line({"id": question.id, "question": question.text, "nodes": nodes})
 
 
@@ -92,6 +98,11 @@ def _node(node: Node, ids: Sequence[str]) -> dict[str, object]:
         "is_new": node.is_new,
         "instead_of": [_expansion(*other, ids) for other in node.instead_of],
     }
+
+
+def _answer(added: Added) -> dict[str, object]:
+    probability = round(added.probability, 4)
+    return {"answer": added.text, "probability": probability, "spans": added.spans}
 
 
 def _expansion(prefix: Prefix, passage: int, score: float, ids: Sequence[str]) -> dict[str, object]:

@@ -10,12 +10,11 @@ from random import Random
 from typing import Literal
 
 from jpr.decode import (
-    Ask,
+    Covering,
     Decoded,
     Limits,
     Search,
     beam,
-    covering,
     decode_many,
     independent,
     sequence,
@@ -26,6 +25,7 @@ from jpr.encode.tokens import read_tokenizer
 from jpr.errors import ConfigError, FormatError, MissingExtraError
 from jpr.models.joint_about import read_about
 from jpr.rerank.evidence import Words, evidence
+from jpr.rerank.explain import Choice, added
 from jpr.rerank.order import checked, ranked
 from jpr.rerank.prompt import Prompts, PromptSettings
 from jpr.rerank.scorer import ENCODER, STEP, Asked, Scorer
@@ -155,37 +155,41 @@ class JointReranker:
 
     def rank_many(self, rankings: Iterable[Ranking], k: int | Auto) -> Iterator[Ranking]:
         """Do the same for the candidates of many questions, some at a time."""
-        return (ranking for ranking, _ in self.decode_many(rankings, k))
+        return (choice.ranking for choice in self.decode_many(rankings, k))
 
-    def decode_many(
-        self, rankings: Iterable[Ranking], k: int | Auto
-    ) -> Iterator[tuple[Ranking, Decoded]]:
-        """Do as `rank_many` does, and say how; nodes number a question's candidates from 0."""
+    def decode_many(self, rankings: Iterable[Ranking], k: int | Auto) -> Iterator[Choice]:
+        """Do as `rank_many` does, and say how."""
         if k == "auto":
             yield from self.adaptive().decode_many(rankings, self.most)
             return
         rest = iter(rankings)
         while batch := list(islice(rest, self._scorer.batch)):
-            for given, found in zip(batch, self._decoded(batch, checked(k)), strict=True):
-                chosen = [(node.passage, node.score) for node in found.nodes if node.is_new]
-                yield ranked(given.question, given.hits, chosen), found
+            yield from self._chosen(batch, checked(k))
 
-    def _decoded(self, batch: Sequence[Ranking], k: int) -> list[Decoded]:
-        """Decode a batch; questions without candidates have nothing to choose from."""
-        most = self._scorer.numbers
-        asked = [ask(self._prompts, most, ranking) for ranking in batch if ranking.hits]
-        found: Iterator[Decoded] = iter(())
-        if asked:
-            searches = [self._search(one, k) for one in asked]
-            found = iter(decode_many(searches, self._model(asked)))
-        return [next(found) if ranking.hits else Decoded(()) for ranking in batch]
+    def _chosen(self, batch: Sequence[Ranking], k: int) -> Iterator[Choice]:
+        """Choose for a batch; questions without candidates have nothing to choose from."""
+        some = [ranking for ranking in batch if ranking.hits]
+        asked = [ask(self._prompts, self._scorer.numbers, ranking) for ranking in some]
+        found: Iterator[Choice] = iter(self._decoded(some, asked, k) if some else ())
+        for ranking in batch:
+            yield next(found) if ranking.hits else Choice(ranking, Decoded(()))
 
-    def _model(self, asked: Sequence[Asked]) -> Ask:
-        """Let the model read the candidates."""
+    def _decoded(
+        self, given: Sequence[Ranking], asked: Sequence[Asked], k: int
+    ) -> Iterator[Choice]:
+        """Let the model read, search, and say what was chosen."""
         opened = self._scorer.open(asked)
-        if opened.passages is None or not self._decoding.adds_answers:
-            return opened.ask
-        return covering(opened.ask, [evidence(one, self._words) for one in opened.passages])
+        covering = None
+        if opened.passages is not None and self._decoding.adds_answers:
+            found = [evidence(one, self._words) for one in opened.passages]
+            covering = Covering(opened.ask, found)
+        searches = [self._search(one, k) for one in asked]
+        for at, decoded in enumerate(decode_many(searches, covering or opened.ask)):
+            chosen = [(node.passage, node.score) for node in decoded.nodes if node.is_new]
+            ranking = ranked(given[at].question, given[at].hits, chosen)
+            tokenizer = self._prompts.tokenizer
+            adds = added(covering, at, decoded, given[at], tokenizer) if covering else ()
+            yield Choice(ranking, decoded, adds)
 
     def _search(self, asked: Asked, k: int) -> Search:
         costs = [len(one.ids) for one in asked.prompted]

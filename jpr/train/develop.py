@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from jpr.decode import Ask, Decoded, Limits, covering, decode_many
+from jpr.decode import Ask, Covering, Decoded, Limits, decode_many
 from jpr.errors import DataError
 from jpr.models.joint import Candidates, JointModel
 from jpr.models.rooms import Rooms
@@ -52,9 +52,10 @@ class Chooser:
         """Return what is chosen in each way, question by question."""
         encoded = self._rooms.encode(candidates)
         ask: Ask = Steps(self._model, encoded, self._rooms)
-        passages, for_answers = passages_of(candidates, encoded), ask
+        passages = passages_of(candidates, encoded)
+        for_answers = ask
         if passages is not None and any(way.adds_answers for way in self.ways.values()):
-            for_answers = covering(ask, [evidence(one, self._words) for one in passages])
+            for_answers = Covering(ask, [evidence(one, self._words) for one in passages])
         found = {}
         for name, way in self.ways.items():
             searches = [way.search(n, Limits(k), self._ahead) for n in candidates.counts]

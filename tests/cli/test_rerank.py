@@ -15,6 +15,7 @@ from jpr.encode.folder import load_encoder
 from jpr.questions import load_questions
 from jpr.rerank.batch import rerank_to_file, rerank_with_trees, tree_line
 from jpr.rerank.diversify import DiverseReranker, Mmr, Pyversity
+from jpr.rerank.explain import Added, Choice
 from jpr.rerank.oracle import OracleReranker
 from jpr.rerank.order import FirstStageOrder, ranked
 from jpr.runs import load_rankings
@@ -124,9 +125,9 @@ class ToyJoint:
         return next(self.rank_many([Ranking(question, tuple(candidates))], k))
 
     def rank_many(self, rankings: Iterable[Ranking], k: int) -> Iterator[Ranking]:
-        return (ranking for ranking, _ in self.decode_many(rankings, k))
+        return (choice.ranking for choice in self.decode_many(rankings, k))
 
-    def decode_many(self, rankings: Iterable[Ranking], k: int) -> Iterator[tuple[Ranking, Decoded]]:
+    def decode_many(self, rankings: Iterable[Ranking], k: int) -> Iterator[Choice]:
         for ranking in rankings:
             if not self.left:
                 raise KeyboardInterrupt
@@ -134,7 +135,7 @@ class ToyJoint:
             n = len(ranking.hits)
             decoded = decode(tree(n, Limits(k)), partial(rows, n))
             new = [(node.passage, node.score) for node in decoded.nodes if node.is_new]
-            yield ranked(ranking.question, ranking.hits, new), decoded
+            yield Choice(ranked(ranking.question, ranking.hits, new), decoded)
 
 
 def test_trees_are_written_beside_rankings_and_survive_a_kill(tmp_path: Path) -> None:
@@ -180,7 +181,9 @@ def test_a_line_of_a_tree_names_passages_by_their_ids() -> None:
         Node((), 2, -0.5, -0.5, True, (((), 0, -1.0),)),
         Node((2,), 0, -inf, -inf, True),
     )
-    line = tree_line(Ranking(Question("q", "which?"), hits), Decoded(nodes))
+    given = Ranking(Question("q", "which?"), hits)
+    adds = ((Added("Zed", 0.25, ((0, 3),)),), ())
+    line = tree_line(given, Choice(given, Decoded(nodes), adds))
     assert json.loads(line) == {
         "id": "q",
         "question": "which?",
@@ -193,6 +196,7 @@ def test_a_line_of_a_tree_names_passages_by_their_ids() -> None:
                 "log_prob": -0.5,
                 "is_new": True,
                 "instead_of": [{"passage": "x", "prefix": [], "score": -1.0}],
+                "adds": [{"answer": "Zed", "probability": 0.25, "spans": [[0, 3]]}],
             },
             {
                 "passage": "x",
@@ -202,6 +206,7 @@ def test_a_line_of_a_tree_names_passages_by_their_ids() -> None:
                 "log_prob": None,
                 "is_new": True,
                 "instead_of": [],
+                "adds": [],
             },
         ],
     }

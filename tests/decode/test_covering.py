@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from jpr.decode import (
+    Covering,
     Evidence,
     Limits,
     NextLogProbs,
     Prefix,
     Rows,
-    covering,
     decode,
     decode_many,
     independent,
@@ -52,7 +52,7 @@ def row(probs: Sequence[float], prefix: Prefix) -> Floats:
 
 def for_answers(probs: Sequence[float], evidence: Evidence) -> NextLogProbs:
     model = fixed(probs)
-    asked = covering(lambda wanted: model([prefix for _, prefix in wanted]), [evidence])
+    asked = Covering(lambda wanted: model([prefix for _, prefix in wanted]), [evidence])
     return lambda prefixes: asked([(0, prefix) for prefix in prefixes])
 
 
@@ -99,7 +99,7 @@ def test_nothing_is_left_and_nothing_is_likely() -> None:
 
 
 def test_what_is_no_number_is_refused_as_ever() -> None:
-    asked = covering(lambda wanted: [np.array([np.nan, 0.0, 0.0]) for _ in wanted], [TWINS])
+    asked = Covering(lambda wanted: [np.array([np.nan, 0.0, 0.0]) for _ in wanted], [TWINS])
     with pytest.raises(DataError, match="not a number"):
         decode(sequence(3, Limits(2)), lambda prefixes: asked([(0, p) for p in prefixes]))
 
@@ -114,7 +114,7 @@ def test_each_question_has_its_own_evidence() -> None:
 
     evidence = [TWINS, told([1, 0], [0, 1], [1, 0])]
     searches = [sequence(3, Limits(2)) for _ in evidence]
-    found = decode_many(searches, covering(ask, evidence))
+    found = decode_many(searches, Covering(ask, evidence))
     assert [decoded.passages for decoded in found] == [(0, 2), (0, 1)]
     assert asked == [[(0, ()), (1, ())], [(0, (0,)), (1, (0,))]]
 

@@ -64,7 +64,7 @@ def test_both_ways_choose_the_same(home: Path, decoder: str) -> None:
     there = JointReranker.load(home / "torch", decoder, device="cpu")
     for ours, theirs in zip(here.decode_many(MANY, 4), there.decode_many(MANY, 4), strict=True):
         assert ours[1].passages == theirs[1].passages
-        scores = [[node.score for node in decoded.nodes] for _, decoded in (ours, theirs)]
+        scores = [[node.score for node in choice.decoded.nodes] for choice in (ours, theirs)]
         np.testing.assert_allclose(scores[0], scores[1], atol=1e-4)
 
 
@@ -112,5 +112,6 @@ def test_only_the_independent_decoder_does_not_look_at_answers(tmp_path: Path) -
 
 def scores(folder: Path, decoder: str) -> list[tuple[int, float]]:
     reranker = JointReranker.load(folder, decoder, device="cpu")
-    ((_, decoded),) = reranker.decode_many([ranking()], 5)
+    (choice,) = reranker.decode_many([ranking()], 5)
+    decoded = choice.decoded
     return [(node.passage, node.score) for node in decoded.nodes]

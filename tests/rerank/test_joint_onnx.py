@@ -75,7 +75,7 @@ def test_both_ways_choose_the_same(tmp_path: Path, write: Write, decoder: str) -
     there = JointReranker.load(tmp_path / "torch", decoder, device="cpu")
     for ours, theirs in zip(here.decode_many(MANY, 4), there.decode_many(MANY, 4), strict=True):
         assert ours[1].passages == theirs[1].passages
-        scores = [[node.score for node in decoded.nodes] for _, decoded in (ours, theirs)]
+        scores = [[node.score for node in choice.decoded.nodes] for choice in (ours, theirs)]
         np.testing.assert_allclose(scores[0], scores[1], atol=1e-4)
         assert ours[0].question == theirs[0].question
     assert here.key != there.key  # rankings may differ in the last bits

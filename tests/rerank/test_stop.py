@@ -54,7 +54,8 @@ def test_without_any_answer_there_is_nothing_to_go_by() -> None:
 def test_auto_stops_where_the_model_says(tmp_path: Path) -> None:
     folder = write_pointer(tmp_path)
     whole = JointReranker.load(folder)
-    ((_, tree),) = whole.decode_many([Ranking(QUESTION, tuple(hits(NAMES)))], 6)
+    (choice,) = whole.decode_many([Ranking(QUESTION, tuple(hits(NAMES)))], 6)
+    tree = choice.decoded
     scores = [node.score for node in tree.nodes]
     write_stop(folder, replace(STOP, threshold=scores[2], most=6))
     found = JointReranker.load(folder).rank(QUESTION, hits(NAMES), "auto")

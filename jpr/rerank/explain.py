@@ -1,0 +1,96 @@
+"""What a chosen passage adds: the answers that those before it lack, where they stand in it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from jpr.decode import Covering, Decoded, Evidence, Node
+from jpr.types import Passage, Ranking
+
+_MOST = 5
+_LEAST = 0.01
+"""Answers less likely than this are not worth telling."""
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """An answer that a passage may add."""
+
+    text: str
+    """As it is written there."""
+    probability: float
+    """P(a | prefix), over all answers that may come next."""
+    spans: tuple[tuple[int, int], ...]
+    """From where to where in the passage's text; nowhere where it is in the title alone."""
+
+
+class Choice(NamedTuple):
+    """The passages chosen for a question, and how."""
+
+    ranking: Ranking
+    decoded: Decoded
+    """Its nodes number the question's candidates from 0."""
+    adds: tuple[tuple[Added, ...], ...] = ()
+    """Of every node what its passage adds; empty where the model does not read answers."""
+
+
+def added(
+    covering: Covering, question: int, decoded: Decoded, given: Ranking, tokenizer: Tokenizer
+) -> tuple[tuple[Added, ...], ...]:
+    """Return what the passage of every node adds; nothing where it was chosen before."""
+    evidence = covering.evidence[question]
+    return tuple(
+        tuple(_added(covering, evidence, (question, node), given, tokenizer)) if node.is_new else ()
+        for node in decoded.nodes
+    )
+
+
+def _added(
+    covering: Covering,
+    evidence: Evidence,
+    at: tuple[int, Node],
+    given: Ranking,
+    tokenizer: Tokenizer,
+) -> Iterator[Added]:
+    question, node = at
+    mass = covering.mass(question, node.prefix) * evidence.holds[node.passage]
+    likely = np.argsort(-mass, kind="stable")[:_MOST].tolist()
+    wanted = [answer for answer in likely if mass[answer] >= _LEAST]
+    passage = given.hits[node.passage].passage
+    places = _places(passage, [evidence.answers[answer] for answer in wanted], tokenizer)
+    for answer, (text, spans) in zip(wanted, places, strict=True):
+        yield Added(text, float(mass[answer]), spans)
+
+
+def _places(
+    passage: Passage, answers: Sequence[tuple[int, ...]], tokenizer: Tokenizer
+) -> Iterator[tuple[str, tuple[tuple[int, int], ...]]]:
+    """Yield how each answer is written in a passage, and where in its text."""
+    if not answers:
+        return
+    title, text = (
+        tokenizer.encode(field, add_special_tokens=False) for field in (passage.title, passage.text)
+    )
+    for tokens in answers:
+        spans = _runs(text.ids, text.offsets, tokens)
+        named = _runs(title.ids, title.offsets, tokens)
+        if spans:
+            yield passage.text[slice(*spans[0])], spans
+        elif named:
+            yield passage.title[slice(*named[0])], ()
+        else:  # across the end of the title, or cut
+            yield tokenizer.decode(list(tokens)), ()
+
+
+def _runs(
+    ids: Sequence[int], offsets: Sequence[tuple[int, int]], tokens: tuple[int, ...]
+) -> tuple[tuple[int, int], ...]:
+    size = len(tokens)
+    return tuple(
+        (offsets[at][0], offsets[at + size - 1][1])
+        for at in range(len(ids) - size + 1)
+        if ids[at] == tokens[0] and tuple(ids[at : at + size]) == tokens
+    )

@@ -1,0 +1,59 @@
+"""What chosen passages add, in words."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jpr.decode import Covering, Evidence, Limits, decode_many, sequence
+from jpr.encode.tokens import first_tokens
+from jpr.rerank.explain import Added, added
+from jpr.rerank.joint import JointReranker
+from jpr.types import Hit, Passage, Question, Ranking
+from tests.rerank.tiny import NAMES, QUESTION, hits, tokenizer, write_pointer
+
+GIVEN = Ranking(
+    Question("q", "which?"),
+    tuple(
+        Hit(Passage(str(i), title, text), 0.0)
+        for i, (title, text) in enumerate(
+            [("", f"{NAMES[0]} and {NAMES[0]}"), ("", NAMES[0]), (NAMES[1], NAMES[2])]
+        )
+    ),
+)
+
+
+def evidence() -> Evidence:
+    """Candidates 0 and 1 say the first name, candidate 2 the second, which is its title."""
+    answers = tuple(tuple(ids) for ids in first_tokens(tokenizer(), NAMES[:2], 9))
+    says = np.array([[1, 0], [1, 0], [0, 1]], dtype=np.float32)
+    return Evidence(answers, says, says > 0)
+
+
+def test_each_passage_tells_what_it_adds_and_where() -> None:
+    covering = Covering(lambda wanted: [np.log([0.5, 0.3, 0.2]) for _ in wanted], [evidence()])
+    (decoded,) = decode_many([sequence(3, Limits(3))], covering)
+    assert decoded.passages == (0, 2, 1)
+    text = GIVEN.hits[0].passage.text
+    places = (0, len(NAMES[0])), (len(text) - len(NAMES[0]), len(text))
+    first, second, third = added(covering, 0, decoded, GIVEN, tokenizer())
+    assert first == (Added(NAMES[0], first[0].probability, places),)
+    assert second == (Added(NAMES[1], second[0].probability, ()),)  # in its title
+    assert [first[0].probability, second[0].probability] == pytest.approx([0.8, 0.2])
+    assert third == ()  # it repeats
+
+
+def test_a_reranker_tells_it_unless_it_does_not_look_at_answers(tmp_path: Path) -> None:
+    folder = write_pointer(tmp_path, answers=True)
+    given = [Ranking(QUESTION, tuple(hits(NAMES)))]
+    (choice,) = JointReranker.load(folder, "seq", device="cpu").decode_many(given, 3)
+    assert len(choice.adds) == len(choice.decoded.nodes) == 3
+    told = [one for adds in choice.adds for one in adds]
+    assert told
+    for hit, adds in zip(choice.ranking.hits, choice.adds, strict=True):
+        for one in adds:
+            assert 0 < one.probability <= 1
+            assert all(hit.passage.text[slice(*span)] == one.text for span in one.spans[:1])
+    for decoder, answers in (("independent", True), ("seq", False)):
+        reranker = JointReranker.load(folder, decoder, device="cpu", answers=answers)
+        assert next(reranker.decode_many(given, 3)).adds == ()
