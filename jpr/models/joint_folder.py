@@ -73,6 +73,16 @@ def _over(t5: T5, head: str, number_tokens: tuple[int, ...], answers: bool) -> J
     return JointModel(t5.encoder, t5.decoder, made, "tokens", reads)
 
 
+def with_numbers(model: JointModel, number_tokens: tuple[int, ...]) -> JointModel:
+    """Return a T5 that was trained to point as one that says numbers: its words, in and out."""
+    encoder = model.encoder
+    if isinstance(encoder, Bert):
+        raise ConfigError("an index head needs the words of a T5; this model has a BERT's")
+    words, start = encoder.words, encoder.config.decoder_start_token_id
+    head = IndexHead(words, words.weight, start, number_tokens)
+    return JointModel(encoder, model.decoder, head, model.memory, model.answers)
+
+
 def write_joint(
     folder: Path,
     model: JointModel,

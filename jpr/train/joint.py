@@ -12,12 +12,19 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from tokenizers import Tokenizer
 
 from jpr.encode.tokens import read_tokenizer
 from jpr.errors import ConfigError, DataError, FormatError
 from jpr.models.answers import Answers
 from jpr.models.joint import JointModel, PointerHead
-from jpr.models.joint_folder import joint_over_bert, joint_over_t5, read_joint, write_joint
+from jpr.models.joint_folder import (
+    joint_over_bert,
+    joint_over_t5,
+    read_joint,
+    with_numbers,
+    write_joint,
+)
 from jpr.rerank.evidence import Words
 from jpr.rerank.joint import Decoding, read_prompt_settings
 from jpr.rerank.prompt import Prompts, PromptSettings
@@ -40,22 +47,37 @@ def begin(config: ModelConfig) -> tuple[JointModel, Prompts]:
     home = Path(config.init or config.weights)
     tokenizer = read_tokenizer(home / "tokenizer.json")
     if config.init:
-        model, _ = read_joint(home)
-        set_dropout(model, config.dropout)
-        return model, Prompts(tokenizer, read_prompt_settings(home))
-    dropout, answers = config.dropout, config.answers
-    if config.encoder == "bert":
+        model, settings = _gone_on(home, config, tokenizer)
+    elif config.encoder == "bert":
         settings = PromptSettings("bert", max_tokens=config.max_tokens)
-        model = joint_over_bert(home, config.layers, dropout, config.memory, answers)
-        return model, Prompts(tokenizer, settings)
-    count = config.numbers if config.head == "index" else 1
+        answers = config.answers
+        model = joint_over_bert(home, config.layers, config.dropout, config.memory, answers)
+    else:
+        numbers = _number_tokens(tokenizer, home, config.numbers if config.head == "index" else 1)
+        settings = PromptSettings("t5", max_tokens=config.max_tokens, number_tokens=numbers)
+        model = joint_over_t5(home, config.head, numbers, config.dropout, config.answers)
+    return model, Prompts(tokenizer, settings)
+
+
+def _gone_on(
+    home: Path, config: ModelConfig, tokenizer: Tokenizer
+) -> tuple[JointModel, PromptSettings]:
+    """Return a model that was trained before; one that points may have to say numbers now."""
+    (model, _), settings = read_joint(home), read_prompt_settings(home)
+    if config.head == "index" and isinstance(model.head, PointerHead):
+        numbers = _number_tokens(tokenizer, home, config.numbers)
+        model, settings = with_numbers(model, numbers), replace(settings, number_tokens=numbers)
+    set_dropout(model, config.dropout)
+    return model, settings
+
+
+def _number_tokens(tokenizer: Tokenizer, home: Path, count: int) -> tuple[int, ...]:
+    """Return the tokens that stand for numbers."""
     found = [tokenizer.token_to_id(f"<extra_id_{i}>") for i in range(count)]
     numbers = tuple(token for token in found if token is not None)
     if len(numbers) < count:
         raise ConfigError(f"{home}: its tokenizer has {len(numbers)} of {count} <extra_id> tokens")
-    settings = PromptSettings("t5", max_tokens=config.max_tokens, number_tokens=numbers)
-    model = joint_over_t5(home, config.head, numbers, dropout, answers)
-    return model, Prompts(tokenizer, settings)
+    return numbers
 
 
 def _fresh(config: ModelConfig, model: JointModel) -> tuple[str, ...]:

@@ -30,7 +30,8 @@ class ModelConfig:
     """What is trained: a joint model that was trained before, or a new one over an encoder."""
 
     init: str = ""
-    """Folder of a joint model to go on with; the rest, dropout apart, is then its own."""
+    """Folder of a joint model to go on with; the rest, dropout apart, is then its own. One that
+    points, over a T5, goes on with an index head where that is asked for."""
     weights: str = ""
     """Hugging Face folder of an encoder (bert) or a T5 to begin with."""
     encoder: str = "bert"

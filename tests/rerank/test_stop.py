@@ -73,6 +73,8 @@ def test_auto_needs_a_calibrated_model_and_its_decoder(tmp_path: Path) -> None:
     assert read_stop(folder) == STOP
     with pytest.raises(ConfigError, match=r"calibrated for --decode tree --beta 2.0"):
         JointReranker.load(folder, beta=1.0).rank(QUESTION, hits(NAMES), "auto")
+    with pytest.raises(ConfigError, match="for the answers"):
+        JointReranker.load(folder, answers=False).rank(QUESTION, hits(NAMES), "auto")
     about = json.loads((folder / "joint.json").read_text())
     (folder / "joint.json").write_text(json.dumps({**about, "stop": {"when": 3}}))
     with pytest.raises(FormatError, match="stop is not known"):

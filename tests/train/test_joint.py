@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jpr.coverage import Coverage
+from jpr.errors import ConfigError
 from jpr.judge.measures import Judged, MRecall
-from jpr.models.joint import JointModel
+from jpr.models.joint import IndexHead, JointModel
 from jpr.models.joint_folder import read_joint
 from jpr.rerank.evidence import Words
 from jpr.rerank.joint import Decoding, JointReranker
@@ -96,6 +97,20 @@ def test_a_t5_learns_with_either_head(home: Path, head: str, left: float) -> Non
     found = JointReranker.load(out, "tree", 2.0, device="cpu")
     text, hits = texts_of(open_feed(FeedConfig(str(home / "pack"))).pack, 0)
     assert len(found.rank(Question("q", text), hits, K).hits) == K
+
+
+def test_a_t5_that_points_goes_on_with_numbers(home: Path) -> None:
+    write_tiny_t5(home / "t5")
+    t5 = [f"model.weights={home / 't5'}", "model.encoder=t5"]
+    _, first = trained(home, "t5-points", *t5, "loop.steps=2")
+    go_on = ["model.weights=''", f"model.init={first}", "model.encoder=t5", "model.head=index"]
+    _, second = trained(home, "t5-says", *go_on, "model.numbers=20", "loop.steps=2")
+    model, prompts = begin(ModelConfig(init=str(second)))
+    assert isinstance(model.head, IndexHead)
+    assert len(model.head.tokens) == len(prompts.settings.number_tokens) == 20
+    _, bert = trained(home, "bert-points", "loop.steps=1")
+    with pytest.raises(ConfigError, match="needs the words of a T5"):
+        begin(ModelConfig(init=str(bert), head="index", encoder="t5", numbers=20))
 
 
 def test_scores_of_a_pack_are_the_first_step_of_each_question(home: Path) -> None:

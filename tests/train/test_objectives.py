@@ -128,11 +128,11 @@ def test_answers_that_are_still_to_be_found_by_hand() -> None:
     assert all(gradient.isfinite().all() for gradient in gradients)
 
 
-def test_no_passage_finds_no_answer() -> None:
+def test_after_the_end_of_a_prefix_no_answer_counts() -> None:
     given = torch.tensor([[[0.5, 0.3, 0.2], [0.5, 0.3, 0.2]]]).log()
     loss = answer_loss(given, torch.tensor([[-1]]), known())
     once = -math.log(0.5 * 0.5 + 0.3 * 0.25) - math.log(0.2)
-    assert loss.item() == pytest.approx(2 * once / 2)
+    assert loss.item() == pytest.approx(once / 2)
 
 
 def test_an_answer_is_told_by_all_its_spans() -> None:
