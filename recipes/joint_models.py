@@ -7,7 +7,8 @@ is not trained again. On one H200, 25 minutes.
     python recipes/joint_models.py --choices choices --commit $(git rev-parse --short HEAD)
 
 Writes `models/NAME` and `choices/NAME.json`: for every pack and way to choose, the places of the
-ten passages chosen for each question among its candidates; recipes/joint_table.py scores them.
+ten passages (five in the sweep of decoders) chosen for each question among its candidates;
+recipes/joint_table.py scores them.
 """
 
 import argparse
@@ -69,9 +70,12 @@ def trained(name: str, folder: Path, device: str, steps: int) -> float:
     recipe, seed = RUNS[name]
     config = read_recipe(RECIPES / f"{recipe}.toml")
     loop = replace(config.loop, seed=seed, steps=steps or config.loop.steps)
+    model = config.model
+    if model.init:
+        model = replace(model, init=str(folder.parent / Path(model.init).name))
     began = time.perf_counter()
     train_joint(
-        replace(config, loop=loop),
+        replace(config, loop=loop, model=model),
         folder,
         tell=lambda line: print(name, json.dumps(line), flush=True),
         device=device,
@@ -126,8 +130,9 @@ def main() -> None:
     for name in options.only:
         folder = options.models / name
         seconds = trained(name, folder, device, options.steps)
-        began, packs = time.perf_counter(), {}
+        began, packs, asked = time.perf_counter(), {}, {}
         for pack in options.packs:
+            asked[pack] = open_feed(FeedConfig(f"packs/{pack}")).pack.question_ids
             packs[pack] = choose(folder, pack, WAYS, K, device, options.limit)
             if name == SWEPT and pack in DEV:
                 packs[pack] |= choose(folder, pack, SWEEP, SWEEP_K, device, options.limit)
@@ -136,6 +141,7 @@ def main() -> None:
             "commit": options.commit,
             "seconds": {"training": seconds, "choosing": time.perf_counter() - began},
             **about(device),
+            "questions": asked,
             "choices": packs,
         }
         (options.choices / f"{name}.json").write_text(json.dumps(made), encoding="utf-8")

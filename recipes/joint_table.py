@@ -6,14 +6,14 @@ its vectors as encoded.
 
     python recipes/joint_table.py questions runs choices --index wiki --vectors vectors
 
-It leaves `results/joint.jsonl` and `results/joint-ablation.jsonl`, with paired tests in manifests,
-and figures by the number of answers.
+It leaves `joint.jsonl`, `joint-ablation.jsonl` and `joint-decoding.jsonl` in `results/`, with
+paired tests in manifests, and figures by the number of answers.
 """
 
 import argparse
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from jpr import MRecall, alpha_nDCG, evaluate, load_encoder, load_questions, load_rankings
 from jpr.corpus.store import PassageStore
 from jpr.encode.vectors import open_vectors
+from jpr.errors import DataError
 from jpr.judge.compare import Comparison, compare
 from jpr.judge.evaluation import Evaluation
 from jpr.judge.plots import plot_by_answers
@@ -34,11 +35,13 @@ from jpr.rerank.diversify import DiverseReranker
 from jpr.rerank.order import ranked
 from jpr.retrieve.index import Index
 from jpr.stages import Encoder
-from jpr.types import Passage, Ranking
+from jpr.train.sources import has_answers
+from jpr.types import Passage, Question, Ranking
 
 DATA = ("ambignq_dev", "webqsp_test", "webquestions_dev", "trec_test")
 MEASURES = [MRecall @ 5, MRecall @ 10, alpha_nDCG(0.9) @ 5, alpha_nDCG(0.9) @ 10]
-NAMES = ("joint", "joint-ablation")
+OF_FIVE = [measure for measure in MEASURES if measure.k == 5]  # the sweep chooses five passages
+NAMES = ("joint", "joint-ablation", "joint-decoding")
 FIRST, ORACLE, MMR = "first-stage", "oracle", "MMR"
 TABLE = {
     "pointwise": ("pointwise-0", "independent"),
@@ -92,6 +95,12 @@ class Stored:
         return self._vectors[rows].astype(np.float32)
 
 
+def answerable(questions: Sequence[Question], rankings: Iterable[Ranking]) -> list[Ranking]:
+    """Return the rankings that are in a pack, which leaves questions without answers out."""
+    known = {question.id for question in questions if has_answers(question)}
+    return [ranking for ranking in rankings if ranking.question.id in known]
+
+
 def chosen(rankings: Sequence[Ranking], places: Sequence[Sequence[int]]) -> list[Ranking]:
     """Return the candidates at these places, in their order."""
     return [
@@ -113,9 +122,12 @@ def runs_of(
     data: str,
 ) -> Iterator[tuple[str, list[Ranking]]]:
     """Yield the rankings of the systems that chose for this data."""
+    ids = [ranking.question.id for ranking in rankings]
     for system, (model, way) in systems.items():
         made = choices[model]["choices"].get(data, {}) if model in choices else {}
         if way in made:
+            if choices[model]["questions"][data] != ids:
+                raise DataError(f"{model} chose for other questions of {data} than the run has")
             yield system, chosen(rankings, made[way])
 
 
@@ -157,10 +169,11 @@ def draw(scored: Evaluation, path: Path) -> None:
 
 
 def sweep(choices: Mapping[str, Choices]) -> dict[str, tuple[str, str]]:
-    """Return the ways to decode that one model was asked for beside the usual ones."""
+    """Return the ways to decode that one model was asked for beside the usual one."""
     model: Choices = choices.get("joint-0", {"choices": {}})
     ways = dict.fromkeys(chain.from_iterable(model["choices"].values()))
-    return {way: ("joint-0", way) for way in ways if way.startswith(("tree", "beam"))}
+    swept = [way for way in ways if way.startswith(("tree", "beam"))]
+    return {"joint": ("joint-0", "sequence"), **{way: ("joint-0", way) for way in swept}}
 
 
 def main() -> None:
@@ -180,10 +193,12 @@ def main() -> None:
     if options.index and options.vectors:
         stored = Stored(load_encoder(), Index(options.index).store, options.vectors)
         diverse = DiverseReranker(stored)
-    found = Found([], []), Found([], [])
+    found = [Found([], []) for _ in NAMES]
+    others = {NAMES[1]: (ABLATION, MEASURES), NAMES[2]: (sweep(choices), OF_FIVE)}
     for data in options.data:
         questions = load_questions(options.questions / f"{data}.jsonl")
-        rankings = list(load_rankings(options.runs / f"hybrid-{data}.jsonl"))
+        run = load_rankings(options.runs / f"hybrid-{data}.jsonl")
+        rankings = answerable(questions, run)
         base = {FIRST: rankings}
         if diverse:
             base[MMR] = list(diverse.rank_many(rankings, 10))
@@ -191,12 +206,16 @@ def main() -> None:
         table = evaluate(questions, runs, MEASURES, pool=rankings, workers=2)
         found[0].add(table, NAMES[0], data, "independent")
         draw(table, options.results / f"joint-{data}.svg")
-        runs = dict(runs_of(rankings, choices, {**ABLATION, **sweep(choices)}, data))
-        if runs:
-            ablation = evaluate(questions, runs, MEASURES, pool=rankings, workers=2)
-            found[1].add(ablation, NAMES[1], data, "joint")
+        for one, (name, (systems, measures)) in zip(found[1:], others.items(), strict=True):
+            runs = dict(runs_of(rankings, choices, systems, data))
+            if len(runs) > 1:
+                scored = evaluate(questions, runs, measures, pool=rankings, workers=2)
+                one.add(scored, name, data, "joint")
         print(f"{data}: {time.perf_counter() - start:.0f} s", flush=True)
-    trained = [{k: v for k, v in one.items() if k != "choices"} for one in choices.values()]
+    trained = [
+        {k: v for k, v in one.items() if k not in ("choices", "questions")}
+        for one in choices.values()
+    ]
     inputs = {f"{data}.jsonl": options.questions / f"{data}.jsonl" for data in options.data}
     inputs |= {p.name: p for p in sorted(options.choices.glob("*.json"))}
     made = manifest(
@@ -205,7 +224,7 @@ def main() -> None:
         time.perf_counter() - start,
     )
     for name, one in zip(NAMES, found, strict=True):
-        extra = {"trained": trained, "tests": one.tests}
+        extra = {"trained": trained, "tests": one.tests, "shown": [["MRecall@5", "own"]]}
         save_records(options.results, name, one.records, {"about": ABOUT, **made, **extra})
 
 

@@ -40,6 +40,18 @@ def test_the_page_is_made_from_the_records(tmp_path: Path) -> None:
     assert "python recipe.py" in page
 
 
+def test_the_page_shows_the_tests_that_a_manifest_names(tmp_path: Path) -> None:
+    file = results(tmp_path) / "colours.manifest.json"
+    numbers = {"difference": 1.5, "low": 0.5, "high": 2.5, "p_holm": 0.01}
+    test = {"data": "d", "run": "a", "baseline": "b", "slice": "all", "order": "own", **numbers}
+    tests = [{**test, "measure": f"MRecall@{k}"} for k in (5, 10)]
+    shown = {"tests": tests, "shown": [["MRecall@5", "own"]]}
+    file.write_text(json.dumps({**json.loads(file.read_text()), **shown}))
+    page = results_page(tmp_path)
+    assert "| d | a – b | MRecall@5 | all | +1.5 (+0.5 to +2.5) | 0.01 |" in page
+    assert "MRecall@10" not in page
+
+
 def test_a_manifest_says_what_a_number_depends_on(tmp_path: Path) -> None:
     results(tmp_path)
     made = json.loads((tmp_path / "colours.manifest.json").read_text())

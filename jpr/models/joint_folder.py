@@ -8,7 +8,7 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
@@ -78,6 +78,8 @@ def with_numbers(model: JointModel, number_tokens: tuple[int, ...]) -> JointMode
     encoder = model.encoder
     if isinstance(encoder, Bert):
         raise ConfigError("an index head needs the words of a T5; this model has a BERT's")
+    # Only its words are left of a T5 that had others out: whoever reads the folder must know.
+    encoder.config = replace(encoder.config, tie_word_embeddings=True)
     words, start = encoder.words, encoder.config.decoder_start_token_id
     head = IndexHead(words, words.weight, start, number_tokens)
     return JointModel(encoder, model.decoder, head, model.memory, model.answers)

@@ -1,13 +1,14 @@
-"""What a chosen passage adds: the answers that those before it lack, where they stand in it."""
+"""What a chosen passage adds: the answers that its prefix lacks, where they stand in it."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from tokenizers import Tokenizer
+from tokenizers import Encoding, Tokenizer
 
 from jpr.decode import Covering, Decoded, Evidence, Node
+from jpr.rerank.evidence import Words
 from jpr.types import Passage, Ranking
 
 _MOST = 5
@@ -37,13 +38,54 @@ class Choice(NamedTuple):
     """Of every node what its passage adds; empty where the model does not read answers."""
 
 
+class Places:
+    """Finds answers in the texts of passages, as whole words."""
+
+    def __init__(self, tokenizer: Tokenizer, words: Words) -> None:
+        """Take the tokenizer that answers are tokens of, and what is known of its words."""
+        self._tokenizer, self._inner = tokenizer, words.inner
+
+    def of(
+        self, passage: Passage, answers: Sequence[tuple[int, ...]]
+    ) -> Iterator[tuple[str, tuple[tuple[int, int], ...]]]:
+        """Yield how each answer is written in a passage, and where in its text."""
+        if not answers:
+            return
+        title, text = (
+            self._tokenizer.encode(field, add_special_tokens=False)
+            for field in (passage.title, passage.text)
+        )
+        for tokens in answers:
+            spans = self._runs(passage.text, text, tokens)
+            named = self._runs(passage.title, title, tokens)
+            if spans:
+                yield passage.text[slice(*spans[0])], spans
+            elif named:
+                yield passage.title[slice(*named[0])], ()
+            else:  # across the end of the title, or cut
+                yield self._tokenizer.decode(list(tokens)), ()
+
+    def _runs(
+        self, text: str, found: Encoding, tokens: tuple[int, ...]
+    ) -> tuple[tuple[int, int], ...]:
+        ids, offsets, size = found.ids, found.offsets, len(tokens)
+        spans = (
+            (offsets[at][0], offsets[at + size - 1][1])
+            for at in range(len(ids) - size + 1)
+            if ids[at] == tokens[0] and tuple(ids[at : at + size]) == tokens
+            if not self._inner[ids[at + size : at + size + 1]].any()  # no word goes on
+        )
+        # Some tokenizers count the space before a word as part of it.
+        return tuple((last - len(text[first:last].lstrip()), last) for first, last in spans)
+
+
 def added(
-    covering: Covering, question: int, decoded: Decoded, given: Ranking, tokenizer: Tokenizer
+    covering: Covering, question: int, decoded: Decoded, given: Ranking, places: Places
 ) -> tuple[tuple[Added, ...], ...]:
     """Return what the passage of every node adds; nothing where it was chosen before."""
     evidence = covering.evidence[question]
     return tuple(
-        tuple(_added(covering, evidence, (question, node), given, tokenizer)) if node.is_new else ()
+        tuple(_added(covering, evidence, (question, node), given, places)) if node.is_new else ()
         for node in decoded.nodes
     )
 
@@ -53,44 +95,13 @@ def _added(
     evidence: Evidence,
     at: tuple[int, Node],
     given: Ranking,
-    tokenizer: Tokenizer,
+    places: Places,
 ) -> Iterator[Added]:
     question, node = at
     mass = covering.mass(question, node.prefix) * evidence.holds[node.passage]
     likely = np.argsort(-mass, kind="stable")[:_MOST].tolist()
     wanted = [answer for answer in likely if mass[answer] >= _LEAST]
     passage = given.hits[node.passage].passage
-    places = _places(passage, [evidence.answers[answer] for answer in wanted], tokenizer)
-    for answer, (text, spans) in zip(wanted, places, strict=True):
+    found = places.of(passage, [evidence.answers[answer] for answer in wanted])
+    for answer, (text, spans) in zip(wanted, found, strict=True):
         yield Added(text, float(mass[answer]), spans)
-
-
-def _places(
-    passage: Passage, answers: Sequence[tuple[int, ...]], tokenizer: Tokenizer
-) -> Iterator[tuple[str, tuple[tuple[int, int], ...]]]:
-    """Yield how each answer is written in a passage, and where in its text."""
-    if not answers:
-        return
-    title, text = (
-        tokenizer.encode(field, add_special_tokens=False) for field in (passage.title, passage.text)
-    )
-    for tokens in answers:
-        spans = _runs(text.ids, text.offsets, tokens)
-        named = _runs(title.ids, title.offsets, tokens)
-        if spans:
-            yield passage.text[slice(*spans[0])], spans
-        elif named:
-            yield passage.title[slice(*named[0])], ()
-        else:  # across the end of the title, or cut
-            yield tokenizer.decode(list(tokens)), ()
-
-
-def _runs(
-    ids: Sequence[int], offsets: Sequence[tuple[int, int]], tokens: tuple[int, ...]
-) -> tuple[tuple[int, int], ...]:
-    size = len(tokens)
-    return tuple(
-        (offsets[at][0], offsets[at + size - 1][1])
-        for at in range(len(ids) - size + 1)
-        if ids[at] == tokens[0] and tuple(ids[at : at + size]) == tokens
-    )

@@ -25,14 +25,15 @@ from jpr.encode.tokens import read_tokenizer
 from jpr.errors import ConfigError, FormatError, MissingExtraError
 from jpr.models.joint_about import read_about
 from jpr.rerank.evidence import Words, evidence
-from jpr.rerank.explain import Choice, added
+from jpr.rerank.explain import Choice, Places, added
 from jpr.rerank.order import checked, ranked
 from jpr.rerank.prompt import Prompts, PromptSettings
 from jpr.rerank.scorer import ENCODER, STEP, Asked, Scorer
 from jpr.rerank.stop import Stop, read_stop
 from jpr.types import Hit, Question, Ranking
 
-DECODERS = ("tree", "sets", "seq", "beam", "independent")
+TREES = ("tree", "sets")
+DECODERS = (*TREES, "seq", "beam", "independent")
 Auto = Literal["auto"]
 """As many passages as a question is worth."""
 
@@ -86,6 +87,7 @@ class JointReranker:
         self._scorer, self._prompts, self._decoding = scorer, prompts, decoding
         self._stop = stop
         self._words = Words.of(prompts.tokenizer)
+        self._places = Places(prompts.tokenizer, self._words)
         self.key = f"joint {scorer.key} {prompts.settings} {decoding}"
 
     @classmethod
@@ -144,6 +146,9 @@ class JointReranker:
         if (self._stop.decoder, self._stop.beta) != (mine.decoder, mine.beta):
             told = f"--decode {self._stop.decoder} --beta {self._stop.beta}"
             raise ConfigError(f'k = "auto" was calibrated for {told}; use these or calibrate again')
+        if not mine.answers and mine.decoder != "independent":
+            told = "passages chosen for the answers they add"
+            raise ConfigError(f'k = "auto" was calibrated for {told}; give a number')
         return self._stop
 
     def rank(self, question: Question, candidates: Sequence[Hit], k: int | Auto) -> Ranking:
@@ -187,8 +192,7 @@ class JointReranker:
         for at, decoded in enumerate(decode_many(searches, covering or opened.ask)):
             chosen = [(node.passage, node.score) for node in decoded.nodes if node.is_new]
             ranking = ranked(given[at].question, given[at].hits, chosen)
-            tokenizer = self._prompts.tokenizer
-            adds = added(covering, at, decoded, given[at], tokenizer) if covering else ()
+            adds = added(covering, at, decoded, given[at], self._places) if covering else ()
             yield Choice(ranking, decoded, adds)
 
     def _search(self, asked: Asked, k: int) -> Search:
@@ -268,7 +272,11 @@ def _decoding(folder: Path, decoder: str | None, beta: float | None) -> tuple[st
     named, width = own.get("decoder", usual.decoder), own.get("beta", usual.beta)
     if named not in DECODERS or not isinstance(width, int | float):
         raise FormatError(file, 0, f"its decoding is not known: {own}; copy it again")
-    return decoder or named, width if beta is None else beta
+    chosen = decoder or named
+    if beta is not None and chosen not in TREES:
+        told = f"β = {beta} is for the decoders {' and '.join(TREES)}; {chosen} has none"
+        raise ConfigError(f"{told}: leave it out, or name one of them")
+    return chosen, width if beta is None else beta
 
 
 def _of_known_kinds(prompt: Mapping[str, object]) -> dict[str, object]:

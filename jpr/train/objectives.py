@@ -88,12 +88,13 @@ def answer_loss(log_probs: Tensor, prefixes: Tensor, known: Told) -> Tensor:
     """Return −log P(a | prefix), over the answers that prefixes lack, summed over questions.
 
     P(a | prefix) = Σ_c P(c | prefix) · P(a | c), given log P (Q, T + 1, C) after the beginnings of
-    prefixes (Q, T), whose passages are -1 where there are none. It is the mean over a question's
-    answers, summed over its steps as the loss of passages is.
+    prefixes (Q, T), whose passages are -1 after their end, where steps do not count. It is the mean
+    over a question's answers, summed over its steps as the loss of passages is.
     """
     answers, steps = len(known.question), log_probs.shape[1]
     tells = torch.zeros(answers, log_probs.shape[2] + 1, dtype=torch.bool, device=prefixes.device)
-    tells[known.answer, known.place] = True  # the last column stands for no passage
+    tells[known.answer, known.place] = True
+    tells[:, -1] = True  # for no passage: after a prefix's end nothing is to be found
     chosen = tells.gather(1, prefixes[known.question] % tells.shape[1])  # (G, T)
     found = F.pad(chosen.cumsum(1) > 0, (1, 0))
     shares = log_probs[known.question[known.answer], :, known.place]  # (S, T + 1)

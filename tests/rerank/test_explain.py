@@ -4,10 +4,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 from jpr.decode import Covering, Evidence, Limits, decode_many, sequence
 from jpr.encode.tokens import first_tokens
-from jpr.rerank.explain import Added, added
+from jpr.rerank.evidence import Words
+from jpr.rerank.explain import Added, Places, added
 from jpr.rerank.joint import JointReranker
 from jpr.types import Hit, Passage, Question, Ranking
 from tests.rerank.tiny import NAMES, QUESTION, hits, tokenizer, write_pointer
@@ -36,11 +38,20 @@ def test_each_passage_tells_what_it_adds_and_where() -> None:
     assert decoded.passages == (0, 2, 1)
     text = GIVEN.hits[0].passage.text
     places = (0, len(NAMES[0])), (len(text) - len(NAMES[0]), len(text))
-    first, second, third = added(covering, 0, decoded, GIVEN, tokenizer())
+    found = Places(tokenizer(), Words.of(tokenizer()))
+    first, second, third = added(covering, 0, decoded, GIVEN, found)
     assert first == (Added(NAMES[0], first[0].probability, places),)
     assert second == (Added(NAMES[1], second[0].probability, ()),)  # in its title
     assert [first[0].probability, second[0].probability] == pytest.approx([0.8, 0.2])
     assert third == ()  # it repeats
+
+
+def test_places_are_whole_words_without_the_space_before() -> None:
+    made = Tokenizer(models.Unigram([("<unk>", 0.0), ("▁light", -1.0), ("house", -1.0)], 0))
+    made.pre_tokenizer = pre_tokenizers.Metaspace()
+    passage = Passage("1", "lighthouse", "lighthouse light")
+    found = Places(made, Words.of(made)).of(passage, [(1,), (1, 2)])
+    assert list(found) == [("light", ((11, 16),)), ("lighthouse", ((0, 10),))]
 
 
 def test_a_reranker_tells_it_unless_it_does_not_look_at_answers(tmp_path: Path) -> None:

@@ -1,0 +1,22 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from jpr.models.joint import JointModel, PointerHead
+from jpr.models.joint_folder import read_joint, with_numbers, write_joint
+from jpr.models.t5 import T5
+from tests.models.joint_models import NUMBERS, D, candidates, t5_config
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_model_that_went_on_with_numbers_is_read_as_it_was(tmp_path: Path, tied: bool) -> None:
+    t5 = T5(replace(t5_config(), tie_word_embeddings=tied))
+    points = JointModel(t5.encoder, t5.decoder, PointerHead(D), "tokens")
+    model = with_numbers(points, NUMBERS)
+    write_joint(tmp_path, model, {})
+    read, _ = read_joint(tmp_path)
+    given, none = candidates((4, 3)), torch.zeros(2, 0, dtype=torch.long)
+    expected = model.log_probs(model.encode(given), none)
+    torch.testing.assert_close(read.log_probs(read.encode(given), none), expected)
