@@ -33,7 +33,10 @@ def test_choices_are_for_the_questions_of_a_pack_which_have_answers() -> None:
     ]
     hits = tuple(Hit(Passage(id, "", id), 0.0) for id in "xyz")
     rankings = made["answerable"](questions, [Ranking(question, hits) for question in questions])
-    made_by = {"questions": {"dev": ["a", "c"]}, "choices": {"dev": {"sequence": [[2, 0], [1]]}}}
+    made_by: dict[str, Any] = {
+        "questions": {"dev": ["a", "c"]},
+        "choices": {"dev": {"sequence": [[2, 0], [1]]}},
+    }
     choices = {"joint-0": made_by}
     ((_, chosen),) = made["runs_of"](rankings, choices, {"joint": ("joint-0", "sequence")}, "dev")
     found = {one.question.id: [hit.passage.id for hit in one.hits] for one in chosen}
