@@ -29,6 +29,7 @@ import numpy as np
 import torch
 import transformers
 from ceiling import ceiling
+from peer import peer_config
 from transformers.modeling_outputs import BaseModelOutput
 
 from jpr.decode import Limits, decode_many, independent, tree
@@ -125,14 +126,7 @@ class Theirs:
 
     def __init__(self, shape: T5Config, attention: str) -> None:
         """Make a model in bfloat16."""
-        config = transformers.T5Config(
-            vocab_size=shape.vocab_size,
-            d_model=shape.d_model,
-            d_kv=shape.d_kv,
-            d_ff=shape.d_ff,
-            num_layers=shape.num_layers,
-            num_heads=shape.num_heads,
-        )
+        config = peer_config(shape)
         config.decoder_start_token_id = 0
         with torch.device("cuda"):
             made = transformers.T5ForConditionalGeneration._from_config(  # type: ignore[no-untyped-call]

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 import transformers
 from numpy.typing import NDArray
+from peer import peer_config
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
@@ -184,15 +185,7 @@ class Fusion(nn.Module):
     def __init__(self, shape: T5Config, attention: str) -> None:
         """Make a model at random."""
         super().__init__()
-        config = transformers.T5Config(
-            vocab_size=shape.vocab_size,
-            d_model=shape.d_model,
-            d_kv=shape.d_kv,
-            d_ff=shape.d_ff,
-            num_layers=shape.num_layers,
-            num_heads=shape.num_heads,
-            dropout_rate=DROPOUT,
-        )
+        config = peer_config(shape, DROPOUT)
         self.t5 = transformers.T5Model._from_config(config, attn_implementation=attention)  # type: ignore[no-untyped-call]
         d = shape.d_model
         self.start = nn.Parameter(torch.randn(d))

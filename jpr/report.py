@@ -14,6 +14,7 @@ from typing import Any
 from jpr.errors import FormatError
 from jpr.files import publish
 from jpr.jsonfile import read_json
+from jpr.judge.compare import Comparison
 from jpr.judge.evaluation import ALL, MULTI, Evaluation, RunScores
 from jpr.judge.measures import Measure
 from jpr.judge.tables import markdown
@@ -56,6 +57,15 @@ def _records(
             value, low, high = (100 * x for x in (score.value, score.low, score.high))
             recipe, system, data = labels
             yield Record(recipe, system, data, name, slice, k, value, low, high, score.n, commit)
+
+
+def comparison_row(data: str, found: Comparison, order: str = "own") -> dict[str, object]:
+    """Return a paired test as manifests hold it, in percent; of runs in this order."""
+    kept = ("run", "baseline", "measure", "slice", "n", "test")
+    numbers = {name: round(100 * getattr(found, name), 2) for name in ("difference", "low", "high")}
+    ps = {name: float(f"{getattr(found, name):.2g}") for name in ("p", "p_holm")}
+    labels = {name: getattr(found, name) for name in kept}
+    return {"data": data, "order": order, **labels, **numbers, **ps}
 
 
 def save_records(

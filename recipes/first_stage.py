@@ -20,10 +20,10 @@ import numpy as np
 
 from jpr import MRecall, Recall, evaluate, load_questions, write_rankings
 from jpr.files import publish
-from jpr.judge.compare import Comparison, compare
+from jpr.judge.compare import compare
 from jpr.judge.evaluation import Evaluation, RunScores
 from jpr.manifest import commit, manifest
-from jpr.report import Record, records_of, save_records
+from jpr.report import Record, comparison_row, records_of, save_records
 from jpr.retrieve.fuse import ReciprocalRanks, Scored
 from jpr.retrieve.index import Index
 from jpr.retrieve.retrievers import DEPTH, HYBRID, open_retriever
@@ -84,21 +84,8 @@ def against_bm25(scored: Evaluation, data: str) -> list[dict[str, object]]:
     best = tuple(RunScores(run.name, run.best.values) for run in scored.runs if run.best)
     rows = []
     for order, evaluation in (("own", scored), ("best", replace(scored, runs=best))):
-        rows += [_row(data, order, found) for found in compare(evaluation, "BM25")]
+        rows += [comparison_row(data, found, order) for found in compare(evaluation, "BM25")]
     return rows
-
-
-def _row(data: str, order: str, found: Comparison) -> dict[str, object]:
-    kept = ("run", "baseline", "measure", "slice", "n", "test")
-    numbers = {name: round(100 * getattr(found, name), 2) for name in ("difference", "low", "high")}
-    tests = {name: float(f"{getattr(found, name):.2g}") for name in ("p", "p_holm")}
-    return {
-        "data": data,
-        "order": order,
-        **{name: getattr(found, name) for name in kept},
-        **numbers,
-        **tests,
-    }
 
 
 def main() -> None:

@@ -26,11 +26,11 @@ from jpr import MRecall, alpha_nDCG, evaluate, load_encoder, load_questions, loa
 from jpr.corpus.store import PassageStore
 from jpr.encode.vectors import open_vectors
 from jpr.errors import DataError
-from jpr.judge.compare import Comparison, compare
+from jpr.judge.compare import compare
 from jpr.judge.evaluation import Evaluation
 from jpr.judge.plots import plot_by_answers
 from jpr.manifest import commit, manifest
-from jpr.report import Record, records_of, save_records
+from jpr.report import Record, comparison_row, records_of, save_records
 from jpr.rerank.diversify import DiverseReranker
 from jpr.rerank.order import ranked
 from jpr.retrieve.index import Index
@@ -151,15 +151,7 @@ class Found:
         """Add those of one set; every system is tested against one of them."""
         self.records.extend(records(scored, name, data))
         if baseline in {run.name for run in scored.runs}:
-            self.tests.extend(_row(data, found) for found in compare(scored, baseline))
-
-
-def _row(data: str, found: Comparison) -> dict[str, object]:
-    kept = ("run", "baseline", "measure", "slice", "n", "test")
-    numbers = {name: round(100 * getattr(found, name), 2) for name in ("difference", "low", "high")}
-    ps = {name: float(f"{getattr(found, name):.2g}") for name in ("p", "p_holm")}
-    labels = {name: getattr(found, name) for name in kept}
-    return {"data": data, "order": "own", **labels, **numbers, **ps}
+            self.tests.extend(comparison_row(data, found) for found in compare(scored, baseline))
 
 
 def draw(scored: Evaluation, path: Path) -> None:

@@ -54,9 +54,7 @@ def coded_matrices(encoder: Bert | T5Encoder, sample: Sequence[Sequence[int]]) -
     """Find whole numbers for every matrix, from its inputs for the texts of a sample."""
     if not sample:
         raise DataError("scales cannot be found without a sample of texts; give some passages")
-    matrices = {
-        name: module for name, module in encoder.named_modules() if isinstance(module, nn.Linear)
-    }
+    matrices = {n: module for n, module in encoder.named_modules() if isinstance(module, nn.Linear)}
     found: dict[str, Matrix] = {}
     for names in _shares(matrices, sum(map(len, sample))):
         inputs = _inputs(encoder, {name: matrices[name] for name in names}, sample)

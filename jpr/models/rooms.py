@@ -129,9 +129,8 @@ def step(room: Room, asked: Tensor, depth: int) -> Tensor:
     hidden = model.decoder.norm(x).view(questions, slots, -1)
     taken = torch.zeros(len(asked), candidates + 1, dtype=torch.bool, device=asked.device)
     taken = taken.scatter(1, passages.where(passages >= 0, candidates), True)[:, :-1]
-    taken = taken.view(questions, slots, -1)
-    logits = model.head.logits(hidden, room.keys, room.prior)
-    return distribution(logits, taken | ~room.inside[:, None])
+    out = taken.view(questions, slots, -1) | ~room.inside[:, None]
+    return distribution(model.head.logits(hidden, room.keys, room.prior), out)
 
 
 def _look_back(

@@ -160,29 +160,36 @@ class JointReranker:
 
     def rank_many(self, rankings: Iterable[Ranking], k: int | Auto) -> Iterator[Ranking]:
         """Do the same for the candidates of many questions, some at a time."""
-        return (choice.ranking for choice in self.decode_many(rankings, k))
+        return (choice.ranking for choice in self._choices(rankings, k, explain=False))
 
     def decode_many(self, rankings: Iterable[Ranking], k: int | Auto) -> Iterator[Choice]:
         """Do as `rank_many` does, and say how."""
+        return self._choices(rankings, k, explain=True)
+
+    def _choices(
+        self, rankings: Iterable[Ranking], k: int | Auto, *, explain: bool
+    ) -> Iterator[Choice]:
         if k == "auto":
-            yield from self.adaptive().decode_many(rankings, self.most)
+            yield from self.adaptive()._choices(rankings, self.most, explain=explain)
             return
         rest = iter(rankings)
         while batch := list(islice(rest, self._scorer.batch)):
-            yield from self._chosen(batch, checked(k))
+            yield from self._chosen(batch, checked(k), explain=explain)
 
-    def _chosen(self, batch: Sequence[Ranking], k: int) -> Iterator[Choice]:
+    def _chosen(self, batch: Sequence[Ranking], k: int, *, explain: bool) -> Iterator[Choice]:
         """Choose for a batch; questions without candidates have nothing to choose from."""
         some = [ranking for ranking in batch if ranking.hits]
         asked = [ask(self._prompts, self._scorer.numbers, ranking) for ranking in some]
-        found: Iterator[Choice] = iter(self._decoded(some, asked, k) if some else ())
+        found: Iterator[Choice] = iter(
+            self._decoded(some, asked, k, explain=explain) if some else ()
+        )
         for ranking in batch:
             yield next(found) if ranking.hits else Choice(ranking, Decoded(()))
 
     def _decoded(
-        self, given: Sequence[Ranking], asked: Sequence[Asked], k: int
+        self, given: Sequence[Ranking], asked: Sequence[Asked], k: int, *, explain: bool
     ) -> Iterator[Choice]:
-        """Let the model read, search, and say what was chosen."""
+        """Let the model read, search, and say what was chosen, and if wanted what it adds."""
         opened = self._scorer.open(asked)
         covering = None
         if opened.passages is not None and self._decoding.adds_answers:
@@ -192,7 +199,8 @@ class JointReranker:
         for at, decoded in enumerate(decode_many(searches, covering or opened.ask)):
             chosen = [(node.passage, node.score) for node in decoded.nodes if node.is_new]
             ranking = ranked(given[at].question, given[at].hits, chosen)
-            adds = added(covering, at, decoded, given[at], self._places) if covering else ()
+            told = covering if explain else None
+            adds = added(told, at, decoded, given[at], self._places) if told else ()
             yield Choice(ranking, decoded, adds)
 
     def _search(self, asked: Asked, k: int) -> Search:

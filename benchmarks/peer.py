@@ -1,0 +1,18 @@
+"""What the benchmarks take from transformers alike."""
+
+import transformers
+
+from jpr.models.t5 import T5Config
+
+
+def peer_config(shape: T5Config, dropout: float = 0.1) -> transformers.T5Config:
+    """Return a shape of ours as transformers has it."""
+    return transformers.T5Config(
+        vocab_size=shape.vocab_size,
+        d_model=shape.d_model,
+        d_kv=shape.d_kv,
+        d_ff=shape.d_ff,
+        num_layers=shape.num_layers,
+        num_heads=shape.num_heads,
+        dropout_rate=dropout,
+    )
