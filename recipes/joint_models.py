@@ -2,13 +2,14 @@
 
 Needs: `packs/train` and the packs named below (docs/train.md), and `models/e5`: e5-small as trained
 by recipes/dpr_plus.py; torch, safetensors and tokenizers are enough. A model that is there already
-is not trained again. On one H200, 25 minutes.
+is not trained again, choices that are there are not made again, and training that was stopped goes
+on. On one H200, 25 minutes.
 
     python recipes/joint_models.py --choices choices --commit $(git rev-parse --short HEAD)
 
 Writes `models/NAME` and `choices/NAME.json`: for every pack and way to choose, the places of the
-ten passages (five in the sweep of decoders) chosen for each question among its candidates;
-recipes/joint_table.py scores them.
+ten passages (five in the sweep of decoders) chosen for each question among its candidates, and how
+deep the sweep's trees were; recipes/joint_table.py scores them.
 """
 
 import argparse
@@ -23,6 +24,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from jpr.decode import Decoded
+from jpr.disk import publish_file
+from jpr.models.joint import Candidates, JointModel
 from jpr.rerank.evidence import Words
 from jpr.rerank.joint import Decoding
 from jpr.train.assemble import Assembler
@@ -64,40 +68,63 @@ Choices = dict[str, list[list[int]]]
 
 
 def trained(name: str, folder: Path, device: str, steps: int) -> float:
-    """Train a model, unless it is there; return the seconds that it took."""
-    if (folder / "model.safetensors").exists():
-        return 0.0
+    """Train a model, unless it is there; return the seconds that its steps took."""
     recipe, seed = RUNS[name]
     config = read_recipe(RECIPES / f"{recipe}.toml")
     loop = replace(config.loop, seed=seed, steps=steps or config.loop.steps)
+    if (folder / "model.safetensors").exists():
+        return seconds_of(folder, loop.steps)
     model = config.model
     if model.init:
         model = replace(model, init=str(folder.parent / Path(model.init).name))
-    began = time.perf_counter()
-    train_joint(
+    done = train_joint(
         replace(config, loop=loop, model=model),
         folder,
         tell=lambda line: print(name, json.dumps(line), flush=True),
         device=device,
     )
-    return time.perf_counter() - began
+    return done.seconds
+
+
+def seconds_of(folder: Path, steps: int) -> float:
+    """Return how long a model was trained; one of other steps is not what the recipe says."""
+    last = json.loads((folder / "log.jsonl").read_text(encoding="utf-8").splitlines()[-1])
+    if last["step"] != steps:
+        raise SystemExit(f"{folder} was trained for {last['step']} steps, not {steps}; remove it")
+    seconds: float = last["seconds"]
+    return seconds
+
+
+class Noting(Chooser):
+    """A chooser that notes how deep its trees are."""
+
+    def __init__(self, model: JointModel, words: Words, ways: Mapping[str, Decoding]) -> None:
+        super().__init__(model, words, ways)
+        self.depths: dict[str, list[int]] = {way: [] for way in ways}
+
+    def __call__(self, candidates: Candidates, k: int) -> dict[str, list[Decoded]]:
+        """Return what is chosen in each way."""
+        found = super().__call__(candidates, k)
+        for way, decoded in found.items():
+            self.depths[way] += [one.depth for one in decoded]
+        return found
 
 
 def choose(
     folder: Path, pack: str, ways: Mapping[str, Decoding], k: int, device: str, limit: int
-) -> Choices:
-    """Return what a model chooses for every question of a pack."""
+) -> tuple[Choices, dict[str, float]]:
+    """Return what a model chooses for every question of a pack, and the trees' mean depths."""
     model, prompts = begin(ModelConfig(init=str(folder)))
     feed = open_feed(FeedConfig(f"packs/{pack}"))
     development = Development(feed, Assembler.of(feed.pack, prompts, device), limit)
-    chooser = Chooser(model.to(device).eval(), Words.of(prompts.tokenizer), ways)
+    chooser = Noting(model.to(device).eval(), Words.of(prompts.tokenizer), ways)
     found: Choices = {way: [] for way in ways}
     for first in range(0, len(development.questions), 32):
         some = development.questions[first : first + 32]
         chosen = development.chosen(chooser, feed.listed(some, feed.longest), k)
         for way in ways:
             found[way] += [[int(place) for place in places] for places in chosen[way]]
-    return found
+    return found, {way: float(np.mean(depths)) for way, depths in chooser.depths.items()}
 
 
 def about(device: str) -> dict[str, object]:
@@ -121,30 +148,39 @@ def main() -> None:
     parser.add_argument("--models", type=Path, default=Path("models"))
     parser.add_argument("--commit", required=True)
     parser.add_argument("--only", nargs="*", default=list(RUNS), choices=list(RUNS))
-    parser.add_argument("--packs", nargs="*", default=[*DEV, *TEST])
+    parser.add_argument("--packs", nargs="*", default=[*DEV, *TEST], help="none: train alone")
     parser.add_argument("--steps", type=int, default=0, help="fewer steps, to try it out")
     parser.add_argument("--limit", type=int, default=0, help="fewer questions, to try it out")
     options = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     options.choices.mkdir(parents=True, exist_ok=True)
     for name in options.only:
-        folder = options.models / name
+        folder, file = options.models / name, options.choices / f"{name}.json"
+        if file.exists():
+            continue
         seconds = trained(name, folder, device, options.steps)
-        began, packs, asked = time.perf_counter(), {}, {}
+        if not options.packs:
+            continue
+        began, packs, depths, asked = time.perf_counter(), {}, {}, {}
         for pack in options.packs:
             asked[pack] = open_feed(FeedConfig(f"packs/{pack}")).pack.question_ids
-            packs[pack] = choose(folder, pack, WAYS, K, device, options.limit)
+            packs[pack], _ = choose(folder, pack, WAYS, K, device, options.limit)
             if name == SWEPT and pack in DEV:
-                packs[pack] |= choose(folder, pack, SWEEP, SWEEP_K, device, options.limit)
+                swept = choose(folder, pack, SWEEP, SWEEP_K, device, options.limit)
+                packs[pack] |= swept[0]
+                depths[pack] = swept[1]
         made = {
             "model": name,
             "commit": options.commit,
             "seconds": {"training": seconds, "choosing": time.perf_counter() - began},
             **about(device),
+            "depths": depths,
             "questions": asked,
             "choices": packs,
         }
-        (options.choices / f"{name}.json").write_text(json.dumps(made), encoding="utf-8")
+        part = file.with_suffix(".part")
+        part.write_text(json.dumps(made), encoding="utf-8")
+        publish_file(part, file)
         print(name, "chose in", round(time.perf_counter() - began, 1), "s", flush=True)
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from jpr.errors import DataError
 from jpr.train.recipe import JointTraining
+from jpr.train.state import Progress
 from jpr.types import Hit, Passage, Question, Ranking
 
 RECIPES = Path(__file__).parents[1] / "recipes"
@@ -15,13 +16,23 @@ def test_the_second_stage_begins_with_the_first_of_the_same_folder(tmp_path: Pat
     made: dict[str, Any] = runpy.run_path(str(RECIPES / "joint_models.py"))
     begun: list[str] = []
 
-    def note(config: JointTraining, out: Path, **_: object) -> None:
+    def note(config: JointTraining, out: Path, **_: object) -> Progress:
         begun.append(config.model.init)
+        return Progress(step=1, seconds=2.5)
 
     made["trained"].__globals__["train_joint"] = note
     for name in ("first", "joint-0"):
-        made["trained"](name, tmp_path / name, "cpu", steps=1)
+        assert made["trained"](name, tmp_path / name, "cpu", steps=1) == 2.5
     assert begun == ["", str(tmp_path / "first")]
+
+
+def test_a_model_that_is_there_is_taken_if_it_has_the_steps_of_its_recipe(tmp_path: Path) -> None:
+    made: dict[str, Any] = runpy.run_path(str(RECIPES / "joint_models.py"))
+    (tmp_path / "model.safetensors").touch()
+    (tmp_path / "log.jsonl").write_text('{"step": 7, "seconds": 3.5}\n', encoding="utf-8")
+    assert made["trained"]("first", tmp_path, "cpu", steps=7) == 3.5
+    with pytest.raises(SystemExit, match="trained for 7 steps, not 6000; remove it"):
+        made["trained"]("first", tmp_path, "cpu", steps=0)
 
 
 def test_choices_are_for_the_questions_of_a_pack_which_have_answers() -> None:
