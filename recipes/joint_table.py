@@ -161,11 +161,18 @@ def draw(scored: Evaluation, path: Path) -> None:
 
 
 def sweep(choices: Mapping[str, Choices]) -> dict[str, tuple[str, str]]:
-    """Return the ways to decode that one model was asked for beside the usual one."""
-    model: Choices = choices.get("joint-0", {"choices": {}})
-    ways = dict.fromkeys(chain.from_iterable(model["choices"].values()))
-    swept = [way for way in ways if way.startswith(("tree", "beam"))]
-    return {"joint": ("joint-0", "sequence"), **{way: ("joint-0", way) for way in swept}}
+    """Return the ways to decode that one model was asked for beside the usual one.
+
+    Their names tell the mean depth of the trees, over all questions.
+    """
+    depths: Mapping[str, Mapping[str, float]] = choices.get("joint-0", {}).get("depths", {})
+    sizes = [len(choices["joint-0"]["questions"][data]) for data in depths]
+    swept = {
+        f"{way}, d = {np.average([of[way] for of in depths.values()], weights=sizes):.1f}": way
+        for way in dict.fromkeys(chain.from_iterable(depths.values()))
+    }
+    ways = {"joint": "sequence", "passages alone": "sequence, passages alone", **swept}
+    return {system: ("joint-0", way) for system, way in ways.items()}
 
 
 def main() -> None:
@@ -209,6 +216,7 @@ def main() -> None:
         for one in choices.values()
     ]
     inputs = {f"{data}.jsonl": options.questions / f"{data}.jsonl" for data in options.data}
+    inputs |= {name: options.runs / name for name in (f"hybrid-{d}.jsonl" for d in options.data)}
     inputs |= {p.name: p for p in sorted(options.choices.glob("*.json"))}
     made = manifest(
         "python recipes/joint_table.py questions runs choices --index wiki --vectors vectors",
