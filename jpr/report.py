@@ -19,6 +19,9 @@ from jpr.judge.evaluation import ALL, MULTI, Evaluation, RunScores
 from jpr.judge.measures import Measure
 from jpr.judge.tables import markdown
 
+FIRST_STAGE, ORACLE = "first-stage", "oracle"
+"""The systems between which rerankers can be."""
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
@@ -83,7 +86,7 @@ def load_records(folder: Path) -> list[Record]:
     """Read all records of a results folder."""
     names = [field.name for field in fields(Record)]
     found = []
-    for path in sorted(folder.glob("*.jsonl")):
+    for path in sorted(folder.glob("*.jsonl"), key=lambda path: path.stem):
         for line, value in read_json(path):
             if not isinstance(value, dict) or sorted(value) != sorted(names):
                 raise FormatError(path, line, f"a record has the keys {', '.join(names)}")
@@ -104,6 +107,8 @@ def results_page(folder: Path) -> str:
         parts.append(f"{manifest['about']}\n\n    {manifest['command']}")
         for data, records in groupby(of_recipe, key=lambda record: record.data):
             parts.append(_table(data, list(records)))
+        for data, file in manifest.get("figures", {}).items():
+            parts.append(f"![{data}, by the number of answers](../results/{file})")
         if "tests" in manifest:
             parts.append(_tests(manifest["tests"], manifest.get("shown", _SHOWN)))
         versions = ", ".join(f"{name} {number}" for name, number in manifest["versions"].items())
@@ -117,6 +122,7 @@ def results_page(folder: Path) -> str:
 def _table(data: str, records: Sequence[Record]) -> str:
     columns = list(dict.fromkeys((record.measure, record.k) for record in records))
     cells = {(r.system, r.measure, r.k, r.slice): r for r in records}
+    headroom = _headroom(records)
     rows = []
     for system in dict.fromkeys(record.system for record in records):
         row = [system]
@@ -126,16 +132,44 @@ def _table(data: str, records: Sequence[Record]) -> str:
                 f"{everything.value:.1f} / {multi.value:.1f} "
                 f"({everything.low:.1f}–{everything.high:.1f})"
             )
-        rows.append(row)
+        rows.append([*row, headroom[system]] if headroom else row)
     sizes = {record.slice: record.n for record in records}
     header = ["system", *(f"{measure}@{k}" if k else measure for measure, k in columns)]
+    header += ["of the headroom"] if headroom else []
     return f"**{data}** (n = {sizes[ALL]:,}, several answers: {sizes[MULTI]:,})\n\n" + markdown(
         header, rows
     )
 
 
+def _headroom(records: Sequence[Record]) -> dict[str, str]:
+    """Return the share of the way from the first stage's MRecall@5 to the oracle's, by system."""
+    means = {r.system: r.value for r in records if (r.measure, r.k, r.slice) == ("MRecall", 5, ALL)}
+    if not means.keys() >= {FIRST_STAGE, ORACLE}:
+        return {}
+    least, room = means[FIRST_STAGE], means[ORACLE] - means[FIRST_STAGE]
+    return {
+        system: f"{100 * (v - least) / room:.0f} %" if room else "" for system, v in means.items()
+    }
+
+
+def summary(folder: Path, recipe: str = "joint") -> str:
+    """Return the README's table: MRecall@5 of the main systems, by data."""
+    kept = [
+        record
+        for record in load_records(folder)
+        if (record.recipe, record.measure, record.k) == (recipe, "MRecall", 5)
+    ]
+    cells = {(record.system, record.data, record.slice): f"{record.value:.1f}" for record in kept}
+    data = list(dict.fromkeys(record.data for record in kept))
+    rows = [
+        [system, *(" / ".join(cells[system, one, slice] for slice in (ALL, MULTI)) for one in data)]
+        for system in dict.fromkeys(record.system for record in kept)
+    ]
+    return markdown(["MRecall@5, all / several answers", *data], rows)
+
+
 def _tests(tests: Sequence[Mapping[str, Any]], shown: Sequence[Sequence[str]]) -> str:
-    """Return the paired tests of a manifest as a table: those of some (measure, order)."""
+    """Return the paired tests of a manifest as a table: those of some (measure, order, slice)."""
     rows = [
         [
             test["data"],
@@ -146,7 +180,7 @@ def _tests(tests: Sequence[Mapping[str, Any]], shown: Sequence[Sequence[str]]) -
             f"{test['p_holm']:.2g}",
         ]
         for test in tests
-        if test["slice"] == ALL and [test["measure"], test["order"]] in shown
+        if [test["measure"], test["order"], test["slice"]] in shown
     ]
     header = ["data", "systems", "measure", "slice", "difference (95 %)", "p (Holm)"]
     return "Paired tests, question by question; the manifest has all of them:\n\n" + markdown(
@@ -154,5 +188,5 @@ def _tests(tests: Sequence[Mapping[str, Any]], shown: Sequence[Sequence[str]]) -
     )
 
 
-_SHOWN = [["Recall@100", "own"], ["MRecall@5", "best"], ["MRecall@10", "best"]]
+_SHOWN = [["Recall@100", "own", ALL], ["MRecall@5", "best", ALL], ["MRecall@10", "best", ALL]]
 """What is shown where a manifest does not say."""

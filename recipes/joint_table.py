@@ -6,7 +6,7 @@ its vectors as encoded.
 
     python recipes/joint_table.py questions runs choices --index wiki --vectors vectors
 
-It leaves `joint.jsonl`, `joint-ablation.jsonl` and `joint-decoding.jsonl` in `results/`, with
+It leaves `joint.jsonl` and, for seeds, ablations and decoders, `joint-*.jsonl` in `results/`, with
 paired tests in manifests, and figures by the number of answers.
 """
 
@@ -14,7 +14,7 @@ import argparse
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from jpr.corpus.store import PassageStore
 from jpr.encode.vectors import open_vectors
 from jpr.errors import DataError
 from jpr.judge.compare import compare
-from jpr.judge.evaluation import Evaluation
+from jpr.judge.evaluation import ALL, MULTI, Evaluation, RunScores
 from jpr.judge.plots import plot_by_answers
 from jpr.manifest import commit, manifest
 from jpr.report import Record, comparison_row, records_of, save_records
@@ -38,43 +38,117 @@ from jpr.stages import Encoder
 from jpr.train.sources import has_answers
 from jpr.types import Passage, Question, Ranking
 
+DEV = ("ambignq_dev", "webquestions_dev")
 DATA = ("ambignq_dev", "webqsp_test", "webquestions_dev", "trec_test")
-MEASURES = [MRecall @ 5, MRecall @ 10, alpha_nDCG(0.9) @ 5, alpha_nDCG(0.9) @ 10]
-OF_FIVE = [measure for measure in MEASURES if measure.k == 5]  # the sweep chooses five passages
-NAMES = ("joint", "joint-ablation", "joint-decoding")
+MEASURES = [MRecall @ 5, alpha_nDCG(0.9) @ 5, MRecall @ 10, alpha_nDCG(0.9) @ 10]
+OF_FIVE = 2
+"""How many of the measures are of five passages, which is what the sweep of decoders chooses."""
 FIRST, ORACLE, MMR = "first-stage", "oracle", "MMR"
+SEEDS = (0, 1, 2)
 TABLE = {
-    "pointwise": ("pointwise-0", "independent"),
-    "independent": ("independent-0", "independent"),
-    "joint": ("joint-0", "sequence"),
-    "independent, seed 1": ("independent-1", "independent"),
-    "independent, seed 2": ("independent-2", "independent"),
-    "joint, seed 1": ("joint-1", "sequence"),
-    "joint, seed 2": ("joint-2", "sequence"),
+    FIRST: FIRST,
+    MMR: MMR,
+    "pointwise": "pointwise-0: independent",
+    "independent": "independent-0: independent",
+    "joint": "joint-0: sequence",
+}
+SEEDED = {
+    **{f"independent, seed {seed}": f"independent-{seed}: independent" for seed in SEEDS},
+    **{f"joint, seed {seed}": f"joint-{seed}: sequence" for seed in SEEDS},
 }
 ABLATION = {
-    "joint": ("joint-0", "sequence"),
-    "no negatives in prefixes": ("no_negatives-0", "sequence"),
-    "teacher forcing": ("teacher_forcing-0", "sequence"),
-    "targets as printed": ("printed-0", "sequence"),
-    "independent, chosen for answers": ("independent-0", "sequence"),
-    "stage 1 alone, chosen for answers": ("first", "sequence"),
-    "joint, passages alone": ("joint-0", "sequence, passages alone"),
-    "no negatives, passages alone": ("no_negatives-0", "sequence, passages alone"),
-    "teacher forcing, passages alone": ("teacher_forcing-0", "sequence, passages alone"),
-    "targets as printed, passages alone": ("printed-0", "sequence, passages alone"),
-    "joint, first step": ("joint-0", "independent"),
-    "stage 1 alone": ("first", "independent"),
+    "joint": "joint-0: sequence",
+    "no negatives in prefixes": "no_negatives-0: sequence",
+    "teacher forcing": "teacher_forcing-0: sequence",
+    "targets as printed": "printed-0: sequence",
+    "independent, chosen for answers": "independent-0: sequence",
+    "stage 1 alone, chosen for answers": "first: sequence",
+    "joint, passages alone": "joint-0: sequence, passages alone",
+    "no negatives, passages alone": "no_negatives-0: sequence, passages alone",
+    "teacher forcing, passages alone": "teacher_forcing-0: sequence, passages alone",
+    "targets as printed, passages alone": "printed-0: sequence, passages alone",
+    "joint, first step": "joint-0: independent",
+    "stage 1 alone, first step": "first: independent",
 }
 ABOUT = (
     "The 100 candidates are those of `jpr retrieve` as installed. All rerankers have the same "
     "encoder (e5-small, 12 layers of 384), the same stage 1 (`recipes/joint/first.toml`), the same "
-    "questions and the same budget in stage 2; seeds are of stage 2. `pointwise` is Nogueira et "
-    "al.'s yes or no, `independent` the paper's IndepPR, `joint` chooses passage after passage "
-    "for the answers they add (docs/rerank.md). `oracle` is the best order of the candidates. "
-    "Everything was tuned on AmbigNQ dev and WebQuestions dev."
+    "questions and the same budget in stage 2 (`recipes/joint/`). `pointwise` is Nogueira et "
+    "al.'s yes or no, `independent` the paper's IndepPR; `joint` is trained by the dynamic oracle "
+    "and chooses passage after passage for the answers that each adds (docs/rerank.md). `oracle` "
+    "is the best order of the candidates. Everything was tuned on AmbigNQ dev and WebQuestions dev."
 )
+ABOUT_SEEDS = (
+    "`independent` and `joint` of the table `joint` with three seeds of stage 2, and the mean of "
+    "each question over them. Joint rankings are tested against independent ones of the same seed."
+)
+ABOUT_ABLATION = (
+    "What the joint reranker owes to what, on development data. *Chosen for answers*: one passage "
+    "after another, by the answers that each adds, as `joint` is; *passages alone*: by P(next "
+    "passage | prefix) of the same model, as in the paper; *first step*: by P(first passage)."
+)
+ABOUT_DECODING = (
+    "`joint` (SeqDecode over passages that add answers) against TreeDecode with other β and beam "
+    "search, on development data; d is the mean depth of the trees. *Passages alone* as above."
+)
+SHOWN = [["MRecall@5", "own", slice] for slice in (ALL, MULTI)]
 Choices = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """What is published together."""
+
+    name: str
+    about: str
+    systems: Mapping[str, str]
+    """Names of systems, and their runs."""
+    tested: Mapping[str, Sequence[str]]
+    """Systems to test against one."""
+    data: Sequence[str] = DATA
+    measures: int = len(MEASURES)
+    seeds: bool = False
+    records: list[Record] = field(default_factory=list)
+    tests: list[dict[str, object]] = field(default_factory=list)
+
+    def add(self, everything: Evaluation, data: str) -> None:
+        """Add the numbers of a set, and its tests."""
+        if data not in self.data:
+            return
+        scored = named(everything, self.systems).first(self.measures)
+        means = [mean(scored, name) for name in ("independent", "joint")] if self.seeds else []
+        shown = replace(scored, runs=(*scored.runs, *means))
+        self.records.extend(records(shown, self.name, data))
+        for baseline, others in self.tested.items():
+            runs = tuple(run for run in scored.runs if run.name in (baseline, *others))
+            found = compare(replace(scored, runs=runs), baseline)
+            self.tests.extend(comparison_row(data, one) for one in found)
+
+
+def named(scored: Evaluation, systems: Mapping[str, str]) -> Evaluation:
+    """Return the systems whose runs were scored, by their names."""
+    runs = {run.name: run for run in scored.runs}
+    kept = {system: runs[run] for system, run in systems.items() if run in runs}
+    return replace(scored, runs=tuple(replace(run, name=name) for name, run in kept.items()))
+
+
+def mean(scored: Evaluation, name: str) -> RunScores:
+    """Return the mean over the seeds of a system."""
+    values = [run.values for run in scored.runs if run.name.startswith(f"{name}, seed ")]
+    return RunScores(f"{name}, three seeds", np.mean(values, axis=0))
+
+
+def tables(choices: Mapping[str, Choices]) -> list[Table]:
+    """Return the tables to fill."""
+    against = [name for name in TABLE if name != "independent"]
+    pairs = {f"independent, seed {seed}": [f"joint, seed {seed}"] for seed in SEEDS}
+    swept = sweep(choices)
+    return [
+        Table("joint", ABOUT, TABLE, {"independent": against}),
+        Table("joint-seeds", ABOUT_SEEDS, SEEDED, pairs, seeds=True),
+        Table("joint-ablation", ABOUT_ABLATION, ABLATION, {"joint": list(ABLATION)}, DEV),
+        Table("joint-decoding", ABOUT_DECODING, swept, {"joint": list(swept)}, DEV, OF_FIVE),
+    ]
 
 
 class Stored:
@@ -116,19 +190,15 @@ def read(folder: Path) -> dict[str, Choices]:
 
 
 def runs_of(
-    rankings: Sequence[Ranking],
-    choices: Mapping[str, Choices],
-    systems: Mapping[str, tuple[str, str]],
-    data: str,
+    rankings: Sequence[Ranking], choices: Mapping[str, Choices], data: str
 ) -> Iterator[tuple[str, list[Ranking]]]:
-    """Yield the rankings of the systems that chose for this data."""
+    """Yield all that was chosen for this data, as `MODEL: WAY`."""
     ids = [ranking.question.id for ranking in rankings]
-    for system, (model, way) in systems.items():
-        made = choices[model]["choices"].get(data, {}) if model in choices else {}
-        if way in made:
-            if choices[model]["questions"][data] != ids:
-                raise DataError(f"{model} chose for other questions of {data} than the run has")
-            yield system, chosen(rankings, made[way])
+    for model, made in choices.items():
+        if made["questions"].get(data, ids) != ids:
+            raise DataError(f"{model} chose for other questions of {data} than the run has")
+        for way, places in made["choices"].get(data, {}).items():
+            yield f"{model}: {way}", chosen(rankings, places)
 
 
 def records(scored: Evaluation, name: str, data: str) -> Iterator[Record]:
@@ -140,27 +210,13 @@ def records(scored: Evaluation, name: str, data: str) -> Iterator[Record]:
             yield record
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """The numbers of one table, and its tests."""
-
-    records: list[Record]
-    tests: list[dict[str, object]]
-
-    def add(self, scored: Evaluation, name: str, data: str, baseline: str) -> None:
-        """Add those of one set; every system is tested against one of them."""
-        self.records.extend(records(scored, name, data))
-        if baseline in {run.name for run in scored.runs}:
-            self.tests.extend(comparison_row(data, found) for found in compare(scored, baseline))
-
-
 def draw(scored: Evaluation, path: Path) -> None:
     """Draw the main systems by the number of answers."""
-    runs = tuple(run for run in scored.runs if run.name in (FIRST, "independent", "joint"))
-    plot_by_answers(replace(scored, runs=runs), "MRecall@5", path)
+    shown = {name: TABLE[name] for name in (FIRST, "independent", "joint")}
+    plot_by_answers(named(scored, shown), "MRecall@5", path)
 
 
-def sweep(choices: Mapping[str, Choices]) -> dict[str, tuple[str, str]]:
+def sweep(choices: Mapping[str, Choices]) -> dict[str, str]:
     """Return the ways to decode that one model was asked for beside the usual one.
 
     Their names tell the mean depth of the trees, over all questions.
@@ -172,7 +228,7 @@ def sweep(choices: Mapping[str, Choices]) -> dict[str, tuple[str, str]]:
         for way in dict.fromkeys(chain.from_iterable(depths.values()))
     }
     ways = {"joint": "sequence", "passages alone": "sequence, passages alone", **swept}
-    return {system: ("joint-0", way) for system, way in ways.items()}
+    return {system: f"joint-0: {way}" for system, way in ways.items()}
 
 
 def main() -> None:
@@ -192,24 +248,18 @@ def main() -> None:
     if options.index and options.vectors:
         stored = Stored(load_encoder(), Index(options.index).store, options.vectors)
         diverse = DiverseReranker(stored)
-    found = [Found([], []) for _ in NAMES]
-    others = {NAMES[1]: (ABLATION, MEASURES), NAMES[2]: (sweep(choices), OF_FIVE)}
+    made, figures = tables(choices), {}
     for data in options.data:
         questions = load_questions(options.questions / f"{data}.jsonl")
-        run = load_rankings(options.runs / f"hybrid-{data}.jsonl")
-        rankings = answerable(questions, run)
-        base = {FIRST: rankings}
+        rankings = answerable(questions, load_rankings(options.runs / f"hybrid-{data}.jsonl"))
+        runs = {FIRST: rankings, **dict(runs_of(rankings, choices, data))}
         if diverse:
-            base[MMR] = list(diverse.rank_many(rankings, 10))
-        runs = base | dict(runs_of(rankings, choices, TABLE, data))
-        table = evaluate(questions, runs, MEASURES, pool=rankings, workers=2)
-        found[0].add(table, NAMES[0], data, "independent")
-        draw(table, options.results / f"joint-{data}.svg")
-        for one, (name, (systems, measures)) in zip(found[1:], others.items(), strict=True):
-            runs = dict(runs_of(rankings, choices, systems, data))
-            if len(runs) > 1:
-                scored = evaluate(questions, runs, measures, pool=rankings, workers=2)
-                one.add(scored, name, data, "joint")
+            runs[MMR] = list(diverse.rank_many(rankings, 10))
+        scored = evaluate(questions, runs, MEASURES, pool=rankings, workers=2)
+        for table in made:
+            table.add(scored, data)
+        figures[data] = f"joint-{data}.svg"
+        draw(scored, options.results / figures[data])
         print(f"{data}: {time.perf_counter() - start:.0f} s", flush=True)
     trained = [
         {k: v for k, v in one.items() if k not in ("choices", "questions")}
@@ -218,14 +268,15 @@ def main() -> None:
     inputs = {f"{data}.jsonl": options.questions / f"{data}.jsonl" for data in options.data}
     inputs |= {name: options.runs / name for name in (f"hybrid-{d}.jsonl" for d in options.data)}
     inputs |= {p.name: p for p in sorted(options.choices.glob("*.json"))}
-    made = manifest(
+    depends = manifest(
         "python recipes/joint_table.py questions runs choices --index wiki --vectors vectors",
         inputs,
         time.perf_counter() - start,
     )
-    for name, one in zip(NAMES, found, strict=True):
-        extra = {"trained": trained, "tests": one.tests, "shown": [["MRecall@5", "own"]]}
-        save_records(options.results, name, one.records, {"about": ABOUT, **made, **extra})
+    for table in made:
+        of_table = {"about": table.about, **depends, "tests": table.tests, "shown": SHOWN}
+        of_table |= {"trained": trained, "figures": figures} if table is made[0] else {}
+        save_records(options.results, table.name, table.records, of_table)
 
 
 if __name__ == "__main__":

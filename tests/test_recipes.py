@@ -49,9 +49,9 @@ def test_choices_are_for_the_questions_of_a_pack_which_have_answers() -> None:
         "choices": {"dev": {"sequence": [[2, 0], [1]]}},
     }
     choices = {"joint-0": made_by}
-    ((_, chosen),) = made["runs_of"](rankings, choices, {"joint": ("joint-0", "sequence")}, "dev")
+    ((_, chosen),) = made["runs_of"](rankings, choices, "dev")
     found = {one.question.id: [hit.passage.id for hit in one.hits] for one in chosen}
     assert found == {"a": ["z", "x"], "c": ["y"]}
     made_by["questions"]["dev"] = ["a", "b"]
     with pytest.raises(DataError, match="other questions of dev"):
-        list(made["runs_of"](rankings, choices, {"joint": ("joint-0", "sequence")}, "dev"))
+        list(made["runs_of"](rankings, choices, "dev"))

@@ -7,7 +7,7 @@ from jpr.errors import FormatError
 from jpr.judge.evaluation import evaluate
 from jpr.judge.measures import MRecall
 from jpr.manifest import manifest
-from jpr.report import load_records, records_of, results_page, save_records
+from jpr.report import Record, load_records, records_of, results_page, save_records, summary
 from jpr.types import Hit, Passage, Question, Ranking
 
 ROOT = Path(__file__).parents[1]
@@ -45,7 +45,7 @@ def test_the_page_shows_the_tests_that_a_manifest_names(tmp_path: Path) -> None:
     numbers = {"difference": 1.5, "low": 0.5, "high": 2.5, "p_holm": 0.01}
     test = {"data": "d", "run": "a", "baseline": "b", "slice": "all", "order": "own", **numbers}
     tests = [{**test, "measure": f"MRecall@{k}"} for k in (5, 10)]
-    shown = {"tests": tests, "shown": [["MRecall@5", "own"]]}
+    shown = {"tests": tests, "shown": [["MRecall@5", "own", "all"]]}
     file.write_text(json.dumps({**json.loads(file.read_text()), **shown}))
     page = results_page(tmp_path)
     assert "| d | a – b | MRecall@5 | all | +1.5 (+0.5 to +2.5) | 0.01 |" in page
@@ -64,6 +64,21 @@ def test_a_record_with_other_keys_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text('{"value": 3}\n')
     with pytest.raises(FormatError, match=r"x\.jsonl:1: a record has the keys recipe"):
         load_records(tmp_path)
+
+
+def test_systems_stand_between_the_first_stage_and_the_oracle(tmp_path: Path) -> None:
+    values = {"first-stage": 40.0, "joint": 50.0, "oracle": 80.0}
+    records = [
+        Record("joint", system, "d", "MRecall", slice, 5, value - less, 0.0, 100.0, 9, "abc")
+        for system, value in values.items()
+        for slice, less in (("all", 0.0), ("multi", 10.0))
+    ]
+    made = manifest("python recipe.py", {}, 1.0)
+    save_records(tmp_path, "joint", records, {"about": "", **made, "figures": {"d": "d.svg"}})
+    page = results_page(tmp_path)
+    assert "| joint | 50.0 / 40.0 (0.0–100.0) | 25 % |" in page  # 10 of 40 points
+    assert "![d, by the number of answers](../results/d.svg)" in page
+    assert "| joint | 50.0 / 40.0 |" in summary(tmp_path)
 
 
 def test_the_published_page_is_up_to_date() -> None:
