@@ -124,7 +124,7 @@ def _table(data: str, records: Sequence[Record]) -> str:
     cells = {(r.system, r.measure, r.k, r.slice): r for r in records}
     headroom = _headroom(records)
     rows = []
-    for system in dict.fromkeys(record.system for record in records):
+    for system in _systems(records):
         row = [system]
         for measure, k in columns:
             everything, multi = (cells[system, measure, k, slice] for slice in (ALL, MULTI))
@@ -141,15 +141,19 @@ def _table(data: str, records: Sequence[Record]) -> str:
     )
 
 
+def _systems(records: Sequence[Record]) -> list[str]:
+    """Return the systems in the order of their records, the oracle last."""
+    return sorted({record.system: None for record in records}, key=lambda name: name == ORACLE)
+
+
 def _headroom(records: Sequence[Record]) -> dict[str, str]:
     """Return the share of the way from the first stage's MRecall@5 to the oracle's, by system."""
     means = {r.system: r.value for r in records if (r.measure, r.k, r.slice) == ("MRecall", 5, ALL)}
     if not means.keys() >= {FIRST_STAGE, ORACLE}:
         return {}
     least, room = means[FIRST_STAGE], means[ORACLE] - means[FIRST_STAGE]
-    return {
-        system: f"{100 * (v - least) / room:.0f} %" if room else "" for system, v in means.items()
-    }
+    shares = {system: 100 * (value - least) / room for system, value in means.items() if room}
+    return {system: f"{share:.1f} %" for system, share in shares.items()}
 
 
 def summary(folder: Path, recipe: str = "joint") -> str:
@@ -163,7 +167,7 @@ def summary(folder: Path, recipe: str = "joint") -> str:
     data = list(dict.fromkeys(record.data for record in kept))
     rows = [
         [system, *(" / ".join(cells[system, one, slice] for slice in (ALL, MULTI)) for one in data)]
-        for system in dict.fromkeys(record.system for record in kept)
+        for system in _systems(kept)
     ]
     return markdown(["MRecall@5, all / several answers", *data], rows)
 

@@ -1,9 +1,10 @@
 """Trains the joint rerankers of the tables, and lets each choose for every question: on a GPU.
 
 Needs: `packs/train` and the packs named below (docs/train.md), and `models/e5`: e5-small as trained
-by recipes/dpr_plus.py; torch, safetensors and tokenizers are enough. A model that is there already
-is not trained again, choices that are there are not made again, and training that was stopped goes
-on. On one H200, 25 minutes.
+by recipes/dpr_plus.py; for some, `packs/cloze` (recipes/cloze.py), and for T5 `models/flan`
+(flan-t5-small) and packs with its tokens. torch, safetensors and tokenizers are enough. A model
+that is there is not trained again, choices that are there are not made again, and training that was
+stopped goes on. On one H200, 50 minutes.
 
     python recipes/joint_models.py --choices choices --commit $(git rev-parse --short HEAD)
 
@@ -18,7 +19,7 @@ import json
 import platform
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -37,15 +38,40 @@ from jpr.train.recipe import FeedConfig, ModelConfig, read_recipe
 RECIPES = Path(__file__).parent / "joint"
 DEV = ("ambignq_dev", "webquestions_dev")
 TEST = ("webqsp_test", "trec_test")
+PACKS = ("train", "cloze", *DEV, *TEST)
 SEEDS = (0, 1, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A model to train."""
+
+    recipe: str
+    seed: int = 0
+    tokens: str = ""
+    """How the names of its packs begin, where they have other tokens than BERT's."""
+
+
 RUNS = {
-    "first": ("first", 0),
-    **{f"joint-{seed}": ("joint", seed) for seed in SEEDS},
-    **{f"independent-{seed}": ("independent", seed) for seed in SEEDS},
-    "pointwise-0": ("pointwise", 0),
-    "no_negatives-0": ("no_negatives", 0),
-    "teacher_forcing-0": ("teacher_forcing", 0),
-    "printed-0": ("printed", 0),
+    "first": Run("first"),
+    **{f"joint-{seed}": Run("joint", seed) for seed in SEEDS},
+    **{f"independent-{seed}": Run("independent", seed) for seed in SEEDS},
+    **{
+        f"{name}-0": Run(name)
+        for name in (
+            "pointwise",
+            "no_negatives",
+            "teacher_forcing",
+            "printed",
+            "gamma_half",
+            "gamma_more",
+        )
+    },
+    **{name: Run(name) for name in ("short", "short_cloze", "short_alone", "short_dropout")},
+    **{
+        name: Run(name, tokens="t5_")
+        for name in ("t5_pointer", "t5_index_few", "t5_index", "t5_index_alone")
+    },
 }
 K = 10
 WAYS = {
@@ -69,9 +95,9 @@ Choices = dict[str, list[list[int]]]
 
 def trained(name: str, folder: Path, device: str, steps: int) -> float:
     """Train a model, unless it is there; return the seconds that its steps took."""
-    recipe, seed = RUNS[name]
-    config = read_recipe(RECIPES / f"{recipe}.toml")
-    loop = replace(config.loop, seed=seed, steps=steps or config.loop.steps)
+    run = RUNS[name]
+    config = read_recipe(RECIPES / f"{run.recipe}.toml")
+    loop = replace(config.loop, seed=run.seed, steps=steps or config.loop.steps)
     if (folder / "model.safetensors").exists():
         return seconds_of(folder, loop.steps)
     model = config.model
@@ -127,12 +153,13 @@ def choose(
     return found, {way: float(np.mean(depths)) for way, depths in chooser.depths.items()}
 
 
-def about(device: str) -> dict[str, object]:
+def about(device: str, tokens: str) -> dict[str, object]:
     """Return what the numbers depend on."""
-    packs = ("train", *DEV, *TEST)
+    files = {f"{tokens}{pack}": Path(f"packs/{tokens}{pack}/pack.json") for pack in PACKS}
     hashes = {
-        pack: hashlib.sha256(Path(f"packs/{pack}/pack.json").read_bytes()).hexdigest()
-        for pack in packs
+        pack: hashlib.sha256(file.read_bytes()).hexdigest()
+        for pack, file in files.items()
+        if file.exists()
     }
     kind = torch.cuda.get_device_name() if device == "cuda" else platform.processor()
     versions = {"python": platform.python_version(), "torch": torch.__version__}
@@ -163,17 +190,18 @@ def main() -> None:
             continue
         began, packs, depths, asked = time.perf_counter(), {}, {}, {}
         for pack in options.packs:
-            asked[pack] = open_feed(FeedConfig(f"packs/{pack}")).pack.question_ids
-            packs[pack], _ = choose(folder, pack, WAYS, K, device, options.limit)
+            own = f"{RUNS[name].tokens}{pack}"
+            asked[pack] = open_feed(FeedConfig(f"packs/{own}")).pack.question_ids
+            packs[pack], _ = choose(folder, own, WAYS, K, device, options.limit)
             if name == SWEPT and pack in DEV:
-                swept = choose(folder, pack, SWEEP, SWEEP_K, device, options.limit)
+                swept = choose(folder, own, SWEEP, SWEEP_K, device, options.limit)
                 packs[pack] |= swept[0]
                 depths[pack] = swept[1]
         made = {
             "model": name,
             "commit": options.commit,
             "seconds": {"training": seconds, "choosing": time.perf_counter() - began},
-            **about(device),
+            **about(device, RUNS[name].tokens),
             "depths": depths,
             "questions": asked,
             "choices": packs,

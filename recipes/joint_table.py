@@ -61,6 +61,8 @@ ABLATION = {
     "no negatives in prefixes": "no_negatives-0: sequence",
     "teacher forcing": "teacher_forcing-0: sequence",
     "targets as printed": "printed-0: sequence",
+    "γ = 0.5": "gamma_half-0: sequence",
+    "γ = 1.5": "gamma_more-0: sequence",
     "independent, chosen for answers": "independent-0: sequence",
     "stage 1 alone, chosen for answers": "first: sequence",
     "joint, passages alone": "joint-0: sequence, passages alone",
@@ -69,6 +71,21 @@ ABLATION = {
     "targets as printed, passages alone": "printed-0: sequence, passages alone",
     "joint, first step": "joint-0: independent",
     "stage 1 alone, first step": "first: independent",
+}
+TRAINING = {
+    "1,000 steps of stage 1": "short: sequence",
+    "without the extra questions": "short_alone: sequence",
+    "with cloze questions": "short_cloze: sequence",
+    "with dropout 0.2": "short_dropout: sequence",
+    "6,000 steps of stage 1": "first: sequence",
+}
+HEADS = {
+    "pointer": "t5_pointer: sequence",
+    "index, taught by steps": "t5_index: sequence",
+    "index, alone": "t5_index_alone: sequence",
+    "pointer, first step": "t5_pointer: independent",
+    "index, taught by steps, first step": "t5_index: independent",
+    "index, alone, first step": "t5_index_alone: independent",
 }
 ABOUT = (
     "The 100 candidates are those of `jpr retrieve` as installed. All rerankers have the same "
@@ -90,6 +107,14 @@ ABOUT_ABLATION = (
 ABOUT_DECODING = (
     "`joint` (SeqDecode over passages that add answers) against TreeDecode with other β and beam "
     "search, on development data; d is the mean depth of the trees. *Passages alone* as above."
+)
+ABOUT_TRAINING = (
+    "What stage 1 owes to its questions, on development data, chosen for answers: "
+    "`recipes/joint/short*.toml`."
+)
+ABOUT_HEADS = (
+    "The paper's head, which says numbers of candidates, against one that points: flan-t5-small "
+    "without answers, on development data (`recipes/joint/t5_*.toml`)."
 )
 SHOWN = [["MRecall@5", "own", slice] for slice in (ALL, MULTI)]
 Choices = Mapping[str, Any]
@@ -120,6 +145,8 @@ class Table:
         shown = replace(scored, runs=(*scored.runs, *means))
         self.records.extend(records(shown, self.name, data))
         for baseline, others in self.tested.items():
+            if baseline not in {run.name for run in scored.runs}:
+                continue
             runs = tuple(run for run in scored.runs if run.name in (baseline, *others))
             found = compare(replace(scored, runs=runs), baseline)
             self.tests.extend(comparison_row(data, one) for one in found)
@@ -148,7 +175,14 @@ def tables(choices: Mapping[str, Choices]) -> list[Table]:
         Table("joint-seeds", ABOUT_SEEDS, SEEDED, pairs, seeds=True),
         Table("joint-ablation", ABOUT_ABLATION, ABLATION, {"joint": list(ABLATION)}, DEV),
         Table("joint-decoding", ABOUT_DECODING, swept, {"joint": list(swept)}, DEV, OF_FIVE),
+        Table("joint-training", ABOUT_TRAINING, TRAINING, {first(TRAINING): list(TRAINING)}, DEV),
+        Table("joint-heads", ABOUT_HEADS, HEADS, {first(HEADS): list(HEADS)}, DEV),
     ]
+
+
+def first(systems: Mapping[str, str]) -> str:
+    """Return the first of some systems."""
+    return next(iter(systems))
 
 
 class Stored:
@@ -273,7 +307,7 @@ def main() -> None:
         inputs,
         time.perf_counter() - start,
     )
-    for table in made:
+    for table in (table for table in made if table.records):
         of_table = {"about": table.about, **depends, "tests": table.tests, "shown": SHOWN}
         of_table |= {"trained": trained, "figures": figures} if table is made[0] else {}
         save_records(options.results, table.name, table.records, of_table)

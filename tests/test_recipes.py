@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from jpr.errors import DataError
-from jpr.train.recipe import JointTraining
+from jpr.train.recipe import JointTraining, read_recipe
 from jpr.train.state import Progress
 from jpr.types import Hit, Passage, Question, Ranking
 
@@ -24,6 +24,15 @@ def test_the_second_stage_begins_with_the_first_of_the_same_folder(tmp_path: Pat
     for name in ("first", "joint-0"):
         assert made["trained"](name, tmp_path / name, "cpu", steps=1) == 2.5
     assert begun == ["", str(tmp_path / "first")]
+
+
+def test_every_model_has_a_recipe_that_can_be_read() -> None:
+    made: dict[str, Any] = runpy.run_path(str(RECIPES / "joint_models.py"))
+    named = {run.recipe for run in made["RUNS"].values()}
+    assert named == {file.stem for file in (RECIPES / "joint").glob("*.toml")}
+    for name in named:
+        begins = Path(read_recipe(RECIPES / "joint" / f"{name}.toml").model.init).name
+        assert not begins or begins in made["RUNS"]
 
 
 def test_a_model_that_is_there_is_taken_if_it_has_the_steps_of_its_recipe(tmp_path: Path) -> None:

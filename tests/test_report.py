@@ -67,7 +67,7 @@ def test_a_record_with_other_keys_is_refused(tmp_path: Path) -> None:
 
 
 def test_systems_stand_between_the_first_stage_and_the_oracle(tmp_path: Path) -> None:
-    values = {"first-stage": 40.0, "joint": 50.0, "oracle": 80.0}
+    values = {"first-stage": 40.0, "oracle": 80.0, "joint": 50.0}
     records = [
         Record("joint", system, "d", "MRecall", slice, 5, value - less, 0.0, 100.0, 9, "abc")
         for system, value in values.items()
@@ -76,9 +76,14 @@ def test_systems_stand_between_the_first_stage_and_the_oracle(tmp_path: Path) ->
     made = manifest("python recipe.py", {}, 1.0)
     save_records(tmp_path, "joint", records, {"about": "", **made, "figures": {"d": "d.svg"}})
     page = results_page(tmp_path)
-    assert "| joint | 50.0 / 40.0 (0.0–100.0) | 25 % |" in page  # 10 of 40 points
+    assert "| joint | 50.0 / 40.0 (0.0–100.0) | 25.0 % |" in page  # 10 of 40 points
     assert "![d, by the number of answers](../results/d.svg)" in page
-    assert "| joint | 50.0 / 40.0 |" in summary(tmp_path)
+    *_, joint, oracle = summary(tmp_path).splitlines()
+    assert (joint, oracle) == ("| joint | 50.0 / 40.0 |", "| oracle | 80.0 / 70.0 |")
+
+
+def test_the_table_of_the_readme_is_up_to_date() -> None:
+    assert summary(ROOT / "results") in (ROOT / "README.md").read_text()
 
 
 def test_the_published_page_is_up_to_date() -> None:

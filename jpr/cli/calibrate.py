@@ -43,12 +43,13 @@ def run(
         raise ConfigError(f"-k {k}: ask for at least one passage")
     reranker = JointReranker.load(model, decode, beta)
     rankings = read_run(source, corpus, questions, ORACLE)
-    trees = []
+    trees, worths = [], []
     with screen.progress("decoding", len(rankings)) as progress:
         for choice in reranker.decode_many(rankings, k):
             trees.append(choice.decoded)
+            worths.append(choice.worths)
             progress(1)
-    threshold, kept, passages = calibrated(trees, cover(rankings), keep)
+    threshold, kept, passages = calibrated(trees, worths, cover(rankings), keep)
     mine = reranker.decoding
     write_stop(model, Stop(threshold, k, mine.decoder, mine.beta, kept, passages, len(rankings)))
     screen.note(

@@ -20,7 +20,7 @@ HELP = """Tell what this machine can run, and how to get what is missing.
 Example: jpr doctor --json
 """
 ASSETS = Path(jpr.__file__).parent / "assets"
-MODELS = ("encoder",)
+MODELS = ("encoder", "joint")
 """The models that come with the package, each a folder of its assets."""
 EXTRAS = {
     "train": ("torch", "safetensors", "onnx"),

@@ -39,7 +39,10 @@ _TREES = DECODERS[:2]
 def run(
     source: Annotated[Path, typer.Argument(metavar="RUN", help="File of rankings.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="File of rankings to write.")],
-    k: Annotated[str, typer.Option("-k", help="Passages for each question; joint: or auto.")] = "5",
+    k: Annotated[
+        str | None,
+        typer.Option("-k", help="Passages for each question; joint: or auto.  [default: 5]"),
+    ] = None,
     method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")] = JOINT,
     model: Annotated[
         Path | None,
@@ -53,7 +56,9 @@ def run(
     ] = None,
     budget: Annotated[
         int | None,
-        typer.Option(help="joint: tokens the passages may have together; -k is then the most."),
+        typer.Option(
+            help="joint: tokens the passages may have together; then -k, if any, is the most."
+        ),
     ] = None,
     answers: Annotated[
         bool | None,

@@ -14,6 +14,7 @@ So an answer that many candidates tell counts for more, and one that was found c
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import log
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,8 @@ from jpr.decode.search import Ask, Prefix, Rows
 
 _FLOOR = 1e-3
 """The share of P(c | prefix) itself, which decides where every answer was found."""
+
+_LEAST = 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,3 +87,11 @@ class Covering:
         The model must have been asked for what follows the prefix.
         """
         return self.evidence[question].adds(prefix, self._rows[question, prefix])
+
+    def worth(self, question: int, prefix: Prefix, passage: int) -> float:
+        """Return log P that the next answer is one which a passage adds to a prefix.
+
+        It is a very small number, not −∞, where the passage adds nothing.
+        """
+        added = self.mass(question, prefix)[self.evidence[question].holds[passage]].sum()
+        return log(max(added, _LEAST))

@@ -9,6 +9,7 @@ FOLDER/passage/…          settings and tokenizer above them or in `passage`
 
 import hashlib
 import json
+import sys
 from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,6 +22,8 @@ from jpr.errors import ConfigError, FormatError, MissingExtraError
 DEFAULT = Path(__file__).parent.parent / "assets" / "encoder"
 """The encoder that comes with the package."""
 DEVICES = ("auto", "cpu", "cuda")
+_GPU_FILES = ("nvidia*", "nvhost*", "dxg", "kfd")
+"""What drivers put into /dev: Nvidia's on servers and on Jetson, Windows' below WSL, AMD's."""
 
 
 def load_encoder(
@@ -75,7 +78,7 @@ def _open(
         from jpr.encode.onnx import OnnxTower
 
         return OnnxTower(graph, threads), [graph]
-    if not find_spec("torch"):
+    if not all(find_spec(name) for name in (("torch",) if weights else ("torch", "onnx"))):
         raise MissingExtraError(f"{folder}: an encoder in torch", "train")
     from jpr.encode.gpu import TorchTower, load_tower
 
@@ -90,11 +93,18 @@ def weight_files(folder: Path) -> list[Path]:
 
 def wants_gpu(device: str) -> bool:
     """Tell whether a model is to run on a GPU: where that is said, or where there is one."""
-    if device != "auto" or not find_spec("torch"):
+    if device != "auto" or not find_spec("torch") or not _may_have_gpu():
         return device == "cuda"
     import torch
 
     return torch.cuda.is_available()
+
+
+def _may_have_gpu() -> bool:
+    """Tell whether there may be a GPU, without torch, which takes seconds to load."""
+    if sys.platform != "linux":
+        return True
+    return any(any(Path("/dev").glob(name)) for name in _GPU_FILES)
 
 
 def _key(settings: EncoderSettings, tokenizer: str, files: list[Path]) -> str:

@@ -1,5 +1,6 @@
 """What a joint model's folder says of itself; without torch, for those who run it without."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from jpr.disk import read_object
@@ -7,6 +8,8 @@ from jpr.errors import FormatError
 
 ABOUT = "joint.json"
 KIND, FORMAT = "joint", 1
+ENCODER, STEP = "encoder.onnx", "step.onnx"
+"""The files of a model that runs without torch."""
 EXACT = "exact"
 """The input that tells an encoder in 8 bits to compute in 32."""
 
@@ -21,3 +24,13 @@ def read_about(folder: Path) -> dict[str, object]:
         told = f"kind {about.get('kind')!r}, format {about.get('format')!r}"
         raise FormatError(file, 0, f"is of {told}; this program reads {KIND}, {FORMAT}")
     return about
+
+
+def is_plain_pointer(about: Mapping[str, object]) -> bool:
+    """Tell whether a model is a BERT with a pointer head.
+
+    Of these alone, ONNX files can be turned back into weights for torch.
+    """
+    shape = about.get("encoder_config")
+    kind = shape.get("model_type", "bert") if isinstance(shape, dict) else None
+    return (about.get("encoder"), kind, about.get("head")) == ("bert", "bert", "pointer")

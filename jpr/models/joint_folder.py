@@ -120,11 +120,10 @@ def read_joint(folder: Path) -> tuple[JointModel, dict[str, object]]:
     about = read_about(folder)
     _, weights = read_checkpoint(folder)
     try:
-        model = _built(about)
+        model = joint_of(about)
         if isinstance(model.head, IndexHead):
             weights["head.words.weight"] = weights["encoder.words.weight"]
-        _check_shapes(model, weights)
-        model.load_state_dict({name: w.float() for name, w in weights.items()})
+        load_weights(model, weights)
         prompt = about["prompt"]
     except (KeyError, TypeError, DataError, ConfigError) as error:
         raise FormatError(folder, 0, f"is damaged ({error}); copy it again") from error
@@ -133,7 +132,8 @@ def read_joint(folder: Path) -> tuple[JointModel, dict[str, object]]:
     return model.eval(), prompt
 
 
-def _built(about: Mapping[str, object]) -> JointModel:
+def joint_of(about: Mapping[str, object]) -> JointModel:
+    """Return the model that a `joint.json` describes; its weights are yet to come."""
     shape, decoder = about["encoder_config"], about["decoder_config"]
     if not isinstance(shape, dict) or not isinstance(decoder, dict):
         raise DataError("its shapes are missing")
@@ -153,10 +153,12 @@ def _built(about: Mapping[str, object]) -> JointModel:
     return _over(T5(T5Config(**shape)), "index", tokens, answers)
 
 
-def _check_shapes(model: JointModel, weights: Mapping[str, torch.Tensor]) -> None:
+def load_weights(model: JointModel, weights: Mapping[str, torch.Tensor]) -> None:
+    """Give a model its weights, after a look at whether all are there and of its shapes."""
     for name, wanted in model.state_dict().items():
         if name not in weights:
             raise DataError(f"the weight {name} is missing")
         if weights[name].shape != wanted.shape:
             shapes = f"{tuple(weights[name].shape)} instead of {tuple(wanted.shape)}"
             raise DataError(f"the weight {name} has the shape {shapes}")
+    model.load_state_dict({name: w.float() for name, w in weights.items()})

@@ -1,9 +1,11 @@
-"""The weights of an encoder that `jpr.models.export` made, back as a tower for torch.
+"""The weights of models that were exported to ONNX, back as models for torch.
 
-So the encoder that comes with the package, whose only weights are in 8 bits, runs on a GPU too.
-Only plain BERT towers are read: mean or first token, no projection.
+So the encoder and the joint model that come with the package, whose only weights are in 8 bits, run
+on a GPU too. Only plain BERT towers are read (mean or first token, no projection), and joint models
+of a BERT with a pointer head.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -13,29 +15,75 @@ from google.protobuf.message import DecodeError
 from onnx import ModelProto, numpy_helper
 from torch import Tensor
 
-from jpr.errors import FormatError
+from jpr.errors import ConfigError, DataError, FormatError
 from jpr.models.bert import Bert, BertConfig
+from jpr.models.joint import JointModel, PointerHead
+from jpr.models.joint_about import ENCODER, STEP, is_plain_pointer, read_about
+from jpr.models.joint_folder import joint_of, load_weights
+from jpr.models.t5 import T5Decoder
+from jpr.models.t5_blocks import Relative
 from jpr.models.tower import Head, Tower
+
+Kept = Mapping[str, Tensor]
+"""What a file keeps, under the names that `jpr.models.export` and its neighbours give."""
 
 
 def tower_from_onnx(file: Path, head: Head) -> Tower:
     """Read a tower's weights, whole numbers multiplied by their steps."""
     try:
         model = onnx.load(file)
-        kept = {w.name: _tensor(numpy_helper.to_array(w)) for w in model.graph.initializer}
+        kept = _kept(model)
+        if "relative" in kept:
+            raise KeyError("an MPNet's bias")
         tower = Tower(Bert(_shape(model, kept)), head)
-        weights = {f"bert.{name}": w for name, w in _weights(kept, tower.bert).items()}
+        weights = {f"bert.{name}": w for name, w in _of_bert(kept, tower.bert).items()}
         tower.load_state_dict(weights)
     except (OSError, DecodeError, KeyError, RuntimeError, StopIteration) as error:
         raise FormatError(file, 0, f"is no plain encoder of ours ({error})") from error
     return tower.eval()
 
 
+def joint_from_onnx(folder: Path) -> JointModel:
+    """Read a joint model's weights from its two files, whole numbers multiplied by their steps."""
+    about = read_about(folder)
+    if not is_plain_pointer(about):
+        told = "is no BERT with a pointer head; ONNX files of other models only run on the CPU"
+        raise FormatError(folder, 0, f"{told}: use cpu, or the folder that was exported")
+    encoder, step = (_opened(folder / name) for name in (ENCODER, STEP))
+    if _told(encoder) != _told(step):
+        told = f"{ENCODER} and {STEP} are of different models"
+        raise FormatError(folder, 0, f"{told}; export both again")
+    try:
+        model = joint_of(about)
+        load_weights(model, _of_joint(_kept(encoder), _kept(step), model))
+    except (KeyError, TypeError, ValueError, RuntimeError, DataError, ConfigError) as error:
+        raise FormatError(folder, 0, f"is damaged ({error}); export it again") from error
+    return model.eval()
+
+
+def _opened(file: Path) -> ModelProto:
+    if not file.exists():
+        raise FormatError(file, 0, "is missing; export the model again")
+    try:
+        return onnx.load(file)
+    except (OSError, DecodeError) as error:
+        raise FormatError(file, 0, f"is no model ({error}); export it again") from error
+
+
+def _told(model: ModelProto) -> dict[str, str]:
+    """Return what a file says of the model that it is part of."""
+    return {entry.key: entry.value for entry in model.metadata_props}
+
+
+def _kept(model: ModelProto) -> Kept:
+    return {w.name: _tensor(numpy_helper.to_array(w)) for w in model.graph.initializer}
+
+
 def _tensor(array: "np.ndarray[tuple[int, ...], np.dtype[np.generic]]") -> Tensor:
     return torch.from_numpy(np.array(array))
 
 
-def _shape(model: ModelProto, kept: dict[str, Tensor]) -> BertConfig:
+def _shape(model: ModelProto, kept: Kept) -> BertConfig:
     heads = next(node for node in model.graph.node if node.op_type == "MultiHeadAttention")
     norm = next(node for node in model.graph.node if node.op_type == "LayerNormalization")
     eps = next(a.f for a in norm.attribute if a.name == "epsilon")
@@ -46,8 +94,8 @@ def _shape(model: ModelProto, kept: dict[str, Tensor]) -> BertConfig:
     return BertConfig(len(words), words.shape[1], layers, n_heads, wide, len(positions), eps)
 
 
-def _weights(kept: dict[str, Tensor], bert: Bert) -> dict[str, Tensor]:
-    """Return what the tower's own names stand for; the segment is in the positions already."""
+def _of_bert(kept: Kept, bert: Bert) -> dict[str, Tensor]:
+    """Return what the encoder's own names stand for; the segment is in the positions already."""
     found = {}
     for name, wanted in bert.state_dict().items():
         part = name.removesuffix(".weight")
@@ -62,4 +110,42 @@ def _weights(kept: dict[str, Tensor], bert: Bert) -> dict[str, Tensor]:
             found[name] = whole * kept.get(f"{part}.smoothing", torch.ones(1))
         else:
             found[name] = kept[name].T if wanted.dim() == 2 else kept[name]
+    return found
+
+
+def _of_joint(encoder: Kept, step: Kept, model: JointModel) -> dict[str, Tensor]:
+    """Return what the joint model's own names stand for."""
+    assert isinstance(model.encoder, Bert)
+    assert isinstance(model.head, PointerHead)
+    parts = {
+        "encoder": _of_bert(encoder, model.encoder),
+        "decoder": _of_decoder(step, model.decoder),
+        "head": _of_head(step, model.head),
+    }
+    if model.answers is not None:
+        parts["answers"] = {"ends.weight": encoder["answers.weight"].T}
+    return {f"{part}.{name}": w for part, own in parts.items() for name, w in own.items()}
+
+
+def _of_head(step: Kept, head: PointerHead) -> dict[str, Tensor]:
+    names = head.state_dict()
+    return {name: _by_rows(step, f"head.{name.removesuffix('.weight')}") for name in names}
+
+
+def _of_decoder(step: Kept, decoder: T5Decoder) -> dict[str, Tensor]:
+    bias = _by_bucket(step["relative"], decoder.relative)
+    names = decoder.state_dict().keys() - {"relative.weight"}
+    return {name: _by_rows(step, name) for name in names} | {"relative.weight": bias}
+
+
+def _by_rows(step: Kept, name: str) -> Tensor:
+    """Return a weight of the decoder or the head, in which each row has its step, if any."""
+    steps = step.get(f"{name}.step")
+    return step[name] if steps is None else step[name].float() * steps[:, None]
+
+
+def _by_bucket(by_distance: Tensor, relative: Relative) -> Tensor:
+    """Return the bias of each bucket; it is zero for those that no distance falls in."""
+    found = torch.zeros_like(relative.weight)
+    found[relative.buckets(-torch.arange(len(by_distance)))] = by_distance
     return found

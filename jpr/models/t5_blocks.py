@@ -120,7 +120,7 @@ class Relative(nn.Module):
 
     def forward(self, distance: Tensor) -> Tensor:
         """Map distances (…), negative where the key stands before the query, to (…, heads)."""
-        return F.embedding(self._buckets(distance), self.weight)
+        return F.embedding(self.buckets(distance), self.weight)
 
     def square(self, length: int) -> Tensor:
         """Return (heads, T, T): what is added for each query and key of a sequence."""
@@ -129,8 +129,8 @@ class Relative(nn.Module):
         by_distance: Tensor = self(reach).T.contiguous()  # (heads, 2T - 1)
         return by_distance.unfold(1, length, 1).flip(1)
 
-    def _buckets(self, distance: Tensor) -> Tensor:
-        """Near distances have a bucket each, far ones share theirs by the logarithm."""
+    def buckets(self, distance: Tensor) -> Tensor:
+        """Map distances to rows of the weight; far ones share theirs, by the logarithm."""
         n = len(self.weight) // 2 if self.both_ways else len(self.weight)
         away = distance.abs() if self.both_ways else (-distance).clamp(min=0)
         exact = n // 2

@@ -36,6 +36,9 @@ class Choice(NamedTuple):
     """Its nodes number the question's candidates from 0."""
     adds: tuple[tuple[Added, ...], ...] = ()
     """Of every node what its passage adds; empty where the model does not read answers."""
+    worths: tuple[float, ...] = ()
+    """Of every node what `jpr.rerank.stop` stops by: log P that its passage adds the next answer,
+    or, where the model does not read answers, its score."""
 
 
 class Places:

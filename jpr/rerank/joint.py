@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from importlib.util import find_spec
 from itertools import islice
+from math import inf
 from pathlib import Path
 from random import Random
 from typing import Literal
@@ -23,15 +24,17 @@ from jpr.decode import (
 from jpr.encode.folder import DEVICES, wants_gpu, weight_files
 from jpr.encode.tokens import read_tokenizer
 from jpr.errors import ConfigError, FormatError, MissingExtraError
-from jpr.models.joint_about import read_about
+from jpr.models.joint_about import ENCODER, STEP, is_plain_pointer, read_about
 from jpr.rerank.evidence import Words, evidence
 from jpr.rerank.explain import Choice, Places, added
 from jpr.rerank.order import checked, ranked
 from jpr.rerank.prompt import Prompts, PromptSettings
-from jpr.rerank.scorer import ENCODER, STEP, Asked, Scorer
+from jpr.rerank.scorer import Asked, Scorer
 from jpr.rerank.stop import Stop, read_stop
 from jpr.types import Hit, Question, Ranking
 
+DEFAULT = Path(__file__).parent.parent / "assets" / "joint"
+"""The joint model that comes with the package (docs/model-card.md)."""
 TREES = ("tree", "sets")
 DECODERS = (*TREES, "seq", "beam", "independent")
 Auto = Literal["auto"]
@@ -48,7 +51,7 @@ class Decoding:
     width: int = 4
     """beam: sequences kept."""
     threshold: float = float("-inf")
-    """Stop before an expansion that scores less: `k` is then the most."""
+    """Stop before an expansion that is worth less (`Choice.worths`): `k` is then the most."""
     budget: int | None = None
     """Tokens that the chosen passages may have together."""
     answers: bool = True
@@ -93,7 +96,7 @@ class JointReranker:
     @classmethod
     def load(
         cls,
-        folder: str | Path | None,
+        folder: str | Path | None = None,
         decoder: str | None = None,
         beta: float | None = None,
         *,
@@ -102,17 +105,16 @@ class JointReranker:
         device: str = "auto",
         threads: int = 0,
     ) -> "JointReranker":
-        """Open a model's folder.
+        """Open a model's folder, or the model that comes with the package.
 
         Without a decoder or β, those are taken that its folder names. With a `budget`, the chosen
         passages have at most so many tokens together; without `answers`, they are chosen as if the
         model did not read answers. On the CPU its ONNX files are preferred to other weights; `auto`
-        takes a GPU where there are one, torch and weights for it. `threads` is for ONNX; 0 is one
-        per core.
+        takes a GPU where there are one, torch and weights for it; ONNX files of a BERT with a
+        pointer head are such weights, too, where onnx is there to read them. `threads` is for ONNX;
+        0 is one per core.
         """
-        if folder is None:
-            raise ConfigError("this version has no joint model of its own yet; name one: --model")
-        folder = Path(folder)
+        folder = DEFAULT if folder is None else Path(folder)
         chosen, width = _decoding(folder, decoder, beta)
         decoding = Decoding(chosen, width, budget=budget, answers=answers)
         settings = read_prompt_settings(folder)
@@ -195,17 +197,31 @@ class JointReranker:
         if opened.passages is not None and self._decoding.adds_answers:
             found = [evidence(one, self._words) for one in opened.passages]
             covering = Covering(opened.ask, found)
-        searches = [self._search(one, k) for one in asked]
+        least = -inf if covering else self._decoding.threshold
+        searches = [self._search(one, k, least) for one in asked]
         for at, decoded in enumerate(decode_many(searches, covering or opened.ask)):
+            decoded, worths = self._stopped(covering, at, decoded)
             chosen = [(node.passage, node.score) for node in decoded.nodes if node.is_new]
             ranking = ranked(given[at].question, given[at].hits, chosen)
             told = covering if explain else None
             adds = added(told, at, decoded, given[at], self._places) if told else ()
-            yield Choice(ranking, decoded, adds)
+            yield Choice(ranking, decoded, adds, worths)
 
-    def _search(self, asked: Asked, k: int) -> Search:
+    def _stopped(
+        self, covering: Covering | None, question: int, decoded: Decoded
+    ) -> tuple[Decoded, tuple[float, ...]]:
+        """Return what was chosen up to the first that adds too little, and what each is worth."""
+        nodes = decoded.nodes
+        if covering is None:
+            return decoded, tuple(node.score for node in nodes)
+        worths = [covering.worth(question, node.prefix, node.passage) for node in nodes]
+        least = self._decoding.threshold
+        enough = next((at for at, worth in enumerate(worths) if worth < least), len(nodes))
+        return Decoded(nodes[:enough]), tuple(worths[:enough])
+
+    def _search(self, asked: Asked, k: int, least: float) -> Search:
         costs = [len(one.ids) for one in asked.prompted]
-        limits = Limits(k, self._decoding.threshold, self._decoding.budget, costs)
+        limits = Limits(k, least, self._decoding.budget, costs)
         return self._decoding.search(len(costs), limits, self._scorer.ahead)
 
 
@@ -239,23 +255,28 @@ def _scorer(folder: Path, device: str, threads: int) -> Scorer:
     """Open the weights where they run best."""
     if device not in DEVICES:
         raise ConfigError(f"device {device!r}; choose of {', '.join(DEVICES)}")
-    weights = weight_files(folder)
+    has_weights = bool(weight_files(folder))
     has_graphs = any((folder / name).exists() for name in (ENCODER, STEP))
-    on_gpu = bool(weights or device == "cuda") and wants_gpu(device)
-    if has_graphs and not (on_gpu and weights):
-        if device == "cuda":
-            raise ConfigError(f"{folder}: has only ONNX files, which run on the CPU; use cpu")
+    if not has_weights and not has_graphs:
+        files = f"neither model.safetensors nor {ENCODER} and {STEP}"
+        raise FormatError(folder, 0, f"holds no weights: {files}")
+    suits_gpu = has_weights or device == "cuda" or _turns_back(folder)
+    on_gpu = suits_gpu and wants_gpu(device)
+    if has_graphs and not on_gpu:
         from jpr.rerank.joint_onnx import OnnxScorer
 
         return OnnxScorer(folder, threads)
-    if not weights:
-        files = f"neither model.safetensors nor {ENCODER} and {STEP}"
-        raise FormatError(folder, 0, f"holds no weights: {files}")
-    if not find_spec("torch"):
+    needed = ("torch",) if has_weights else ("torch", "onnx")
+    if not all(find_spec(name) for name in needed):
         raise MissingExtraError(f"{folder}: a joint model in torch", "train")
     from jpr.rerank.joint_torch import TorchScorer
 
     return TorchScorer.load(folder, "cuda" if on_gpu else "cpu")
+
+
+def _turns_back(folder: Path) -> bool:
+    """Tell whether ONNX files can be weights for a GPU."""
+    return bool(find_spec("onnx")) and is_plain_pointer(read_about(folder))
 
 
 def read_prompt_settings(folder: Path) -> PromptSettings:

@@ -20,9 +20,9 @@ from jpr.encode.batches import batches
 from jpr.encode.folder import digest_of
 from jpr.encode.session import open_session
 from jpr.errors import DataError, FormatError
-from jpr.models.joint_about import EXACT
+from jpr.models.joint_about import ENCODER, EXACT, STEP
 from jpr.rerank.evidence import Passages
-from jpr.rerank.scorer import ENCODER, STEP, Asked, Opened
+from jpr.rerank.scorer import Asked, Opened
 
 _BUDGET = 1024
 """Tokens encoded together: few enough for the caches of one core."""

@@ -1,4 +1,7 @@
-"""A joint model in torch: on a GPU in 16 bits, or on the CPU where it was not exported."""
+"""A joint model in torch: on a GPU in 16 bits, or on the CPU where it was not exported.
+
+Where a folder has only ONNX files, their weights are turned back into weights for torch.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +12,7 @@ from jpr.encode.folder import digest_of, weight_files
 from jpr.errors import ConfigError
 from jpr.models.answers import in_passages
 from jpr.models.joint import Candidates, Encoded, IndexHead, JointModel
+from jpr.models.joint_about import ENCODER, STEP
 from jpr.models.joint_folder import read_joint
 from jpr.models.rooms import Rooms
 from jpr.models.steps import Steps
@@ -32,9 +36,9 @@ class TorchScorer:
         """Read a folder's weights for a device: `cuda` or `cpu`."""
         if device == "cuda" and not torch.cuda.is_available():
             raise ConfigError("device cuda: torch sees no GPU here; use cpu or auto")
-        model, _ = read_joint(folder)
+        model, files = _read(folder)
         dtype = torch.bfloat16 if device == "cuda" else torch.float32
-        return cls(model.to(device, dtype), digest_of(weight_files(folder)))
+        return cls(model.to(device, dtype), digest_of(files))
 
     @torch.inference_mode()
     def open(self, asked: Sequence[Asked]) -> Opened:
@@ -42,6 +46,15 @@ class TorchScorer:
         candidates = _candidates(asked, next(self._model.parameters()).device)
         encoded = self._rooms.encode(candidates)
         return Opened(Steps(self._model, encoded, self._rooms), passages_of(candidates, encoded))
+
+
+def _read(folder: Path) -> tuple[JointModel, list[Path]]:
+    """Read a model, and say which files its weights are in."""
+    if weights := weight_files(folder):
+        return read_joint(folder)[0], weights
+    from jpr.models.onnx_weights import joint_from_onnx  # needs onnx
+
+    return joint_from_onnx(folder), [folder / name for name in (ENCODER, STEP)]
 
 
 def passages_of(candidates: Candidates, encoded: Encoded) -> list[Passages] | None:

@@ -18,9 +18,9 @@ from jpr.disk import read_object, sync_folder
 from jpr.encode.folder import digest_of, weight_files
 from jpr.encode.tokens import read_tokenizer
 from jpr.errors import ConfigError, MissingExtraError
+from jpr.models.joint_about import ENCODER, STEP
 from jpr.rerank.joint import ask, read_prompt_settings
 from jpr.rerank.prompt import Prompts
-from jpr.rerank.scorer import ENCODER, STEP
 from jpr.types import Ranking
 
 T = TypeVar("T")

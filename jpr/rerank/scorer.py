@@ -11,9 +11,6 @@ from jpr.decode import Ask
 from jpr.rerank.evidence import Passages
 from jpr.rerank.prompt import Prompted
 
-ENCODER, STEP = "encoder.onnx", "step.onnx"
-"""The files of a model that runs without torch."""
-
 
 @dataclass(frozen=True, slots=True)
 class Asked:

@@ -1,8 +1,9 @@
-"""When to stop choosing: a threshold on scores, found on questions whose answers are known.
+"""When to stop choosing: a threshold on what passages are worth, found on questions with answers.
 
 A search that stops before the first expansion below the threshold gives each question as many
 passages as it is worth: `k="auto"`. The threshold is the highest, that is, the one with the fewest
-passages, that keeps a wanted share of the answers found without any.
+passages, that keeps a wanted share of the answers found without any. What an expansion is worth is
+how likely its passage adds the next answer, or, of a model that does not read answers, its score.
 """
 
 import json
@@ -39,19 +40,20 @@ class Stop:
 
 
 def calibrated(
-    trees: Sequence[Decoded], coverage: "Coverage", keep: float
+    trees: Sequence[Decoded], worths: Sequence[Sequence[float]], coverage: "Coverage", keep: float
 ) -> tuple[float, float, float]:
     """Return the threshold, the share of answers it keeps, and the passages per question.
 
-    The trees were grown without a threshold, from the candidates of `coverage`.
+    The trees were grown without a threshold, from the candidates of `coverage`; `worths` are those
+    of their nodes.
     """
     if not 0 < keep <= 1:
         raise ConfigError(f"keep {keep}; give a share above 0 and up to 1")
     lows, gains, news = [], [], []
     for question, tree in enumerate(trees):
         covers, seen, low = coverage.covers(question), set[int](), np.inf
-        for node in tree.nodes:
-            low = min(low, node.score)
+        for node, worth in zip(tree.nodes, worths[question], strict=True):
+            low = min(low, worth)
             lows.append(low)
             gains.append(len(covers[node.passage] - seen))
             news.append(node.is_new)

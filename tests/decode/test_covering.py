@@ -83,6 +83,14 @@ def test_a_candidate_is_worth_what_it_holds_and_others_tell() -> None:
     assert evidence.adds((2,), row([0.45, 0.45, 0.1], (2,))).tolist() == [0.0, 0.0]
 
 
+def test_a_passage_is_worth_how_likely_it_adds_the_next_answer() -> None:
+    asked = Covering(lambda wanted: [np.log([0.5, 0.3, 0.2]) for _ in wanted], [TWINS])
+    asked([(0, ()), (0, (0,))])
+    assert [np.exp(asked.worth(0, (), passage)) for passage in (0, 2)] == pytest.approx([0.8, 0.2])
+    assert asked.worth(0, (0,), 2) == pytest.approx(np.log(0.2))
+    assert asked.worth(0, (0,), 1) == pytest.approx(np.log(1e-9))  # a twin adds nothing
+
+
 def test_where_every_answer_was_found_the_model_decides() -> None:
     own = row([0.1, 0.2, 0.3, 0.4], (0,))
     evidence = told([0.5, 0.5], [1, 0], [0, 1], [0, 0.9])
@@ -169,6 +177,15 @@ def test_what_a_chosen_passage_holds_counts_no_more(case: Case) -> None:
     )
     again = without.covering(case.prefix, case.log_probs)
     np.testing.assert_allclose(np.exp(again), np.exp(case.covered), rtol=1e-9)
+
+
+@given(cases(), st.integers(0, 5))
+def test_a_passage_adds_no_more_after_another_if_the_model_thinks_the_same(
+    case: Case, more: int
+) -> None:
+    longer = (*case.prefix, more % len(case.probs))
+    adds = [case.evidence.adds(prefix, case.log_probs) for prefix in (case.prefix, longer)]
+    assert (adds[1] <= adds[0]).all()
 
 
 def relabelled(evidence: Evidence, order: Sequence[int]) -> Evidence:

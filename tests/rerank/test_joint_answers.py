@@ -60,7 +60,7 @@ def read(folder: Path, scorer: Scorer, given: Ranking) -> Evidence:
 
 @pytest.mark.parametrize("decoder", DECODERS)
 def test_both_ways_choose_the_same(home: Path, decoder: str) -> None:
-    here = JointReranker.load(home / "onnx", decoder, threads=1)
+    here = JointReranker.load(home / "onnx", decoder, device="cpu", threads=1)
     there = JointReranker.load(home / "torch", decoder, device="cpu")
     for ours, theirs in zip(here.decode_many(MANY, 4), there.decode_many(MANY, 4), strict=True):
         assert ours[1].passages == theirs[1].passages

@@ -18,6 +18,10 @@ from tests.rerank.tiny import NAMES, QUESTION, hits, tokenizer, write_pointer
 STOP = Stop(-2.5, 4, "tree", 2.0, 0.95, 1.5, 10)
 
 
+def worths(*trees: Decoded) -> list[list[float]]:
+    return [[node.score for node in tree.nodes] for tree in trees]
+
+
 def chain(*scores: float) -> Decoded:
     """Passages 0, 1, 2 … one after the other, with these scores."""
     return Decoded(
@@ -29,26 +33,27 @@ def test_the_highest_threshold_that_keeps_the_wanted_answers() -> None:
     # The first question has an answer in each of its first two passages, the second in its first.
     coverage = Coverage.of_lists([2, 1], [[(0,), (1,), ()], [(0,), (0,), ()]])
     trees = [chain(-1.0, -2.0, -3.0), chain(-1.5, -4.0, -5.0)]
-    assert calibrated(trees, coverage, keep=1.0) == (-2.0, 1.0, 1.5)
-    assert calibrated(trees, coverage, keep=0.6) == (-1.5, 2 / 3, 1.0)
-    assert calibrated(trees, coverage, keep=0.1) == (-1.0, 1 / 3, 0.5)
+    assert calibrated(trees, worths(*trees), coverage, keep=1.0) == (-2.0, 1.0, 1.5)
+    assert calibrated(trees, worths(*trees), coverage, keep=0.6) == (-1.5, 2 / 3, 1.0)
+    assert calibrated(trees, worths(*trees), coverage, keep=0.1) == (-1.0, 1 / 3, 0.5)
 
 
 def test_what_follows_a_low_score_is_lost_even_if_it_scores_high() -> None:
     coverage = Coverage.of_lists([2], [[(0,), (), (1,)]])
-    threshold, kept, passages = calibrated([chain(-1.0, -6.0, -0.5)], coverage, keep=1.0)
+    tree = chain(-1.0, -6.0, -0.5)
+    threshold, kept, passages = calibrated([tree], worths(tree), coverage, keep=1.0)
     assert (threshold, kept, passages) == (-6.0, 1.0, 3.0)
 
 
 @pytest.mark.parametrize("keep", [0.0, -1.0, 1.5])
 def test_a_share_that_is_none_is_refused(keep: float) -> None:
     with pytest.raises(ConfigError, match="share above 0"):
-        calibrated([chain(-1.0)], Coverage.of_lists([1], [[(0,)]]), keep)
+        calibrated([chain(-1.0)], [[-1.0]], Coverage.of_lists([1], [[(0,)]]), keep)
 
 
 def test_without_any_answer_there_is_nothing_to_go_by() -> None:
     with pytest.raises(DataError, match="no answer"):
-        calibrated([chain(-1.0)], Coverage.of_lists([1], [[()]]), 0.9)
+        calibrated([chain(-1.0)], [[-1.0]], Coverage.of_lists([1], [[()]]), 0.9)
 
 
 def test_auto_stops_where_the_model_says(tmp_path: Path) -> None:
@@ -63,6 +68,19 @@ def test_auto_stops_where_the_model_says(tmp_path: Path) -> None:
     wanted = [hit.passage.id for hit in whole.rank(QUESTION, hits(NAMES), 6).hits][:low]
     assert [hit.passage.id for hit in found.hits] == wanted
     assert len(found.hits) >= 3
+
+
+def test_a_model_that_reads_answers_stops_where_little_is_added(tmp_path: Path) -> None:
+    folder = write_pointer(tmp_path, answers=True)
+    given = Ranking(QUESTION, tuple(hits(NAMES)))
+    (whole,) = JointReranker.load(folder, "seq").decode_many([given], 6)
+    assert len(whole.worths) == len(whole.decoded.nodes) == 6
+    for threshold in (sorted(whole.worths)[3], 0.0):
+        write_stop(folder, replace(STOP, threshold=threshold, most=6, decoder="seq"))
+        (some,) = JointReranker.load(folder, "seq").decode_many([given], "auto")
+        enough = next((i for i, worth in enumerate(whole.worths) if worth < threshold), 6)
+        assert some.decoded.nodes == whole.decoded.nodes[:enough]
+        assert some.ranking.hits == whole.ranking.hits[:enough]
 
 
 def test_auto_needs_a_calibrated_model_and_its_decoder(tmp_path: Path) -> None:

@@ -1,0 +1,137 @@
+"""Ten questions of the development sets, good and bad: what was chosen, by whom, and why.
+
+Needs: the questions, and the first stage's rankings with texts (`--runs` of
+recipes/first_stage.py). Prints docs/examples.md; a minute on two cores.
+
+    python recipes/examples.py questions runs > docs/examples.md
+"""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from math import exp
+from pathlib import Path
+
+from jpr import JointReranker, load_questions, load_rankings
+from jpr.coverage import cover
+from jpr.judge.tables import markdown
+from jpr.rerank.explain import Choice
+from jpr.types import Question, Ranking
+
+DATA = {"ambignq_dev": "AmbigNQ dev", "webquestions_dev": "WebQuestions dev"}
+K = 5
+SHOWN = 3
+"""Answers that are told of each passage."""
+LEAST = 0.02
+"""The least probability of an answer that is told."""
+EXAMPLES = {
+    "-7137905385556638813": "Of two passages on Thutmose I that say the same, jointly one is "
+    "enough, and that which names Hatshepsut too is preferred.",
+    "2240932998074597895": "One by one, all five say James Earl Jones. Jointly, other places go "
+    "to others; but the model is not sure of any (*adds little*): the last two come by luck, too.",
+    "wqr000304": "A passage for each language.",
+    "wqr000354": "Won by words alone: but for the first, these passages are about other players. "
+    "MRecall asks what passages contain, not what they say; both lists are poor evidence.",
+    "8487108135056844837": "Jointly, passages that name several of the dead come first, and then "
+    "no other one on Michelangelo.",
+    "-3743681798271445072": "The model thinks of the children first (Hayley Mills, Lindsay Lohan); "
+    "the parents of both films come along.",
+    "8147342740211441902": "Nobody knows: no candidate says it. Jointly, five guesses are five "
+    "presidents, and two of them are right.",
+    "9208802889973064064": "Lost: numbers stand in every passage, so that each adds *answers*, and "
+    "Taylor Swift's awards are taken for more of Whitney Houston's.",
+    "wqr002474": "Lost: the passage on Fulham has the word *Portsmouth* in it, so the model takes "
+    "that answer as found and passes over the passage on Portsmouth itself.",
+    "-6055400232006639298": "Lost: of two passages on the Genie the one comes first that names "
+    "Robin Williams alone; the other, with both actors, would add a name that is not believed.",
+}
+"""What there is to see in each."""
+HEAD = """# Ten examples
+
+Made by `recipes/examples.py` with the model that comes with the package, from the 100 candidates of
+`jpr retrieve`. They were picked by hand among the development questions on which the two ways
+differ: seven that choosing jointly wins and three that it loses (in the published run it wins 110
+and loses 42 of 2,757). *Independent* takes the five passages that are likeliest by themselves,
+*joint* one after another by the answers that each adds. Passages are named by the titles of their
+articles; in brackets are the answers that a passage contains, as the questions' authors gave them.
+
+Below each is the tree, here a chain: P is the probability of the choice given those above it; then
+come the answers that the model thinks the passage adds, each with its probability, and the
+passage that it was preferred to."""
+
+
+def named(answers: Sequence[Sequence[str]], covered: set[int]) -> str:
+    """Return the answers that a passage contains."""
+    return f" ({'; '.join(answers[one][0] for one in sorted(covered))})" if covered else ""
+
+
+def column(ranking: Ranking) -> list[str]:
+    """Return the chosen passages with their answers."""
+    covered = cover([ranking]).covers(0)
+    answers = ranking.question.answers
+    return [
+        hit.passage.title + named(answers, set(covers))
+        for hit, covers in zip(ranking.hits, covered, strict=True)
+    ]
+
+
+def steps(choice: Choice, given: Ranking) -> Iterator[str]:
+    """Yield the lines of the tree."""
+    titles = [hit.passage.title for hit in given.hits]
+    for depth, (node, adds) in enumerate(zip(choice.decoded.nodes, choice.adds, strict=True)):
+        told = [f"{one.text} {one.probability:.2f}" for one in adds if one.probability >= LEAST]
+        line = f"{'   ' * depth}{'└─ ' if depth else ''}{titles[node.passage]}"
+        other = titles[node.instead_of[0][1]] if node.instead_of else "nothing"
+        what = ", ".join(told[:SHOWN]) or "little"
+        yield f"{line}: P {exp(node.log_prob):.2f}; adds {what}; not {other}"
+
+
+def example(number: int, data: str, choices: Sequence[Choice], given: Ranking) -> Iterator[str]:
+    """Yield the parts of one example."""
+    question = given.question
+    yield f"## {number}. {question.text}"
+    answers = " · ".join(aliases[0] for aliases in question.answers)
+    yield f"{DATA[data]}. Answers: {answers}. {EXAMPLES[question.id]}"
+    columns = [column(choice.ranking) for choice in choices]
+    rows = [[str(place + 1), *both] for place, both in enumerate(zip(*columns, strict=True))]
+    yield markdown(["", "independent", "joint"], rows)
+    yield "```text\n" + "\n".join(steps(choices[1], given)) + "\n```"
+
+
+def wanted(questions: Path, runs: Path) -> dict[str, tuple[str, Ranking]]:
+    """Return the candidates of the examples, with their answers."""
+    found = {}
+    for data in DATA:
+        known: dict[str, Question] = {
+            question.id: question for question in load_questions(questions / f"{data}.jsonl")
+        }
+        for ranking in load_rankings(runs / f"hybrid-{data}.jsonl"):
+            id = ranking.question.id
+            if id in EXAMPLES:
+                found[id] = data, Ranking(known[id], ranking.hits)
+    return found
+
+
+def main() -> None:
+    """Choose both ways, and tell."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("questions", type=Path)
+    parser.add_argument("runs", type=Path)
+    options = parser.parse_args()
+    found = wanted(options.questions, options.runs)
+    given = [found[id] for id in EXAMPLES]
+    ways = [JointReranker.load(decoder="independent"), JointReranker.load()]
+    chosen = [list(way.decode_many([ranking for _, ranking in given], K)) for way in ways]
+    parts = (
+        example(number, data, choices, ranking)
+        for number, ((data, ranking), choices) in enumerate(
+            zip(given, zip(*chosen, strict=True), strict=True), start=1
+        )
+    )
+    print("\n\n".join([HEAD, *chain.from_iterable(parts)]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""The joint model that comes with the package, on the example, which this project wrote."""
+
+import json
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+from jpr import JointReranker, MRecall, evaluate, load_questions, load_rankings
+from jpr.rerank.explain import Choice
+from jpr.rerank.joint import DEFAULT
+from tests.cli.running import EXAMPLE, jpr
+
+RUN, QUESTIONS = EXAMPLE / "independent.jsonl", EXAMPLE / "questions.jsonl"
+MB = 1e6
+
+
+@cache
+def chosen() -> list[Choice]:
+    return list(JointReranker.load(device="cpu", threads=1).decode_many(load_rankings(RUN), 5))
+
+
+def test_it_covers_more_answers_than_the_order_it_is_given() -> None:
+    questions = load_questions(QUESTIONS)
+    runs = {"given": list(load_rankings(RUN)), "joint": [choice.ranking for choice in chosen()]}
+    scored = evaluate(questions, runs, [MRecall @ 5, MRecall @ 3])
+    given, joint = (
+        [score.value for score in scored.scores(scored.run(name))] for name in ("given", "joint")
+    )
+    assert all(more > less for more, less in zip(joint, given, strict=True))
+
+
+def test_both_actors_of_mark_are_in_its_first_two_passages_on_roseanne() -> None:
+    choice = next(one for one in chosen() if one.ranking.question.id == "mark-on-roseanne")
+    added = [adds[0].text for adds in choice.adds[:2]]
+    assert sorted(added) == ["Ames McNamara", "Glenn Quinn"]
+    for adds, hit in zip(choice.adds, choice.ranking.hits, strict=True):
+        for answer in adds:
+            assert [hit.passage.text[a:b] for a, b in answer.spans] == [answer.text] * len(
+                answer.spans
+            )
+
+
+def test_k_is_for_the_question_to_say() -> None:
+    reranker = JointReranker.load(device="cpu", threads=1)
+    rankings = list(load_rankings(RUN))[:2]
+    sizes = [len(ranking.hits) for ranking in reranker.rank_many(rankings, "auto")]
+    assert all(1 <= size <= reranker.most for size in sizes)
+
+
+def test_the_command_takes_it_where_no_model_is_named(tmp_path: Path) -> None:
+    run, out = tmp_path / "run.jsonl", tmp_path / "out.jsonl"
+    run.write_text(RUN.read_text(encoding="utf-8").splitlines()[0] + "\n", encoding="utf-8")
+    jpr("rerank", run, "--out", out, "-k", 2)
+    (line,) = out.read_text(encoding="utf-8").splitlines()
+    first = chosen()[0].ranking
+    assert [c["id"] for c in json.loads(line)["ctxs"]] == [h.passage.id for h in first.hits[:2]]
+
+
+def test_it_runs_without_torch_and_is_small() -> None:
+    code = "import sys, jpr; jpr.JointReranker.load(device='cpu'); sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    sizes = {
+        folder.name: sum(file.stat().st_size for file in folder.iterdir())
+        for folder in DEFAULT.parent.iterdir()
+        if folder.is_dir()
+    }
+    assert sizes["joint"] < 45 * MB
+    assert sum(sizes.values()) < 100 * MB
