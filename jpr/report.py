@@ -11,7 +11,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from jpr.errors import FormatError
+from jpr.errors import DataError, FormatError
 from jpr.files import publish
 from jpr.jsonfile import read_json
 from jpr.judge.compare import Comparison
@@ -65,7 +65,7 @@ def _records(
 def comparison_row(data: str, found: Comparison, order: str = "own") -> dict[str, object]:
     """Return a paired test as manifests hold it, in percent; of runs in this order."""
     kept = ("run", "baseline", "measure", "slice", "n", "test")
-    numbers = {name: round(100 * getattr(found, name), 2) for name in ("difference", "low", "high")}
+    numbers = {name: round(100 * getattr(found, name), 4) for name in ("difference", "low", "high")}
     ps = {name: float(f"{getattr(found, name):.2g}") for name in ("p", "p_holm")}
     labels = {name: getattr(found, name) for name in kept}
     return {"data": data, "order": order, **labels, **numbers, **ps}
@@ -163,6 +163,8 @@ def summary(folder: Path, recipe: str = "joint") -> str:
         for record in load_records(folder)
         if (record.recipe, record.measure, record.k) == (recipe, "MRecall", 5)
     ]
+    if not kept:
+        raise DataError(f"{folder}: has no records of {recipe}; run its recipe")
     cells = {(record.system, record.data, record.slice): f"{record.value:.1f}" for record in kept}
     data = list(dict.fromkeys(record.data for record in kept))
     rows = [

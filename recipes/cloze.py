@@ -30,7 +30,7 @@ BATCH = 256
 PART = 60
 """Letters in a row that make a candidate a repetition."""
 SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"])")
-NAME = re.compile(r"\b[A-Z][\w'’.-]*(?:\s+(?:(?:of|the|and|de|van|von|in)\s+)?[A-Z][\w'’.-]*)*")
+NAME = re.compile(r"\b[A-Z][\w'’.-]*(?:\s+(?:(?:of|the|de|van|von|in)\s+)?[A-Z][\w'’.-]*)*")
 YEAR = re.compile(r"\b(?:1[5-9]|20)\d\d\b")
 SHORTEST, LONGEST = 8, 50
 MOST = 5
@@ -68,9 +68,8 @@ def asked(passage: Passage, titles: set[str], chance: np.random.Generator) -> Qu
             continue
         several = len(answers) > 1 and chance.random() < 0.5
         left_out = answers[:MOST] if several else [str(chance.choice(answers))]
-        text = sentence
-        for answer in left_out:
-            text = text.replace(answer, "what")
+        longest_first = sorted(left_out, key=len, reverse=True)
+        text = re.sub(rf"\b(?:{'|'.join(map(re.escape, longest_first))})\b", "what", sentence)
         return Question(
             f"cloze-{passage.id}", f"{passage.title}: {text}", tuple((a,) for a in left_out)
         )

@@ -38,8 +38,8 @@ EXAMPLES = {
     "the parents of both films come along.",
     "8147342740211441902": "Nobody knows: no candidate says it. Jointly, five guesses are five "
     "presidents, and two of them are right.",
-    "9208802889973064064": "Lost: numbers stand in every passage, so that each adds *answers*, and "
-    "Taylor Swift's awards are taken for more of Whitney Houston's.",
+    "-3228483207040151533": "Lost: the Pacific is in many passages, and one on the Nicaragua Canal "
+    "has another sea beside it; that the one on Baja California is about the place counts little.",
     "wqr002474": "Lost: the passage on Fulham has the word *Portsmouth* in it, so the model takes "
     "that answer as found and passes over the passage on Portsmouth itself.",
     "-6055400232006639298": "Lost: of two passages on the Genie the one comes first that names "
@@ -49,11 +49,12 @@ EXAMPLES = {
 HEAD = """# Ten examples
 
 Made by `recipes/examples.py` with the model that comes with the package, from the 100 candidates of
-`jpr retrieve`. They were picked by hand among the development questions on which the two ways
-differ: seven that choosing jointly wins and three that it loses (in the published run it wins 110
-and loses 42 of 2,757). *Independent* takes the five passages that are likeliest by themselves,
-*joint* one after another by the answers that each adds. Passages are named by the titles of their
-articles; in brackets are the answers that a passage contains, as the questions' authors gave them.
+`jpr retrieve`. *Independent* takes the five passages that are likeliest by themselves (IndepPR: the
+first step of the same model), *joint* one after another by the answers that each adds. Passages are
+named by the titles of their articles; in brackets are the answers that a passage contains, as the
+questions' authors gave them. The questions were picked by hand among those of the development sets
+on which the two ways differ: seven that choosing jointly wins and three that it loses. In the
+published run, in 16 bits, it wins 109 and loses 37 of 2,757.
 
 Below each is the tree, here a chain: P is the probability of the choice given those above it; then
 come the answers that the model thinks the passage adds, each with its probability, and the

@@ -91,9 +91,10 @@ ABOUT = (
     "The 100 candidates are those of `jpr retrieve` as installed. All rerankers have the same "
     "encoder (e5-small, 12 layers of 384), the same stage 1 (`recipes/joint/first.toml`), the same "
     "questions and the same budget in stage 2 (`recipes/joint/`). `pointwise` is Nogueira et "
-    "al.'s yes or no, `independent` the paper's IndepPR; `joint` is trained by the dynamic oracle "
-    "and chooses passage after passage for the answers that each adds (docs/rerank.md). `oracle` "
-    "is the best order of the candidates. Everything was tuned on AmbigNQ dev and WebQuestions dev."
+    "al.'s yes or no, `independent` the paper's IndepPR; `joint` is trained by the dynamic oracle, "
+    "with negatives by the first stage's rank (the paper's are by IndepPR's score), and chooses "
+    "passage after passage for the answers that each adds (docs/rerank.md). `oracle` is the best "
+    "order of the candidates. Everything was tuned on AmbigNQ dev and WebQuestions dev."
 )
 ABOUT_SEEDS = (
     "`independent` and `joint` of the table `joint` with three seeds of stage 2, and the mean of "
@@ -153,8 +154,10 @@ class Table:
 
 
 def named(scored: Evaluation, systems: Mapping[str, str]) -> Evaluation:
-    """Return the systems whose runs were scored, by their names."""
+    """Return the systems whose runs were scored, by their names; tell which were not."""
     runs = {run.name: run for run in scored.runs}
+    if missing := [system for system, run in systems.items() if run not in runs]:
+        print("not there:", "; ".join(missing), flush=True)
     kept = {system: runs[run] for system, run in systems.items() if run in runs}
     return replace(scored, runs=tuple(replace(run, name=name) for name, run in kept.items()))
 

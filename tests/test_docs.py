@@ -130,3 +130,8 @@ def test_no_file_names_a_place_on_some_machine() -> None:
     files = [file for top in kept for file in ([top] if top.is_file() else top.rglob("*"))]
     texts = [file for file in files if file.is_file() and file.parent.name != "__pycache__"]
     assert [str(file) for file in texts if MACHINE.search(file.read_bytes())] == []
+
+
+def test_nothing_is_left_to_be_filled_in() -> None:
+    left = {page: re.findall(r"@[A-Z0-9]+@|TODO|TBD", text) for page, text in PAGES.items()}
+    assert not {page: found for page, found in left.items() if found}

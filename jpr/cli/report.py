@@ -32,6 +32,8 @@ def run(
 
     if not folder.is_dir():
         raise ConfigError(f"{folder} is no folder; run this in a checkout or say --results FOLDER")
+    if as_json and brief:
+        raise ConfigError("--json and --summary are two things to print; ask for one")
     if as_json:
         screen.say_json([asdict(record) for record in load_records(folder)])
     elif brief:

@@ -82,6 +82,8 @@ def run(
 
     count = _count(k, budget)
     _check(method, decode, beta)
+    if answers and decode == "independent":
+        raise ConfigError("--answers: --decode independent takes each passage by itself; leave one")
     for_joint = {
         "--decode": decode,
         "--beta": beta,

@@ -78,12 +78,17 @@ def _open(
         from jpr.encode.onnx import OnnxTower
 
         return OnnxTower(graph, threads), [graph]
-    if not all(find_spec(name) for name in (("torch",) if weights else ("torch", "onnx"))):
+    if not has_modules("torch", "safetensors", *(() if weights else ("onnx",))):
         raise MissingExtraError(f"{folder}: an encoder in torch", "train")
     from jpr.encode.gpu import TorchTower, load_tower
 
     tower = TorchTower(load_tower(folder, settings), "cuda" if on_gpu else "cpu")
     return tower, weights or [graph]
+
+
+def has_modules(*names: str) -> bool:
+    """Tell whether modules are installed, without importing them."""
+    return all(find_spec(name) for name in names)
 
 
 def weight_files(folder: Path) -> list[Path]:

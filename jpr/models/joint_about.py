@@ -17,6 +17,8 @@ EXACT = "exact"
 def read_about(folder: Path) -> dict[str, object]:
     """Read a folder's `joint.json`, after a look at whether it is one that we know."""
     file = folder / ABOUT
+    if not folder.is_dir():
+        raise FormatError(folder, 0, "is no folder; name that of a joint model")
     if not file.exists():
         raise FormatError(folder, 0, f"is no joint model: {ABOUT} is missing; is it an encoder?")
     about = read_object(file)

@@ -3,9 +3,7 @@
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from importlib.util import find_spec
 from itertools import islice
-from math import inf
 from pathlib import Path
 from random import Random
 from typing import Literal
@@ -21,7 +19,7 @@ from jpr.decode import (
     sequence,
     tree,
 )
-from jpr.encode.folder import DEVICES, wants_gpu, weight_files
+from jpr.encode.folder import DEVICES, has_modules, wants_gpu, weight_files
 from jpr.encode.tokens import read_tokenizer
 from jpr.errors import ConfigError, FormatError, MissingExtraError
 from jpr.models.joint_about import ENCODER, STEP, is_plain_pointer, read_about
@@ -145,11 +143,13 @@ class JointReranker:
         mine = self._decoding
         if self._stop is None:
             raise ConfigError('k = "auto", but the model was not calibrated; see jpr calibrate')
-        if (self._stop.decoder, self._stop.beta) != (mine.decoder, mine.beta):
-            told = f"--decode {self._stop.decoder} --beta {self._stop.beta}"
-            raise ConfigError(f'k = "auto" was calibrated for {told}; use these or calibrate again')
+        theirs = self._stop.decoder, self._stop.beta if mine.decoder in TREES else mine.beta
+        if theirs != (mine.decoder, mine.beta):
+            told = f"--decode {self._stop.decoder}"
+            told += f" --beta {self._stop.beta}" if self._stop.decoder in TREES else ""
+            raise ConfigError(f'k = "auto" was calibrated for {told}; use it or calibrate again')
         if not mine.answers and mine.decoder != "independent":
-            told = "passages chosen for the answers they add"
+            told = "a model as it chooses by itself, for answers if it reads any"
             raise ConfigError(f'k = "auto" was calibrated for {told}; give a number')
         return self._stop
 
@@ -197,8 +197,7 @@ class JointReranker:
         if opened.passages is not None and self._decoding.adds_answers:
             found = [evidence(one, self._words) for one in opened.passages]
             covering = Covering(opened.ask, found)
-        least = -inf if covering else self._decoding.threshold
-        searches = [self._search(one, k, least) for one in asked]
+        searches = [self._search(one, k) for one in asked]
         for at, decoded in enumerate(decode_many(searches, covering or opened.ask)):
             decoded, worths = self._stopped(covering, at, decoded)
             chosen = [(node.passage, node.score) for node in decoded.nodes if node.is_new]
@@ -210,18 +209,22 @@ class JointReranker:
     def _stopped(
         self, covering: Covering | None, question: int, decoded: Decoded
     ) -> tuple[Decoded, tuple[float, ...]]:
-        """Return what was chosen up to the first that adds too little, and what each is worth."""
-        nodes = decoded.nodes
-        if covering is None:
-            return decoded, tuple(node.score for node in nodes)
-        worths = [covering.worth(question, node.prefix, node.passage) for node in nodes]
-        least = self._decoding.threshold
-        enough = next((at for at, worth in enumerate(worths) if worth < least), len(nodes))
+        """Return what was chosen up to the first that adds too little, and what each is worth.
+
+        One passage is always kept.
+        """
+        nodes, least = decoded.nodes, self._decoding.threshold
+        worths = [
+            covering.worth(question, node.prefix, node.passage) if covering else node.score
+            for node in nodes
+        ]
+        little = (at for at, worth in enumerate(worths) if worth < least and at > 0)
+        enough = next(little, len(nodes))
         return Decoded(nodes[:enough]), tuple(worths[:enough])
 
-    def _search(self, asked: Asked, k: int, least: float) -> Search:
+    def _search(self, asked: Asked, k: int) -> Search:
         costs = [len(one.ids) for one in asked.prompted]
-        limits = Limits(k, least, self._decoding.budget, costs)
+        limits = Limits(k, budget=self._decoding.budget, costs=costs)
         return self._decoding.search(len(costs), limits, self._scorer.ahead)
 
 
@@ -266,8 +269,7 @@ def _scorer(folder: Path, device: str, threads: int) -> Scorer:
         from jpr.rerank.joint_onnx import OnnxScorer
 
         return OnnxScorer(folder, threads)
-    needed = ("torch",) if has_weights else ("torch", "onnx")
-    if not all(find_spec(name) for name in needed):
+    if not has_modules("torch", "safetensors", *(() if has_weights else ("onnx",))):
         raise MissingExtraError(f"{folder}: a joint model in torch", "train")
     from jpr.rerank.joint_torch import TorchScorer
 
@@ -276,7 +278,7 @@ def _scorer(folder: Path, device: str, threads: int) -> Scorer:
 
 def _turns_back(folder: Path) -> bool:
     """Tell whether ONNX files can be weights for a GPU."""
-    return bool(find_spec("onnx")) and is_plain_pointer(read_about(folder))
+    return has_modules("safetensors", "onnx") and is_plain_pointer(read_about(folder))
 
 
 def read_prompt_settings(folder: Path) -> PromptSettings:

@@ -9,6 +9,7 @@ how likely its passage adds the next answer, or, of a model that does not read a
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -77,7 +78,11 @@ def read_stop(folder: Path) -> Stop | None:
     try:
         if not isinstance(about, dict):
             raise TypeError("it is no object")
-        return Stop(**about)
+        stop = Stop(**about)
+        numbers = (stop.threshold, stop.most, stop.beta)
+        if not all(isinstance(number, int | float) and isfinite(number) for number in numbers):
+            raise TypeError(f"threshold, most and beta are {numbers}")
+        return stop
     except TypeError as error:
         raise FormatError(folder / "joint.json", 0, f"its stop is not known: {error}") from error
 

@@ -179,15 +179,6 @@ def test_what_a_chosen_passage_holds_counts_no_more(case: Case) -> None:
     np.testing.assert_allclose(np.exp(again), np.exp(case.covered), rtol=1e-9)
 
 
-@given(cases(), st.integers(0, 5))
-def test_a_passage_adds_no_more_after_another_if_the_model_thinks_the_same(
-    case: Case, more: int
-) -> None:
-    longer = (*case.prefix, more % len(case.probs))
-    adds = [case.evidence.adds(prefix, case.log_probs) for prefix in (case.prefix, longer)]
-    assert (adds[1] <= adds[0]).all()
-
-
 def relabelled(evidence: Evidence, order: Sequence[int]) -> Evidence:
     """The candidates in another order: the new i is the old order[i]."""
     at = list(order)

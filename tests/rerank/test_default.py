@@ -7,12 +7,22 @@ from functools import cache
 from pathlib import Path
 
 from jpr import JointReranker, MRecall, evaluate, load_questions, load_rankings
+from jpr.encode.tokens import read_tokenizer
 from jpr.rerank.explain import Choice
-from jpr.rerank.joint import DEFAULT
+from jpr.rerank.joint import DEFAULT, Decoding, read_prompt_settings
+from jpr.rerank.joint_onnx import _FEW
+from jpr.rerank.joint_torch import TorchScorer
+from jpr.rerank.prompt import Prompts
+from jpr.types import Ranking
 from tests.cli.running import EXAMPLE, jpr
 
 RUN, QUESTIONS = EXAMPLE / "independent.jsonl", EXAMPLE / "questions.jsonl"
 MB = 1e6
+
+
+def settings() -> tuple[Prompts, Decoding]:
+    tokenizer = read_tokenizer(DEFAULT / "tokenizer.json")
+    return Prompts(tokenizer, read_prompt_settings(DEFAULT)), Decoding("seq")
 
 
 @cache
@@ -41,11 +51,25 @@ def test_both_actors_of_mark_are_in_its_first_two_passages_on_roseanne() -> None
             )
 
 
-def test_k_is_for_the_question_to_say() -> None:
+def test_auto_gives_the_two_actors_of_mark_two_passages_and_others_more() -> None:
     reranker = JointReranker.load(device="cpu", threads=1)
     rankings = list(load_rankings(RUN))[:2]
     sizes = [len(ranking.hits) for ranking in reranker.rank_many(rankings, "auto")]
-    assert all(1 <= size <= reranker.most for size in sizes)
+    assert sizes[0] == 2
+    assert 2 < sizes[1] <= reranker.most
+
+
+def test_with_more_than_a_few_candidates_rounding_changes_little() -> None:
+    one, *others = load_rankings(RUN)
+    every = Ranking(one.question, (*one.hits, *(hit for r in others[:2] for hit in r.hits)))
+    assert len(every.hits) > 2 * _FEW  # most are read by whole numbers alone
+    rounded = JointReranker.load(device="cpu", threads=1).rank(one.question, every.hits, 5)
+    exact = JointReranker(TorchScorer.load(DEFAULT, "cpu"), *settings()).rank(
+        one.question, every.hits, 5
+    )
+    ids = [[hit.passage.id for hit in ranking.hits] for ranking in (rounded, exact)]
+    assert ids[0][:2] == ids[1][:2]
+    assert len(set(ids[0]) & set(ids[1])) >= 3
 
 
 def test_the_command_takes_it_where_no_model_is_named(tmp_path: Path) -> None:

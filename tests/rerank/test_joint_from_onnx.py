@@ -101,7 +101,7 @@ def test_where_there_may_be_a_gpu_torch_is_asked(
         JointReranker.load(folder)
     JointReranker.load(folder, device="cpu")
     JointReranker.load(exported_t5(tmp_path / "t5", "index"))  # runs on the CPU alone
-    monkeypatch.setattr("jpr.rerank.joint.find_spec", lambda name: name == "torch")
+    monkeypatch.setattr("jpr.encode.folder.find_spec", lambda name: name == "torch")
     JointReranker.load(folder)  # without onnx, too
 
 
@@ -111,13 +111,13 @@ def test_a_t5_in_onnx_runs_on_the_cpu_alone(tmp_path: Path, head: str) -> None:
         TorchScorer.load(exported_t5(tmp_path, head), "cpu")
 
 
-@pytest.mark.parametrize("missing", ["torch", "onnx"])
+@pytest.mark.parametrize("missing", ["torch", "onnx", "safetensors"])
 def test_on_a_gpu_it_needs_an_extra(
     tmp_path: Path, missing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = exported(tmp_path, [])
     monkeypatch.setattr(
-        "jpr.rerank.joint.find_spec", lambda name: find_spec(name) if name != missing else None
+        "jpr.encode.folder.find_spec", lambda name: find_spec(name) if name != missing else None
     )
     with pytest.raises(MissingExtraError, match=r"pip install 'jpr\[train\]'"):
         JointReranker.load(folder, device="cuda")

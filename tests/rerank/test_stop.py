@@ -78,9 +78,29 @@ def test_a_model_that_reads_answers_stops_where_little_is_added(tmp_path: Path) 
     for threshold in (sorted(whole.worths)[3], 0.0):
         write_stop(folder, replace(STOP, threshold=threshold, most=6, decoder="seq"))
         (some,) = JointReranker.load(folder, "seq").decode_many([given], "auto")
-        enough = next((i for i, worth in enumerate(whole.worths) if worth < threshold), 6)
+        little = (i for i, worth in enumerate(whole.worths) if worth < threshold and i)
+        enough = next(little, 6)  # one passage at least
         assert some.decoded.nodes == whole.decoded.nodes[:enough]
         assert some.ranking.hits == whole.ranking.hits[:enough]
+
+
+@pytest.mark.parametrize("damage", [{"threshold": "x"}, {"threshold": None}, {"most": "6"}])
+def test_a_stop_of_another_kind_is_refused(tmp_path: Path, damage: dict[str, object]) -> None:
+    folder = write_pointer(tmp_path)
+    write_stop(folder, STOP)
+    about = json.loads((folder / "joint.json").read_text())
+    about["stop"] |= damage
+    (folder / "joint.json").write_text(json.dumps(about))
+    with pytest.raises(FormatError, match="its stop is not known"):
+        read_stop(folder)
+
+
+def test_what_auto_was_calibrated_for_can_be_asked_for(tmp_path: Path) -> None:
+    folder = write_pointer(tmp_path)
+    write_stop(folder, replace(STOP, decoder="seq"))
+    with pytest.raises(ConfigError, match=r"calibrated for --decode seq; use it"):
+        JointReranker.load(folder, "tree").rank(QUESTION, hits(NAMES), "auto")
+    assert JointReranker.load(folder, "seq").rank(QUESTION, hits(NAMES), "auto").hits
 
 
 def test_auto_needs_a_calibrated_model_and_its_decoder(tmp_path: Path) -> None:
@@ -91,7 +111,7 @@ def test_auto_needs_a_calibrated_model_and_its_decoder(tmp_path: Path) -> None:
     assert read_stop(folder) == STOP
     with pytest.raises(ConfigError, match=r"calibrated for --decode tree --beta 2.0"):
         JointReranker.load(folder, beta=1.0).rank(QUESTION, hits(NAMES), "auto")
-    with pytest.raises(ConfigError, match="for the answers"):
+    with pytest.raises(ConfigError, match="for answers if it reads any"):
         JointReranker.load(folder, answers=False).rank(QUESTION, hits(NAMES), "auto")
     about = json.loads((folder / "joint.json").read_text())
     (folder / "joint.json").write_text(json.dumps({**about, "stop": {"when": 3}}))
