@@ -310,7 +310,7 @@ def main() -> None:
         inputs,
         time.perf_counter() - start,
     )
-    for table in (table for table in made if table.records):
+    for table in (table for table in made if len({r.system for r in table.records}) > 1):
         of_table = {"about": table.about, **depends, "tests": table.tests, "shown": SHOWN}
         of_table |= {"trained": trained, "figures": figures} if table is made[0] else {}
         save_records(options.results, table.name, table.records, of_table)
