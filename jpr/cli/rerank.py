@@ -108,6 +108,17 @@ def run(
         else:
             rerank_to_file(reranker, rankings, out, count, progress)
     screen.note(f"{len(rankings):,} rankings are in {out}")
+    if budget is not None:
+        _tell_empty(out, budget)
+
+
+def _tell_empty(out: Path, budget: int) -> None:
+    """Say for how many questions nothing fits the budget."""
+    from jpr.runs import load_rankings
+
+    empty = sum(not ranking.hits for ranking in load_rankings(out))
+    if empty:
+        screen.note(f"no passage fits --budget {budget} for {empty:,} of them; give more tokens")
 
 
 def _count(k: str | None, budget: int | None) -> int | None:

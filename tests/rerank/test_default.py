@@ -6,7 +6,10 @@ import sys
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 from jpr import JointReranker, MRecall, evaluate, load_questions, load_rankings
+from jpr.cli import main
 from jpr.encode.tokens import read_tokenizer
 from jpr.rerank.explain import Choice
 from jpr.rerank.joint import DEFAULT, Decoding, read_prompt_settings
@@ -79,6 +82,23 @@ def test_the_command_takes_it_where_no_model_is_named(tmp_path: Path) -> None:
     (line,) = out.read_text(encoding="utf-8").splitlines()
     first = chosen()[0].ranking
     assert [c["id"] for c in json.loads(line)["ctxs"]] == [h.passage.id for h in first.hits[:2]]
+
+
+def test_a_budget_in_which_nothing_fits_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, out = tmp_path / "run.jsonl", tmp_path / "out.jsonl"
+    run.write_text(RUN.read_text(encoding="utf-8").splitlines()[0] + "\n", encoding="utf-8")
+    for budget, told in (("5", "no passage fits --budget 5 for 1 of them"), ("300", "")):
+        out.unlink(missing_ok=True)
+        monkeypatch.setattr(
+            sys, "argv", ["jpr", "rerank", str(run), "--out", str(out), "--budget", budget]
+        )
+        with pytest.raises(SystemExit) as stop:
+            main()
+        said = capsys.readouterr().err
+        assert not stop.value.code
+        assert (told in said) if told else ("fits" not in said)
 
 
 def test_it_runs_without_torch_and_is_small() -> None:
