@@ -17,36 +17,21 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
-from jpr import JointReranker, MRecall, alpha_nDCG, evaluate, load_questions, load_rankings
+from joint_table import MEASURES, SHOWN, answerable, chosen
+
+from jpr import JointReranker, evaluate, load_questions, load_rankings
 from jpr.judge.compare import compare
 from jpr.manifest import commit, manifest
 from jpr.report import Record, comparison_row, records_of, save_records
 from jpr.rerank.batch import rerank_to_file
-from jpr.rerank.order import ranked
-from jpr.train.sources import has_answers
-from jpr.types import Question, Ranking
+from jpr.types import Ranking
 
 K = 10
-MEASURES = [MRecall @ 5, alpha_nDCG(0.9) @ 5, MRecall @ 10, alpha_nDCG(0.9) @ 10]
 EIGHT, SIXTEEN = "joint, 8 bits", "joint, 16 bits"
 ABOUT = (
     "The joint model that comes with the package, in 8 bits on the CPU, against the weights it was "
     "made of, in 16 bits on a GPU (`joint` of the table `joint`)."
 )
-
-
-def candidates(questions: Sequence[Question], run: Path) -> list[Ranking]:
-    """Return the candidates of the questions that have answers."""
-    known = {question.id for question in questions if has_answers(question)}
-    return [ranking for ranking in load_rankings(run) if ranking.question.id in known]
-
-
-def in_sixteen(rankings: Sequence[Ranking], places: Sequence[Sequence[int]]) -> list[Ranking]:
-    """Return what the weights in 16 bits chose."""
-    return [
-        ranked(ranking.question, ranking.hits, [(at, -float(i)) for i, at in enumerate(some)])
-        for ranking, some in zip(rankings, places, strict=True)
-    ]
 
 
 def same(one: Sequence[Ranking], other: Sequence[Ranking]) -> dict[str, float]:
@@ -94,12 +79,12 @@ def main() -> None:
     tests, agreement, seconds = [], {}, {}
     for data in options.data:
         questions = load_questions(options.questions / f"{data}.jsonl")
-        rankings = candidates(questions, options.runs / f"hybrid-{data}.jsonl")
+        rankings = answerable(questions, load_rankings(options.runs / f"hybrid-{data}.jsonl"))
         file, clock = options.work / f"{data}.jsonl", Clock()
         rerank_to_file(reranker, rankings, file, K, clock)
         runs = {
             EIGHT: list(load_rankings(file)),
-            SIXTEEN: in_sixteen(rankings, made[data]["sequence"]),
+            SIXTEEN: chosen(rankings, made[data]["sequence"]),
         }
         agreement[data] = same(runs[EIGHT], runs[SIXTEEN])
         seconds[data] = round(median(clock.seconds), 2) if clock.seconds else None
@@ -118,8 +103,8 @@ def main() -> None:
         packages=("onnxruntime",),
     )
     about = {"about": ABOUT, **depends, "agreement": agreement, "median seconds": seconds}
-    shown = {"tests": tests, "shown": [["MRecall@5", "own", "all"], ["MRecall@5", "own", "multi"]]}
-    save_records(options.results, "joint-default", records, {**about, **shown})
+    about |= {"tests": tests, "shown": SHOWN}
+    save_records(options.results, "joint-default", records, about)
     print(json.dumps({"agreement": agreement, "median seconds": seconds}))
 
 

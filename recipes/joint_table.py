@@ -30,7 +30,8 @@ from jpr.judge.compare import compare
 from jpr.judge.evaluation import ALL, MULTI, Evaluation, RunScores
 from jpr.judge.plots import plot_by_answers
 from jpr.manifest import commit, manifest
-from jpr.report import Record, comparison_row, records_of, save_records
+from jpr.report import FIRST_STAGE as FIRST
+from jpr.report import ORACLE, Record, comparison_row, records_of, save_records
 from jpr.rerank.diversify import DiverseReranker
 from jpr.rerank.order import ranked
 from jpr.retrieve.index import Index
@@ -43,7 +44,7 @@ DATA = ("ambignq_dev", "webqsp_test", "webquestions_dev", "trec_test")
 MEASURES = [MRecall @ 5, alpha_nDCG(0.9) @ 5, MRecall @ 10, alpha_nDCG(0.9) @ 10]
 OF_FIVE = 2
 """How many of the measures are of five passages, which is what the sweep of decoders chooses."""
-FIRST, ORACLE, MMR = "first-stage", "oracle", "MMR"
+MMR = "MMR"
 SEEDS = (0, 1, 2)
 TABLE = {
     FIRST: FIRST,

@@ -81,9 +81,7 @@ def run(
     from jpr.rerank.batch import rerank_to_file, rerank_with_trees
 
     count = _count(k, budget)
-    _check(method, decode, beta)
-    if answers and decode == "independent":
-        raise ConfigError("--answers: --decode independent takes each passage by itself; leave one")
+    _check(method, decode, beta, answers)
     for_joint = {
         "--decode": decode,
         "--beta": beta,
@@ -132,7 +130,7 @@ def _count(k: str | None, budget: int | None) -> int | None:
     return int(k)
 
 
-def _check(method: str, decode: str | None, beta: float | None) -> None:
+def _check(method: str, decode: str | None, beta: float | None, answers: bool | None) -> None:
     if method not in METHODS:
         raise ConfigError(f"--method {method}; choose one of {', '.join(METHODS)}")
     if decode is not None and decode not in DECODERS:
@@ -141,6 +139,8 @@ def _check(method: str, decode: str | None, beta: float | None) -> None:
         raise ConfigError(f"--beta is for --decode {' and '.join(_TREES)}; leave it out")
     if beta is not None and not isfinite(beta):
         raise ConfigError(f"--beta {beta}; give a finite number")
+    if answers and decode == "independent":
+        raise ConfigError("--answers: --decode independent takes each passage by itself; leave one")
 
 
 def _refuse(options: "Mapping[str, object]", method: str, methods: "Sequence[str]") -> None:

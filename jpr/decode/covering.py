@@ -23,8 +23,8 @@ from jpr.decode.search import Ask, Prefix, Rows
 
 _FLOOR = 1e-3
 """The share of P(c | prefix) itself, which decides where every answer was found."""
-
 _LEAST = 1e-9
+"""What a passage is worth that adds nothing."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -78,7 +78,7 @@ def _open(
         from jpr.encode.onnx import OnnxTower
 
         return OnnxTower(graph, threads), [graph]
-    if not has_modules("torch", "safetensors", *(() if weights else ("onnx",))):
+    if not torch_reads(bool(weights)):
         raise MissingExtraError(f"{folder}: an encoder in torch", "train")
     from jpr.encode.gpu import TorchTower, load_tower
 
@@ -86,9 +86,10 @@ def _open(
     return tower, weights or [graph]
 
 
-def has_modules(*names: str) -> bool:
-    """Tell whether modules are installed, without importing them."""
-    return all(find_spec(name) for name in names)
+def torch_reads(weights: bool) -> bool:
+    """Tell whether torch, and what it takes to read weights or else ONNX files, are installed."""
+    needed = ("torch", "safetensors") if weights else ("torch", "safetensors", "onnx")
+    return all(find_spec(name) for name in needed)
 
 
 def weight_files(folder: Path) -> list[Path]:

@@ -19,7 +19,7 @@ from jpr.decode import (
     sequence,
     tree,
 )
-from jpr.encode.folder import DEVICES, has_modules, wants_gpu, weight_files
+from jpr.encode.folder import DEVICES, torch_reads, wants_gpu, weight_files
 from jpr.encode.tokens import read_tokenizer
 from jpr.errors import ConfigError, FormatError, MissingExtraError
 from jpr.models.joint_about import ENCODER, STEP, is_plain_pointer, read_about
@@ -143,10 +143,10 @@ class JointReranker:
         mine = self._decoding
         if self._stop is None:
             raise ConfigError('k = "auto", but the model was not calibrated; see jpr calibrate')
-        theirs = self._stop.decoder, self._stop.beta if mine.decoder in TREES else mine.beta
-        if theirs != (mine.decoder, mine.beta):
+        has_beta = self._stop.decoder in TREES
+        if self._stop.decoder != mine.decoder or (has_beta and self._stop.beta != mine.beta):
             told = f"--decode {self._stop.decoder}"
-            told += f" --beta {self._stop.beta}" if self._stop.decoder in TREES else ""
+            told += f" --beta {self._stop.beta}" if has_beta else ""
             raise ConfigError(f'k = "auto" was calibrated for {told}; use it or calibrate again')
         if not mine.answers and mine.decoder != "independent":
             told = "a model as it chooses by itself, for answers if it reads any"
@@ -269,7 +269,7 @@ def _scorer(folder: Path, device: str, threads: int) -> Scorer:
         from jpr.rerank.joint_onnx import OnnxScorer
 
         return OnnxScorer(folder, threads)
-    if not has_modules("torch", "safetensors", *(() if has_weights else ("onnx",))):
+    if not torch_reads(has_weights):
         raise MissingExtraError(f"{folder}: a joint model in torch", "train")
     from jpr.rerank.joint_torch import TorchScorer
 
@@ -278,7 +278,7 @@ def _scorer(folder: Path, device: str, threads: int) -> Scorer:
 
 def _turns_back(folder: Path) -> bool:
     """Tell whether ONNX files can be weights for a GPU."""
-    return has_modules("safetensors", "onnx") and is_plain_pointer(read_about(folder))
+    return torch_reads(weights=False) and is_plain_pointer(read_about(folder))
 
 
 def read_prompt_settings(folder: Path) -> PromptSettings:
