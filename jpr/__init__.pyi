@@ -21,8 +21,11 @@ from jpr.judge.measures import MRecall_superset as MRecall_superset
 from jpr.judge.measures import Recall as Recall
 from jpr.judge.measures import StRecall as StRecall
 from jpr.judge.measures import alpha_nDCG as alpha_nDCG
+from jpr.pipeline import Pipeline as Pipeline
 from jpr.questions import load_questions as load_questions
 from jpr.questions import write_questions as write_questions
+from jpr.read.llm import LlmReader as LlmReader
+from jpr.read.spans import SpanReader as SpanReader
 from jpr.rerank.diversify import DiverseReranker as DiverseReranker
 from jpr.rerank.diversify import Mmr as Mmr
 from jpr.rerank.diversify import Pyversity as Pyversity
@@ -48,11 +51,14 @@ from jpr.runs import load_rankings as load_rankings
 from jpr.runs import write_rankings as write_rankings
 from jpr.runs.predictions import load_predictions as load_predictions
 from jpr.runs.qrels import load_qrels as load_qrels
+from jpr.types import Answer as Answer
 from jpr.types import Hit as Hit
+from jpr.types import Outcome as Outcome
 from jpr.types import Passage as Passage
 from jpr.types import Prediction as Prediction
 from jpr.types import Question as Question
 from jpr.types import Ranking as Ranking
+from jpr.types import Support as Support
 
 __version__: str
 __all__: list[str]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from jpr.types import Hit, Passage, Question, Ranking
+from jpr.types import Hit, Outcome, Passage, Question, Ranking
 
 if TYPE_CHECKING:  # `jpr --help` must not load numpy
     import numpy as np
@@ -51,3 +51,16 @@ class Reranker(Protocol):
 
     def rank_many(self, rankings: Iterable[Ranking], k: int) -> Iterator[Ranking]:
         """Do the same for the candidates of many questions, in their order."""
+
+
+class Reader(Protocol):
+    """Reads answers off the chosen passages: the third stage."""
+
+    def read(self, ranking: Ranking) -> Outcome:
+        """Return the distinct answers that a question's passages give; none where there are none.
+
+        No two have the same normal form. Each is written as in a passage that supports it.
+        """
+
+    def read_many(self, rankings: Iterable[Ranking]) -> Iterator[Outcome]:
+        """Do the same for many questions, in their order."""

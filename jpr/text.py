@@ -18,6 +18,7 @@ compared with gold ones; passages are never searched by it.
 
 import string
 import unicodedata
+from collections.abc import Sequence
 from functools import cache
 
 import regex
@@ -69,6 +70,34 @@ def has_answer(text: str, answer: str) -> bool:
     """
     wanted = _spaced(answer)
     return wanted != "  " and wanted in _spaced(text)
+
+
+def answer_spans(text: str, answer: str) -> list[tuple[int, int]]:
+    """Return from where to where in a text the answer stands; nowhere where `has_answer` is False.
+
+    >>> text = "Zoë\u0308's band, ZOË’S BAND."
+    >>> [text[first:last] for first, last in answer_spans(text, "band")]
+    ['band', 'BAND']
+    """
+    wanted = tokens(answer)
+    folded, places = _folded_places(text)
+    found = list(_TOKEN.finditer(folded))
+    words, n = [match[0] for match in found], len(wanted)
+    return [
+        (places[found[at].start()], places[found[at + n - 1].end() - 1] + 1)
+        for at in range(len(words) - n + 1 if n else 0)
+        if words[at] == wanted[0] and words[at : at + n] == wanted
+    ]
+
+
+def _folded_places(text: str) -> tuple[str, Sequence[int]]:
+    """Return a text folded, and of which character of the text each of its characters is."""
+    if text.isascii():
+        return text.lower(), range(len(text))
+    # Sorted as NFD sorts them, marks of one letter may change places, never letters.
+    parts = [fold(character) for character in text]
+    places = [at for at, part in enumerate(parts) for _ in part]
+    return fold(text), places
 
 
 def _spaced(text: str) -> str:

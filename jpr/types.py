@@ -64,6 +64,33 @@ class Ranking:
 
 
 @dataclass(frozen=True, slots=True)
+class Support:
+    """A passage that contains an answer."""
+
+    passage: Passage
+    spans: tuple[tuple[int, int], ...]
+    """From where to where in its text; nowhere where the answer is in the title alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer as a passage writes it, and the passages that contain it, best first."""
+
+    text: str
+    log_prob: float
+    support: tuple[Support, ...] = ()
+    """Empty only where a reader was told that its answers need not be in any passage."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The passages chosen for a question, and the answers read from them, likeliest first."""
+
+    ranking: Ranking
+    answers: tuple[Answer, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Prediction:
     """The answers a system gave to the question with this id."""
 

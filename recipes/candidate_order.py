@@ -26,9 +26,9 @@ from jpr.files import publish
 from jpr.manifest import manifest
 from jpr.models.joint import JointModel
 from jpr.models.joint_folder import joint_over_t5, read_joint
-from jpr.rerank.joint import ask, read_prompt_settings
+from jpr.rerank.joint import ask
 from jpr.rerank.joint_torch import TorchScorer
-from jpr.rerank.prompt import Prompts, PromptSettings
+from jpr.rerank.prompt import Prompts, PromptSettings, read_prompt_settings
 from jpr.runs import load_rankings
 from jpr.types import Ranking
 

@@ -11,6 +11,8 @@ LAYERS = [
     {"report"},
     {"judge"},
     {"train"},
+    {"pipeline"},
+    {"read"},
     {"rerank"},
     {"oracle"},
     {"coverage", "retrieve"},

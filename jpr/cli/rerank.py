@@ -3,7 +3,7 @@
 import sys
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -69,7 +69,11 @@ def run(
     ] = None,
     relevance: Annotated[
         float | None,
-        typer.Option("--lambda", help="mmr, dpp …: 1 is relevance alone, 0 diversity alone."),
+        typer.Option(
+            "--lambda",
+            help="mmr, dpp …: 1 is relevance alone, 0 diversity alone. joint: how much it counts, "
+            "besides the answers a passage adds, that it tells one.  [default: 0]",
+        ),
     ] = None,
     encoder: Annotated[
         Path | None, typer.Option(help="mmr, dpp …: folder of an encoder; without, ours.")
@@ -90,12 +94,13 @@ def run(
         "--answers": answers,
     }
     _refuse({"--model": model}, method, (JOINT, POINTWISE))
-    for_diverse = {"--lambda": relevance, "--encoder": encoder}
     _refuse(for_joint, method, (JOINT,))
-    _refuse(for_diverse, method, DIVERSE)
+    _refuse({"--lambda": relevance}, method, (JOINT, *DIVERSE))
+    _refuse({"--encoder": encoder}, method, DIVERSE)
     decoding = None
     if method == JOINT:
-        decoding, count = _joint(model, decode, beta, budget, answers, count)
+        load = {"budget": budget, "answers": answers is not False, "relevance": relevance or 0.0}
+        decoding, count = _joint(model, decode, beta, load, count)
     elif count is None:
         raise ConfigError(f"-k auto is for --method {JOINT}; give a number")
     reranker = decoding or _other(method, model, relevance, encoder)
@@ -157,14 +162,12 @@ def _joint(
     model: Path | None,
     decoder: str | None,
     beta: float | None,
-    budget: int | None,
-    answers: bool | None,
+    settings: "Mapping[str, Any]",
     k: int | None,
 ) -> "tuple[DecodingReranker, int]":
     from jpr.rerank.joint import JointReranker
 
-    for_answers = answers is not False
-    reranker = JointReranker.load(model, decoder, beta, budget=budget, answers=for_answers)
+    reranker = JointReranker.load(model, decoder, beta, **settings)
     return (reranker.adaptive(), reranker.most) if k is None else (reranker, k)
 
 

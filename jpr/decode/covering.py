@@ -9,7 +9,9 @@ and a candidate is worth the answers it contains, those that the prefix contains
 
     P'(c | prefix) ∝ Σ_{a in c, in no passage of the prefix} P(a | prefix).
 
-So an answer that many candidates tell counts for more, and one that was found counts no more.
+So an answer that many candidates tell counts for more, and one that was found counts no more. A
+candidate may contain an answer and tell something else, though; P' · P(c | prefix)^λ prefers those
+that tell.
 """
 
 from collections.abc import Sequence
@@ -44,8 +46,10 @@ class Evidence:
         mass: NDArray[np.float64] = np.exp(log_probs.astype(np.float64)) @ self.says
         return np.where(found, 0.0, mass)
 
-    def covering(self, prefix: Prefix, log_probs: NDArray[np.floating]) -> NDArray[np.float64]:
-        """Return log P' (C,), given log P (C,) after a prefix.
+    def covering(
+        self, prefix: Prefix, log_probs: NDArray[np.floating], relevance: float = 0.0
+    ) -> NDArray[np.float64]:
+        """Return log P' (C,), given log P (C,) after a prefix; `relevance` is λ.
 
         >>> says = np.array([[1, 0], [1, 0], [0, 1]], dtype=np.float32)
         >>> evidence = Evidence(((7,), (9,)), says, says > 0)
@@ -55,9 +59,12 @@ class Evidence:
         >>> after = np.array([-np.inf, np.log(0.6), np.log(0.4)])
         >>> np.exp(evidence.covering((0,), after)).round(2).tolist()
         [0.0, 0.0, 1.0]
+        >>> np.exp(evidence.covering((), given, relevance=1.0)).round(2).tolist()
+        [0.59, 0.35, 0.06]
         """
-        worth = self.holds @ self.adds(prefix, log_probs)
-        worth += _FLOOR * np.exp(log_probs.astype(np.float64))
+        share = np.exp(log_probs.astype(np.float64))
+        worth = self.holds @ self.adds(prefix, log_probs) + _FLOOR * share
+        worth *= share**relevance
         worth[list(prefix)] = 0.0
         total = worth.sum() or 1.0  # nothing is left to choose, or nothing that is likely
         with np.errstate(divide="ignore"):
@@ -68,24 +75,23 @@ class Evidence:
 class Covering:
     """A model that is asked for passages which add answers; evidence is by question."""
 
-    def __init__(self, ask: Ask, evidence: Sequence[Evidence]) -> None:
-        """Take the model as it is, and the answers of each question's candidates."""
-        self._ask, self.evidence = ask, evidence
+    def __init__(self, ask: Ask, evidence: Sequence[Evidence], relevance: float = 0.0) -> None:
+        """Take the model as it is, the answers of each question's candidates, and λ."""
+        self._ask, self.evidence, self._relevance = ask, evidence, relevance
         self._rows: dict[tuple[int, Prefix], NDArray[np.floating]] = {}
 
     def __call__(self, wanted: Sequence[tuple[int, Prefix]]) -> Rows:
         """Return log P', a row for each (question, prefix)."""
         self._rows |= zip(wanted, self._ask(wanted), strict=True)
         return [
-            self.evidence[question].covering(prefix, self._rows[question, prefix])
+            self.evidence[question].covering(prefix, self._rows[question, prefix], self._relevance)
             for question, prefix in wanted
         ]
 
     def mass(self, question: int, prefix: Prefix) -> NDArray[np.float64]:
-        """Return P(a | prefix) of the answers (A,) that a prefix lacks, 0 of others.
-
-        The model must have been asked for what follows the prefix.
-        """
+        """Return P(a | prefix) of the answers (A,) that a prefix lacks, 0 of others."""
+        if (question, prefix) not in self._rows:
+            self([(question, prefix)])
         return self.evidence[question].adds(prefix, self._rows[question, prefix])
 
     def worth(self, question: int, prefix: Prefix, passage: int) -> float:

@@ -47,7 +47,7 @@ def rerank_to_file(
     """Write k passages for each question."""
     write_resumably(
         [path],
-        _key(rankings, k, reranker.key),
+        key_of(rankings, k, reranker.key),
         lambda done: reranker.rank_many(rankings[done:], k),
         lambda ranking, streams: write_rankings([ranking], streams[0]),
         progress,
@@ -71,7 +71,7 @@ def rerank_with_trees(
 
     write_resumably(
         [path, trees],
-        _key(rankings, k, reranker.key),
+        key_of(rankings, k, reranker.key),
         lambda done: zip(rankings[done:], reranker.decode_many(rankings[done:], k), strict=True),
         write,
         progress,
@@ -117,7 +117,7 @@ def _number(value: float) -> float | None:
     return value if isfinite(value) else None
 
 
-def _key(rankings: Sequence[Ranking], k: int, key: str) -> str:
+def key_of(rankings: Sequence[Ranking], k: int, key: str) -> str:
     """Name a run: two with the same name are the same."""
     digest = hashlib.sha256(f"{key!r} {k}\n".encode())
     for ranking in rankings:

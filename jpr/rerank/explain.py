@@ -9,7 +9,7 @@ from tokenizers import Encoding, Tokenizer
 
 from jpr.decode import Covering, Decoded, Evidence, Node
 from jpr.rerank.evidence import Words
-from jpr.types import Passage, Ranking
+from jpr.types import Answer, Passage, Ranking
 
 _MOST = 5
 _LEAST = 0.01
@@ -39,6 +39,8 @@ class Choice(NamedTuple):
     worths: tuple[float, ...] = ()
     """Of every node what `jpr.rerank.stop` stops by: log P that its passage adds the next answer,
     or, where the model does not read answers, its score."""
+    answers: tuple[Answer, ...] = ()
+    """What all candidates tell and the chosen ones contain (`jpr.rerank.told`)."""
 
 
 class Places:

@@ -1,9 +1,10 @@
 """Joint passage ranking: of the candidates, the k that cover most together (paper, section 3)."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
+from math import inf
 from pathlib import Path
 from random import Random
 from typing import Literal
@@ -26,9 +27,10 @@ from jpr.models.joint_about import ENCODER, STEP, is_plain_pointer, read_about
 from jpr.rerank.evidence import Words, evidence
 from jpr.rerank.explain import Choice, Places, added
 from jpr.rerank.order import checked, ranked
-from jpr.rerank.prompt import Prompts, PromptSettings
+from jpr.rerank.prompt import Prompts, read_prompt_settings
 from jpr.rerank.scorer import Asked, Scorer
 from jpr.rerank.stop import Stop, read_stop
+from jpr.rerank.told import told
 from jpr.types import Hit, Question, Ranking
 
 DEFAULT = Path(__file__).parent.parent / "assets" / "joint"
@@ -54,12 +56,17 @@ class Decoding:
     """Tokens that the chosen passages may have together."""
     answers: bool = True
     """Whether to choose for the answers that passages add, where the model reads answers."""
+    relevance: float = 0.0
+    """Then, how much it counts besides that a passage is likely to tell one: from 0, where all that
+    counts is what it contains. A reader of the chosen passages alone is better served by 0.5."""
 
     def __post_init__(self) -> None:
         if self.decoder not in DECODERS:
             raise ConfigError(f"decoder {self.decoder!r}; choose of {', '.join(DECODERS)}")
         if self.budget is not None and self.budget < 1:
             raise ConfigError(f"a budget of {self.budget} tokens; give at least one")
+        if not 0 <= self.relevance < inf:
+            raise ConfigError(f"relevance {self.relevance}; give a number from 0")
 
     @property
     def adds_answers(self) -> bool:
@@ -100,6 +107,7 @@ class JointReranker:
         *,
         budget: int | None = None,
         answers: bool = True,
+        relevance: float = 0.0,
         device: str = "auto",
         threads: int = 0,
     ) -> "JointReranker":
@@ -107,14 +115,15 @@ class JointReranker:
 
         Without a decoder or β, those are taken that its folder names. With a `budget`, the chosen
         passages have at most so many tokens together; without `answers`, they are chosen as if the
-        model did not read answers. On the CPU its ONNX files are preferred to other weights; `auto`
+        model did not read answers; with `relevance` (λ) above 0, those are preferred that tell
+        them, too. On the CPU its ONNX files are preferred to other weights; `auto`
         takes a GPU where there are one, torch and weights for it; ONNX files of a BERT with a
         pointer head are such weights, too, where onnx is there to read them. `threads` is for ONNX;
         0 is one per core.
         """
         folder = DEFAULT if folder is None else Path(folder)
         chosen, width = _decoding(folder, decoder, beta)
-        decoding = Decoding(chosen, width, budget=budget, answers=answers)
+        decoding = Decoding(chosen, width, budget=budget, answers=answers, relevance=relevance)
         settings = read_prompt_settings(folder)
         scorer = _scorer(folder, device, threads)
         if scorer.numbers and scorer.numbers != len(settings.number_tokens):
@@ -127,6 +136,19 @@ class JointReranker:
     def decoding(self) -> Decoding:
         """How passages are chosen."""
         return self._decoding
+
+    @property
+    def weights(self) -> str:
+        """Names the weights."""
+        return self._scorer.key
+
+    def reading(self) -> "JointReranker":
+        """Return the same model to read passages with, not to choose any."""
+        if not self._scorer.reads_answers:
+            raise ConfigError(
+                "the model does not read answers; train it with answers = true, or take another"
+            )
+        return JointReranker(self._scorer, self._prompts, Decoding("independent"))
 
     @property
     def most(self) -> int:
@@ -151,6 +173,8 @@ class JointReranker:
         if not mine.answers and mine.decoder != "independent":
             told = "a model as it chooses by itself, for answers if it reads any"
             raise ConfigError(f'k = "auto" was calibrated for {told}; give a number')
+        if mine.relevance:
+            raise ConfigError('k = "auto" was calibrated for λ = 0; give a number')
         return self._stop
 
     def rank(self, question: Question, candidates: Sequence[Hit], k: int | Auto) -> Ranking:
@@ -193,18 +217,34 @@ class JointReranker:
     ) -> Iterator[Choice]:
         """Let the model read, search, and say what was chosen, and if wanted what it adds."""
         opened = self._scorer.open(asked)
-        covering = None
-        if opened.passages is not None and self._decoding.adds_answers:
+        covering, for_answers = None, self._decoding.adds_answers
+        if opened.passages is not None and (for_answers or explain):
             found = [evidence(one, self._words) for one in opened.passages]
-            covering = Covering(opened.ask, found)
+            covering = Covering(opened.ask, found, self._decoding.relevance)
+        chooser = covering if for_answers else None
         searches = [self._search(one, k) for one in asked]
-        for at, decoded in enumerate(decode_many(searches, covering or opened.ask)):
-            decoded, worths = self._stopped(covering, at, decoded)
+        for at, decoded in enumerate(decode_many(searches, chooser or opened.ask)):
+            decoded, worths = self._stopped(chooser, at, decoded)
             chosen = [(node.passage, node.score) for node in decoded.nodes if node.is_new]
-            ranking = ranked(given[at].question, given[at].hits, chosen)
-            told = covering if explain else None
-            adds = added(told, at, decoded, given[at], self._places) if told else ()
-            yield Choice(ranking, decoded, adds, worths)
+            choice = Choice(ranked(given[at].question, given[at].hits, chosen), decoded, (), worths)
+            yield self._told(covering, chooser, at, given[at], choice) if explain else choice
+
+    def _told(
+        self,
+        covering: Covering | None,
+        chooser: Covering | None,
+        question: int,
+        given: Ranking,
+        choice: Choice,
+    ) -> Choice:
+        """Add the answers, and what each passage adds where passages were chosen for that."""
+        if covering is None:
+            return choice
+        known, decoded = covering.evidence[question], choice.decoded
+        adds = added(chooser, question, decoded, given, self._places) if chooser else ()
+        mass = covering.mass(question, ())
+        answers = told(known, mass, given.hits, decoded.passages, self._places)
+        return choice._replace(adds=adds, answers=answers)
 
     def _stopped(
         self, covering: Covering | None, question: int, decoded: Decoded
@@ -281,19 +321,6 @@ def _turns_back(folder: Path) -> bool:
     return torch_reads(weights=False) and is_plain_pointer(read_about(folder))
 
 
-def read_prompt_settings(folder: Path) -> PromptSettings:
-    """Read from a model's `joint.json` how texts are put together for it."""
-    file = folder / "joint.json"
-    about = read_about(folder)
-    prompt = about.get("prompt")
-    if not isinstance(prompt, dict):
-        raise FormatError(file, 0, "says nothing of its prompt; copy it again")
-    try:
-        return PromptSettings(**_of_known_kinds(prompt))  # type: ignore[arg-type]  # just checked
-    except ConfigError as error:
-        raise FormatError(file, 0, f"its prompt is not known: {error}") from error
-
-
 def _decoding(folder: Path, decoder: str | None, beta: float | None) -> tuple[str, float]:
     """Return decoder and β: as asked for, else the folder's, else the paper's."""
     own = read_about(folder).get("decoding", {})
@@ -308,16 +335,3 @@ def _decoding(folder: Path, decoder: str | None, beta: float | None) -> tuple[st
         told = f"β = {beta} is for the decoders {' and '.join(TREES)}; {chosen} has none"
         raise ConfigError(f"{told}: leave it out, or name one of them")
     return chosen, width if beta is None else beta
-
-
-def _of_known_kinds(prompt: Mapping[str, object]) -> dict[str, object]:
-    """Refuse settings of a prompt that there are not, or that are of another kind."""
-    known = {field.name: type(field.default) for field in fields(PromptSettings)}
-    given = {name: tuple(v) if isinstance(v, list) else v for name, v in prompt.items()}
-    for name, value in given.items():
-        if name not in known:
-            raise ConfigError(f"unknown setting {name!r}; there are {', '.join(known)}")
-        inside = value if isinstance(value, tuple) else ()
-        if type(value) is not known[name] or any(type(token) is not int for token in inside):
-            raise ConfigError(f"{name} is {value!r}")
-    return given

@@ -56,6 +56,7 @@ class OnnxScorer:
         outputs = {tensor.name: tensor.shape[-1] for tensor in self._encoder.get_outputs()}
         self._size: int = outputs["vectors"]
         self._outputs = [name for name in ("vectors", "answers") if name in outputs]
+        self.reads_answers = "answers" in outputs
         self._is_rounded = EXACT in (tensor.name for tensor in self._encoder.get_inputs())
         self.key = digest_of(paths)
 
@@ -72,7 +73,7 @@ class OnnxScorer:
                 found |= {(number, prefix): row for prefix, row in rows}
             return [found[pair] for pair in wanted]
 
-        return Opened(ask, [passages for _, passages in read] if len(self._outputs) > 1 else None)
+        return Opened(ask, [passages for _, passages in read] if self.reads_answers else None)
 
     def _read(self, asked: Asked) -> tuple["_Question", Passages]:
         if not asked.prompted:

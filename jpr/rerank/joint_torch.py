@@ -29,6 +29,7 @@ class TorchScorer:
         """Take a model where it is; `key` names its weights."""
         self._model, self._rooms, self.key = model, Rooms(model), key
         self.ahead = 12 if next(model.parameters()).is_cuda else 4
+        self.reads_answers = model.answers is not None
         self.numbers = len(model.head.tokens) if isinstance(model.head, IndexHead) else 0
 
     @classmethod

@@ -7,13 +7,15 @@ The number is a token of its own. A pointer has no use for it and gets the same 
 that nothing of a candidate's place enters its text.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
 
 from tokenizers import Tokenizer
 
 from jpr.encode.tokens import first_tokens
-from jpr.errors import ConfigError, DataError
+from jpr.errors import ConfigError, DataError, FormatError
+from jpr.models.joint_about import read_about
 from jpr.types import Passage
 
 STYLES = ("bert", "t5")
@@ -110,3 +112,29 @@ class Prompts:
         if found is None:
             raise DataError(f"the tokenizer knows no {token}; is it the model's own?")
         return int(found)
+
+
+def read_prompt_settings(folder: Path) -> PromptSettings:
+    """Read from a model's `joint.json` how texts are put together for it."""
+    file = folder / "joint.json"
+    about = read_about(folder)
+    prompt = about.get("prompt")
+    if not isinstance(prompt, dict):
+        raise FormatError(file, 0, "says nothing of its prompt; copy it again")
+    try:
+        return PromptSettings(**_of_known_kinds(prompt))  # type: ignore[arg-type]  # just checked
+    except ConfigError as error:
+        raise FormatError(file, 0, f"its prompt is not known: {error}") from error
+
+
+def _of_known_kinds(prompt: Mapping[str, object]) -> dict[str, object]:
+    """Refuse settings of a prompt that there are not, or that are of another kind."""
+    known = {field.name: type(field.default) for field in fields(PromptSettings)}
+    given = {name: tuple(v) if isinstance(v, list) else v for name, v in prompt.items()}
+    for name, value in given.items():
+        if name not in known:
+            raise ConfigError(f"unknown setting {name!r}; there are {', '.join(known)}")
+        inside = value if isinstance(value, tuple) else ()
+        if type(value) is not known[name] or any(type(token) is not int for token in inside):
+            raise ConfigError(f"{name} is {value!r}")
+    return given

@@ -19,8 +19,8 @@ from jpr.encode.folder import digest_of, weight_files
 from jpr.encode.tokens import read_tokenizer
 from jpr.errors import ConfigError, MissingExtraError
 from jpr.models.joint_about import ENCODER, STEP
-from jpr.rerank.joint import ask, read_prompt_settings
-from jpr.rerank.prompt import Prompts
+from jpr.rerank.joint import ask
+from jpr.rerank.prompt import Prompts, read_prompt_settings
 from jpr.types import Ranking
 
 T = TypeVar("T")

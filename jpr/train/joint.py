@@ -26,8 +26,8 @@ from jpr.models.joint_folder import (
     write_joint,
 )
 from jpr.rerank.evidence import Words
-from jpr.rerank.joint import Decoding, read_prompt_settings
-from jpr.rerank.prompt import Prompts, PromptSettings
+from jpr.rerank.joint import Decoding
+from jpr.rerank.prompt import Prompts, PromptSettings, read_prompt_settings
 from jpr.train.assemble import Assembler
 from jpr.train.develop import INDEPENDENT, JOINT, Chooser, Development, Scores, score_pack
 from jpr.train.draw import Draws, Feed

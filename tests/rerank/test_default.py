@@ -12,10 +12,10 @@ from jpr import JointReranker, MRecall, evaluate, load_questions, load_rankings
 from jpr.cli import main
 from jpr.encode.tokens import read_tokenizer
 from jpr.rerank.explain import Choice
-from jpr.rerank.joint import DEFAULT, Decoding, read_prompt_settings
+from jpr.rerank.joint import DEFAULT, Decoding
 from jpr.rerank.joint_onnx import _FEW
 from jpr.rerank.joint_torch import TorchScorer
-from jpr.rerank.prompt import Prompts
+from jpr.rerank.prompt import Prompts, read_prompt_settings
 from jpr.types import Ranking
 from tests.cli.running import EXAMPLE, jpr
 

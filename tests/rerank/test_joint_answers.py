@@ -11,10 +11,10 @@ from safetensors.torch import load_file, save_file
 from jpr.decode import Evidence
 from jpr.encode.tokens import read_tokenizer
 from jpr.rerank.evidence import Words, evidence
-from jpr.rerank.joint import DECODERS, JointReranker, ask, read_prompt_settings
+from jpr.rerank.joint import DECODERS, JointReranker, ask
 from jpr.rerank.joint_onnx import OnnxScorer
 from jpr.rerank.joint_torch import TorchScorer
-from jpr.rerank.prompt import Prompts
+from jpr.rerank.prompt import Prompts, read_prompt_settings
 from jpr.rerank.save import export_joint, new_folder
 from jpr.rerank.scorer import Scorer
 from jpr.types import Hit, Passage, Ranking

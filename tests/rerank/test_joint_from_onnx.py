@@ -12,10 +12,10 @@ import torch
 from jpr.encode.folder import digest_of
 from jpr.encode.tokens import read_tokenizer
 from jpr.errors import ConfigError, FormatError, MissingExtraError
-from jpr.rerank.joint import DEFAULT, JointReranker, ask, read_prompt_settings
+from jpr.rerank.joint import DEFAULT, JointReranker, ask
 from jpr.rerank.joint_onnx import OnnxScorer
 from jpr.rerank.joint_torch import TorchScorer
-from jpr.rerank.prompt import Prompts
+from jpr.rerank.prompt import Prompts, read_prompt_settings
 from jpr.rerank.save import export_joint, new_folder
 from jpr.types import Ranking
 from tests.rerank.tiny import NAMES, QUESTION, hits, ranking, write_pointer, write_t5

@@ -1,0 +1,1 @@
+"""Answers from chosen passages: the third stage."""

@@ -1,0 +1,59 @@
+"""The answers to the questions of a run into a file; a killed run goes on where it was.
+
+A JSON line per question: `{"id", "answers": [{"text", "log_prob", "support": [{"passage",
+"spans"}]}]}`, passages by their ids, from where to where in the passage's text. What
+`jpr evaluate --answers` scores.
+"""
+
+from collections.abc import Sequence
+from math import isfinite
+from pathlib import Path
+from typing import Protocol, TextIO
+
+from jpr.gold import json_line
+from jpr.parts import write_resumably
+from jpr.rerank.batch import key_of
+from jpr.stages import Progress, Reader
+from jpr.types import Answer, Outcome, Ranking
+
+
+class KeyedReader(Reader, Protocol):
+    """A reader that can say all that its answers depend on."""
+
+    @property
+    def key(self) -> str:
+        """Names method, weights and settings: the same key, the same answers."""
+
+
+def read_to_file(
+    reader: KeyedReader,
+    rankings: Sequence[Ranking],
+    path: Path,
+    progress: Progress = lambda _: None,
+) -> None:
+    """Write the answers to each question."""
+
+    def write(outcome: Outcome, streams: Sequence[TextIO]) -> None:
+        streams[0].write(answers_line(outcome))
+
+    write_resumably(
+        [path],
+        key_of(rankings, len(rankings), reader.key),
+        lambda done: reader.read_many(rankings[done:]),
+        write,
+        progress,
+    )
+
+
+def answers_line(outcome: Outcome) -> str:
+    """Return the answers to a question as a line of JSON."""
+    answers = [_answer(answer) for answer in outcome.answers]
+    return json_line({"id": outcome.ranking.question.id, "answers": answers})
+
+
+def _answer(answer: Answer) -> dict[str, object]:
+    return {
+        "text": answer.text,
+        "log_prob": round(answer.log_prob, 4) if isfinite(answer.log_prob) else None,
+        "support": [{"passage": one.passage.id, "spans": one.spans} for one in answer.support],
+    }

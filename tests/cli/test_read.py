@@ -1,0 +1,91 @@
+"""`jpr read`, from the command line to the file."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jpr.runs import write_rankings
+from tests.cli.running import EXAMPLE, fails, jpr
+from tests.rerank.tiny import NAMES, ranking, write_pointer
+
+RUN = EXAMPLE / "joint.jsonl"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_pointer(tmp_path_factory.mktemp("joint"), answers=True)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    path = tmp_path / "run.jsonl"
+    with path.open("w", encoding="utf-8") as out:
+        write_rankings([ranking(NAMES[i:], str(i)) for i in range(3)], out)
+    return path
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_answers_come_with_their_passages(run: Path, model: Path, tmp_path: Path) -> None:
+    out = tmp_path / "answers.jsonl"
+    jpr("read", run, "--out", out, "--model", model, "--least", 0.01)
+    found = lines(out)
+    assert [line["id"] for line in found] == ["0", "1", "2"]
+    for line in found:
+        for answer in line["answers"]:
+            assert set(answer) == {"text", "log_prob", "support"}
+            assert answer["support"]
+
+
+def test_only_so_many_passages_are_read(run: Path, model: Path, tmp_path: Path) -> None:
+    out = tmp_path / "answers.jsonl"
+    jpr("read", run, "--out", out, "--model", model, "--least", 0.001, "-k", 1)
+    passages = {
+        one["passage"] for line in lines(out) for a in line["answers"] for one in a["support"]
+    }
+    assert passages == set(NAMES[:3])
+
+
+def test_choosing_gives_answers_that_few_passages_contain(
+    run: Path, model: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "answers.jsonl"
+    jpr("read", run, "--out", out, "--model", model, "--least", 0.001, "--choose", 2)
+    for line in lines(out):
+        supports = {one["passage"] for a in line["answers"] for one in a["support"]}
+        assert len(supports) <= 2
+
+
+def test_what_it_writes_is_scored_by_evaluate(tmp_path: Path) -> None:
+    out = tmp_path / "answers.jsonl"
+    jpr("read", RUN, "--out", out, "-k", 5)
+    questions = EXAMPLE / "questions.jsonl"
+    scored = json.loads(jpr("evaluate", "--answers", out, "-q", questions, "--json"))
+    assert scored["runs"][0]["measures"]["AnswerF1"]["all"] > 0.5
+
+
+def test_mistakes_are_told(
+    run: Path,
+    model: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def said(*options: object) -> str:
+        return fails(capsys, monkeypatch, "read", run, "-o", tmp_path / "a.jsonl", *options)
+
+    assert "--llm reads by itself" in said("--llm", "http://localhost:1", "--model", model)
+    assert "for --llm alone" in said("--any-text")
+    assert "reads all passages" in said("--choose", 2, "-k", 2)
+    assert "least 7.0; give a share" in said("--model", model, "--least", 7)
+    mute = write_pointer(tmp_path / "mute")
+    assert "does not read answers" in said("--model", mute)
+    bare = tmp_path / "bare.trec"
+    bare.write_text("1 Q0 a 1 1.0 x\n", encoding="utf-8")
+    told = fails(capsys, monkeypatch, "read", bare, "-o", tmp_path / "a.jsonl")
+    assert "give the questions with --questions" in told
+    assert not (tmp_path / "a.jsonl").exists()

@@ -1,0 +1,237 @@
+"""How much memory readers need: facts to check by hand, laws, and what was measured."""
+
+import json
+import runpy
+import subprocess
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from jpr.errors import DataError
+from jpr.models.memory import (
+    SHAPES,
+    Load,
+    Shape,
+    inference,
+    kept_in_block,
+    most_passages,
+    reading,
+    training,
+)
+from jpr.models.t5 import T5, T5Config
+from jpr.models.t5_blocks import EncoderBlock
+
+ROOT = Path(__file__).parents[2]
+BASE = SHAPES["base"]
+TINY = Shape(100, 48, 16, 128, 2, 4, 3)
+GATED = replace(TINY, feed_forward_proj="gated-gelu", tie_word_embeddings=False)
+
+shapes = st.builds(
+    Shape,
+    vocab_size=st.integers(1, 40_000),
+    d_model=st.integers(1, 2048),
+    d_kv=st.integers(1, 128),
+    d_ff=st.integers(1, 8192),
+    num_layers=st.integers(1, 24),
+    num_heads=st.integers(1, 32),
+    num_decoder_layers=st.integers(1, 24),
+    feed_forward_proj=st.sampled_from(["relu", "gated-gelu"]),
+    tie_word_embeddings=st.booleans(),
+)
+loads = st.builds(
+    Load,
+    passages=st.integers(1, 1000),
+    tokens=st.integers(1, 1000),
+    answer=st.integers(1, 100),
+    batch=st.integers(1, 16),
+)
+
+
+def test_weights_are_those_of_t5() -> None:
+    told = {
+        "small": 60_506_624,
+        "base": 222_903_552,
+        "large": 737_668_096,
+        "3b": 2_851_598_336,
+        "11b": 11_307_321_344,
+    }
+    assert {name: shape.weights for name, shape in SHAPES.items()} == told
+
+
+@pytest.mark.parametrize("shape", [TINY, GATED])
+def test_weights_are_those_of_the_model(shape: Shape) -> None:
+    with torch.device("meta"):
+        model = T5(T5Config(**asdict(shape)))
+    assert sum(weight.numel() for weight in model.parameters()) == shape.weights
+
+
+def test_the_bytes_of_weights() -> None:
+    step = training(BASE, Load(10), checkpointing=False)
+    assert inference(BASE, Load(10)).weights == 2 * BASE.weights
+    assert step.weights == 4 * BASE.weights
+    assert step.optimiser == 8 * BASE.weights  # two moments
+
+
+def test_a_passage_more_costs_training_what_its_tokens_leave() -> None:
+    """12 blocks, keys and values of 12 layers, and before and after them, by hand."""
+    block = 2 * (4 + 2) * 768 + 8 + (3 + 1) * 2 * 768 + 4 * 12 + 2 * 3072
+    ends = 8 + 768 * (2 + 4 + 2)
+    memory = 2 * 2 * 768
+    back = 2 * 2 * (768 + 768)
+    more = training(BASE, Load(1001), checkpointing=False).total
+    less = training(BASE, Load(1000), checkpointing=False).total
+    assert more - less == 200 * (12 * block + ends + 12 * memory + back)
+
+
+class _Flash(torch.autograd.Function):
+    """Attention that keeps what a flash kernel keeps, and does nothing."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor) -> Tensor:  # noqa: ANN401
+        out = q.clone(memory_format=torch.contiguous_format)
+        ctx.save_for_backward(q, k, v, out, torch.zeros(q.shape[:-1]))
+        return out
+
+
+@pytest.mark.parametrize("shape", [TINY, GATED])
+def test_a_block_keeps_what_is_counted(shape: Shape) -> None:
+    """Tensor by tensor, on the CPU, where a norm keeps one more and masks have two bytes."""
+    tokens, d = 50, shape.d_model
+    block = EncoderBlock(T5Config(**asdict(shape)), dropout=0.1)
+    kept: dict[int, Tensor] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        kept[tensor.untyped_storage().data_ptr()] = tensor
+        return tensor
+
+    x = torch.randn(1, tokens, d, requires_grad=True)
+    hooks = torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor)
+    with hooks, torch.autocast("cpu", torch.bfloat16):
+        block(x, _Flash.apply)
+    of_tokens = [tensor for tensor in kept.values() if tokens in tensor.shape]
+    found = sum(tensor.untyped_storage().nbytes() for tensor in of_tokens)
+    on_cpu = 2 * 4 * d + 2 * d + shape.d_ff
+    assert found == tokens * (kept_in_block(shape, fused=False) + on_cpu)
+
+
+@given(shapes, loads, st.sampled_from(["passages", "batch", "answer", "tokens"]), st.booleans())
+def test_more_never_needs_less(shape: Shape, load: Load, what: str, checkpointing: bool) -> None:
+    more = replace(load, **{what: getattr(load, what) + 1})
+    here, there = (
+        training(shape, each, checkpointing=checkpointing).total for each in (load, more)
+    )
+    assert here <= there
+    if what != "tokens":  # of longer passages, fewer may be read at once
+        assert inference(shape, load).total <= inference(shape, more).total
+
+
+@given(shapes, loads, st.booleans())
+def test_checkpointing_never_needs_more(shape: Shape, load: Load, fused: bool) -> None:
+    with_it, without = (
+        training(shape, load, checkpointing=does, fused=fused).total for does in (True, False)
+    )
+    assert with_it <= without
+
+
+@given(shapes, loads)
+def test_inference_needs_less_than_training_and_kernels_less_than_none(
+    shape: Shape, load: Load
+) -> None:
+    least = training(shape, load, checkpointing=True)
+    assert inference(shape, load).total < least.total
+    assert least.total <= training(shape, load, checkpointing=True, fused=False).total
+
+
+@given(shapes, loads, st.integers(10**6, 10**12))
+def test_the_k_that_fits_fits_and_one_more_does_not(shape: Shape, load: Load, memory: int) -> None:
+    def needs(k: int) -> int:
+        return inference(shape, replace(load, passages=k)).total
+
+    k = most_passages(needs, memory)
+    assert k == 0 or needs(k) <= memory
+    assert needs(k + 1) > memory
+
+
+def test_what_was_measured_in_training() -> None:
+    """Joint models of T5-base, before there were kernels for training: a reader without words.
+
+    Lengths that differ are padded in groups and steps differ in tokens, which is not counted.
+    """
+    report = json.loads((ROOT / "results" / "benchmark-train-h200.json").read_text())
+    compared = 0
+    for row in report["rows"]:
+        if row["model"] == "T5-base" and row["system"] == "jpr":
+            k, tokens = report["passages a question"], round(row["tokens a passage"])
+            load = Load(k, tokens, answer=5, batch=row["questions a step"])
+            said = training(BASE, load, checkpointing=row["checkpointing"], fused=False).total
+            within = 0.03 if row["lengths"] == "full" else 0.15
+            assert said / 1e9 == pytest.approx(row["peak GB"], rel=within)
+            compared += 1
+    assert compared == 4
+
+
+def test_what_was_measured_in_reading() -> None:
+    """The first number of the run in which the encoder was not yet recorded.
+
+    What is measured later in that file has what came before it in memory as well.
+    """
+    report = json.loads((ROOT / "results" / "benchmark-rerank-h200.json").read_text())
+    (run,) = (run for run in report["runs"] if run["commit"] == "9bcc095")
+    row = next(row for row in run["rows"] if row["what"] == "jpr: encoder")
+    assert (row["shape"], row["lengths"]) == ("base", "padded")
+    said = reading(BASE, Load(row["passages"], tokens=360)).total
+    assert said / 1e9 == pytest.approx(row["peak GB"], rel=0.03)
+
+
+def test_a_shape_is_read_from_config_json() -> None:
+    config: dict[str, object] = {"model_type": "t5", **asdict(GATED), "dropout_rate": 0.1}
+    assert Shape.of(config) == GATED
+    assert Shape.of(config | {"num_decoder_layers": None}).num_decoder_layers == 2
+    of_model = T5Config.of(config)
+    assert (of_model.inner, of_model.is_gated) == (GATED.inner, GATED.is_gated)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"model_type": "bert"}, "its model_type is 'bert'"),
+        ({"d_model": 0}, "d_model = 0; give a positive number"),
+        ({"d_kv": "64"}, "d_kv = '64'; give a positive number"),
+        ({"num_heads": True}, "num_heads = True; give a positive number"),
+        ({"feed_forward_proj": 1}, "feed_forward_proj = 1; give a name"),
+        ({"tie_word_embeddings": 1}, "tie_word_embeddings = 1; give true or false"),
+    ],
+)
+def test_what_is_wrong_with_config_json(change: dict[str, object], says: str) -> None:
+    with pytest.raises(DataError, match=says):
+        Shape.of({"model_type": "t5", **asdict(TINY), **change})
+
+
+def test_what_is_absent_from_config_json() -> None:
+    with pytest.raises(DataError, match="vocab_size = None; give a positive number"):
+        Shape.of({"model_type": "t5"})
+
+
+def test_torch_is_not_needed() -> None:
+    code = "import sys, jpr.models.memory; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert not {"numpy", "torch"} & set(loaded.stdout.split())
+
+
+def test_the_benchmark_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "memory.json"
+    monkeypatch.setattr("sys.argv", ["memory.py", "--tiny", "--out", str(out)])
+    runpy.run_path(str(ROOT / "benchmarks" / "memory.py"), run_name="__main__")
+    rows = json.loads(out.read_text(encoding="utf-8"))["rows"]
+    assert [row["way"] for row in rows] == ["training", "checkpointing", "inference"]
+    assert all(row["predicted GB"] > 0 for row in rows)
+    assert len(capsys.readouterr().out.splitlines()) == 4

@@ -1,0 +1,187 @@
+"""The reader that is the joint model itself: laws by tiny models, sense by the default."""
+
+from collections.abc import Iterable, Iterator
+from math import exp, log
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jpr import (
+    DataError,
+    JointReranker,
+    Pipeline,
+    SpanReader,
+    evaluate_answers,
+    load_questions,
+    load_rankings,
+)
+from jpr.decode import Evidence
+from jpr.errors import ConfigError
+from jpr.judge.answers import AnswerF1
+from jpr.read.batch import read_to_file
+from jpr.read.spans import ChoosingReader
+from jpr.rerank.evidence import Words
+from jpr.rerank.explain import Places
+from jpr.rerank.order import FirstStageOrder
+from jpr.rerank.told import told
+from jpr.runs.predictions import load_predictions
+from jpr.text import normalise_answer
+from jpr.types import Answer, Hit, Outcome, Passage, Prediction, Question, Ranking
+from tests.cli.running import EXAMPLE
+from tests.rerank.tiny import NAMES, WORDS, hits, ranking, tokenizer, write_pointer
+
+MANY = [ranking(NAMES[i:], str(i)) for i in range(4)]
+EMPTY = Ranking(Question("none", "which colour ?"), ())
+
+
+@pytest.fixture(scope="module")
+def joint(tmp_path_factory: pytest.TempPathFactory) -> JointReranker:
+    folder = write_pointer(tmp_path_factory.mktemp("joint"), answers=True)
+    return JointReranker.load(folder, "seq", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def default() -> JointReranker:
+    return JointReranker.load(device="cpu", threads=1)
+
+
+def check_laws(outcome: Outcome) -> None:
+    """Answers are pieces of passages where they say, differ, and come likeliest first."""
+    given = {hit.passage.id: hit.passage for hit in outcome.ranking.hits}
+    for answer in outcome.answers:
+        assert answer.support
+        assert any(
+            answer.text in one.passage.text or answer.text in one.passage.title
+            for one in answer.support
+        )
+        for support in answer.support:
+            assert given[support.passage.id] == support.passage
+            for first, last in support.spans:
+                written = support.passage.text[first:last]
+                assert normalise_answer(written) == normalise_answer(answer.text)
+    names = [normalise_answer(answer.text) for answer in outcome.answers]
+    assert len(set(names)) == len(names)
+    scores = [answer.log_prob for answer in outcome.answers]
+    assert scores == sorted(scores, reverse=True)
+    assert all(score <= 1e-6 for score in scores)
+
+
+def test_every_answer_is_where_it_says(joint: JointReranker) -> None:
+    reader = SpanReader(joint, least=1e-3)
+    for outcome, given in zip(reader.read_many(MANY), MANY, strict=True):
+        assert outcome.ranking == given
+        assert outcome.answers
+        check_laws(outcome)
+
+
+def test_fewer_answers_where_more_is_asked_of_them(joint: JointReranker) -> None:
+    counts = [len(SpanReader(joint, least).read(MANY[0]).answers) for least in (1e-3, 0.5, 1.0)]
+    assert counts == sorted(counts, reverse=True)
+    assert counts[0] > counts[-1] == 1
+    assert len(SpanReader(joint, 1e-3, most=2).read(MANY[0]).answers) == 2
+
+
+def test_questions_without_passages_have_no_answers(joint: JointReranker) -> None:
+    found = list(SpanReader(joint).read_many([EMPTY, MANY[0], EMPTY]))
+    assert [bool(outcome.answers) for outcome in found] == [False, True, False]
+    blank = Ranking(MANY[0].question, (Hit(Passage("1", "", ""), 1.0),))
+    assert SpanReader(joint).read(blank).answers == ()
+
+
+def test_bad_settings_are_told(joint: JointReranker, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"least 0; give a share"):
+        SpanReader(joint, 0)
+    with pytest.raises(ConfigError, match="at least one answer"):
+        SpanReader(joint, most=0)
+    with pytest.raises(ConfigError, match="does not read answers"):
+        SpanReader.load(write_pointer(tmp_path / "mute"), device="cpu")
+    other = JointReranker.load(write_pointer(tmp_path / "other", 1, answers=True), device="cpu")
+    with pytest.raises(ConfigError, match="different models"):
+        ChoosingReader(other, SpanReader(joint), 3)
+
+
+def test_choosing_and_reading_at_once_is_choosing_and_reading(joint: JointReranker) -> None:
+    reader = SpanReader(joint, 1e-3)
+    for outcome, given in zip(ChoosingReader(joint, reader, 3).read_many(MANY), MANY, strict=True):
+        alone = joint.rank(given.question, given.hits, 3)
+        assert [h.passage for h in outcome.ranking.hits] == [h.passage for h in alone.hits]
+        check_laws(outcome)
+        every = {normalise_answer(a.text): a.log_prob for a in reader.read(given).answers}
+        for answer in outcome.answers:  # as likely as with all the candidates
+            assert answer.log_prob == pytest.approx(every[normalise_answer(answer.text)], abs=1e-5)
+
+
+def test_spellings_are_one_answer_and_their_chances_add_up() -> None:
+    pink, dotted, blue = (WORDS["pink"],), (WORDS["pink"], WORDS["."]), (WORDS["blue"],)
+    given = [
+        Hit(Passage("1", "", "which pink . pink"), 1.0),
+        Hit(Passage("2", "pink", "blue"), 0.5),
+        Hit(Passage("3", "", "pink gold"), 0.1),
+    ]
+    holds = np.array([[1, 1, 0], [1, 0, 1], [1, 0, 0]], dtype=np.bool_)
+    found = told(
+        Evidence((pink, dotted, blue), holds.astype(np.float32), holds),
+        np.array([0.4, 0.2, 0.3]),
+        given,
+        [1, 0],
+        Places(tokenizer(), Words.of(tokenizer())),
+    )
+    assert [(answer.text, round(exp(answer.log_prob), 3)) for answer in found] == [
+        ("pink", 0.6),
+        ("blue", 0.3),
+    ]
+    supports = [(one.passage.id, one.spans) for one in found[0].support]
+    assert supports == [("2", ()), ("1", ((6, 10), (6, 12), (13, 17)))]
+
+
+def test_of_nested_answers_the_likelier_stays(joint: JointReranker) -> None:
+    chances = {"Bahamian dollar": 0.5, "dollar": 0.3, "gold": 0.2, "gold dollar": 0.16, "x": 0.1}
+    answers = [Answer(text, log(share)) for text, share in chances.items()]
+    kept = SpanReader(joint, 0.3).kept(answers)
+    assert [answer.text for answer in kept] == ["Bahamian dollar", "gold"]
+
+
+class Fixed:
+    """A retriever that always finds the same."""
+
+    def retrieve(self, question: Question, k: int) -> Ranking:
+        return Ranking(question, tuple(hits(NAMES))[:k])
+
+    def retrieve_many(self, questions: Iterable[Question], k: int) -> Iterator[Ranking]:
+        return (self.retrieve(question, k) for question in questions)
+
+
+def test_a_pipeline_answers(joint: JointReranker, tmp_path: Path) -> None:
+    reader = SpanReader(joint, 1e-3)
+    outcome = Pipeline(Fixed(), joint, reader, k=3, candidates=8)("which colour ?")
+    assert len(outcome.ranking.hits) == 3
+    check_laws(outcome)
+    in_turn = Pipeline(Fixed(), FirstStageOrder(), reader, k=2)("which colour ?")
+    assert [hit.passage.id for hit in in_turn.ranking.hits] == NAMES[:2]
+    assert (
+        in_turn.answers == reader.read(Fixed().retrieve(Question("1", "which colour ?"), 2)).answers
+    )
+    with pytest.raises(DataError, match="no text"):
+        Pipeline(Fixed(), joint, reader)(" ")
+    with pytest.raises(ConfigError, match="k = 9 of 3 candidates"):
+        Pipeline(Fixed(), joint, reader, k=9, candidates=3)
+
+
+def test_the_default_finds_both_actors_of_mark(default: JointReranker) -> None:
+    run = {ranking.question.id: ranking for ranking in load_rankings(EXAMPLE / "joint.jsonl")}
+    outcome = SpanReader(default).read(run["mark-on-roseanne"])
+    check_laws(outcome)
+    assert {answer.text for answer in outcome.answers} >= {"Glenn Quinn", "Ames McNamara"}
+
+
+def test_files_can_be_scored(default: JointReranker, tmp_path: Path) -> None:
+    rankings = list(load_rankings(EXAMPLE / "joint.jsonl"))
+    out = tmp_path / "answers.jsonl"
+    read_to_file(SpanReader(default), rankings, out)
+    found = load_predictions(out)
+    assert [one.id for one in found] == [ranking.question.id for ranking in rankings]
+    asked = load_questions(EXAMPLE / "questions.jsonl")
+    nothing = [Prediction(question.id, ()) for question in asked]
+    scored = evaluate_answers(asked, {"spans": found, "none": nothing}, [AnswerF1])
+    assert scored.scores(scored.run("spans"))[0].value > 0.5
