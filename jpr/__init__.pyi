@@ -24,7 +24,9 @@ from jpr.judge.measures import alpha_nDCG as alpha_nDCG
 from jpr.pipeline import Pipeline as Pipeline
 from jpr.questions import load_questions as load_questions
 from jpr.questions import write_questions as write_questions
+from jpr.read.fusion import FusionReader as FusionReader
 from jpr.read.llm import LlmReader as LlmReader
+from jpr.read.load import load_reader as load_reader
 from jpr.read.spans import SpanReader as SpanReader
 from jpr.rerank.diversify import DiverseReranker as DiverseReranker
 from jpr.rerank.diversify import Mmr as Mmr

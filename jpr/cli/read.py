@@ -97,9 +97,13 @@ def _endpoint(
 
 
 def _ours(model: Path | None, least: float | None, most: int, choose: int | None) -> "KeyedReader":
+    from jpr.read.load import is_fusion, load_reader
     from jpr.read.spans import LEAST, ChoosingReader, SpanReader
     from jpr.rerank.joint import JointReranker
 
+    if model is not None and is_fusion(model):
+        _refuse("--model is a T5 that writes", {"--least": least, "--choose": choose})
+        return load_reader(model)
     joint = JointReranker.load(model)
     reader = SpanReader(joint, LEAST if least is None else least, most)
     return ChoosingReader(joint, reader, choose) if choose else reader

@@ -116,8 +116,11 @@ class Prompts:
 
 def read_prompt_settings(folder: Path) -> PromptSettings:
     """Read from a model's `joint.json` how texts are put together for it."""
-    file = folder / "joint.json"
-    about = read_about(folder)
+    return prompt_settings(read_about(folder), folder / "joint.json")
+
+
+def prompt_settings(about: Mapping[str, object], file: Path) -> PromptSettings:
+    """Take from what a file says of a model how texts are put together for it."""
     prompt = about.get("prompt")
     if not isinstance(prompt, dict):
         raise FormatError(file, 0, "says nothing of its prompt; copy it again")

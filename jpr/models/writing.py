@@ -1,0 +1,243 @@
+"""Answers written token by token by a T5, freely or as runs of passages only.
+
+What may come next is a matter of tensors: a trie of each question's runs (`jpr.decode.substrings`)
+lies on the device, and a step looks up the children of the nodes that sequences are at.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from jpr.models.t5 import T5, Memory, T5Config
+from jpr.models.t5_blocks import attention, working_dtype
+
+_NEVER = -1e30
+"""What is chosen only where there is nothing else: unlike −∞, it can be added up."""
+_LOOK = 4
+"""To look whether all have ended is to wait for the device: not at every step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """How to write."""
+
+    separator: int
+    """The token between answers."""
+    longest: int = 40
+    """Tokens of all answers together, separators among them."""
+    width: int = 1
+    """Sequences that are kept; 1 writes the likeliest token after token."""
+    stop_penalty: float = 0.0
+    """What is taken off the log-probability to end, so that more answers are written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """An answer's tokens, and the log-probability of them and of what ends them."""
+
+    tokens: tuple[int, ...]
+    log_prob: float
+
+
+class Trie(Protocol):
+    """The runs of a question's passages: what is needed of `jpr.decode.substrings.Substrings`."""
+
+    @property
+    def tokens(self) -> NDArray[np.int64]:
+        """The last token of each node."""
+
+    @property
+    def first(self) -> NDArray[np.int64]:
+        """The first child of each."""
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """How many children each has."""
+
+    @property
+    def is_whole(self) -> NDArray[np.bool_]:
+        """Whether an answer may end there."""
+
+
+class Tries:
+    """The runs of several questions' passages on a device, end to end."""
+
+    def __init__(self, tries: Sequence[Trie], device: torch.device) -> None:
+        """Lay them there."""
+        sizes = torch.tensor([len(trie.tokens) for trie in tries])
+        roots = sizes.cumsum(0) - sizes
+        tokens, first, counts, whole = (
+            torch.cat([torch.from_numpy(getattr(trie, name)) for trie in tries])
+            for name in ("tokens", "first", "counts", "is_whole")
+        )
+        self.roots, self.is_whole = roots.to(device), whole.to(device)
+        self.tokens, self.counts = tokens.clamp(min=0).to(device), counts.to(device)
+        self.first = (first + torch.repeat_interleave(roots, sizes)).to(device)
+        self.widest = max(int(trie.counts.max()) for trie in tries)
+
+
+@torch.inference_mode()
+def write(
+    model: T5, memory: Tensor, lengths: Tensor, ways: Ways, tries: Tries | None = None
+) -> list[list[Written]]:
+    """Return the answers of each question, given memories (N, d) of `lengths` (B,) end to end."""
+    questions, width, device = len(lengths), ways.width, memory.device
+    rows, base = questions * width, torch.arange(questions, device=device)[:, None] * width
+    steps = _Steps(model, memory, lengths, ways)
+    rules: _Rules = _Free(model, ways) if tries is None else _Grounded(model, ways, tries)
+    tokens = torch.zeros(rows, ways.longest, dtype=torch.long, device=device)
+    gains = torch.zeros(rows, ways.longest, device=device)
+    last = torch.full((rows,), model.config.decoder_start_token_id, device=device)
+    done = torch.zeros_like(last, dtype=torch.bool)
+    total = torch.full((questions, width), _NEVER, device=device)
+    total[:, 0] = 0.0  # all begin alike: one is enough
+    for step in range(ways.longest):
+        log_probs = F.log_softmax(steps(last, step).float(), dim=-1)
+        scores = rules.scores(log_probs).masked_fill(done[:, None], _NEVER)
+        scores[:, 0] = torch.where(done, 0.0, scores[:, 0])  # what has ended stays as it is
+        choices = scores.shape[1]
+        total, best = (total.view(rows, 1) + scores).view(questions, -1).topk(width)
+        source, column = (base + best // choices).flatten(), (best % choices).flatten()
+        done = done[source]
+        last = rules.take(source, column).masked_fill(done, model.config.pad_token_id)
+        gained = log_probs[source].gather(1, last[:, None])[:, 0].masked_fill(done, 0.0)
+        if width > 1:
+            tokens, gains = tokens[source], gains[source]
+            steps.reorder(source)
+        tokens[:, step], gains[:, step] = last, gained
+        done = done | (last == model.config.eos_token_id)
+        done |= (last == model.config.pad_token_id) & (tries is not None)
+        if step % _LOOK == _LOOK - 1 and bool(done.all()):
+            break
+    best_rows = (base[:, 0] + total.argmax(1)).cpu()
+    told = zip(tokens.cpu()[best_rows].tolist(), gains.cpu()[best_rows].tolist(), strict=True)
+    return [_answers(row, gained, ways, model.config) for row, gained in told]
+
+
+def _answers(tokens: list[int], gains: list[float], ways: Ways, config: T5Config) -> list[Written]:
+    """Cut a sequence at its separators; what was not ended in time, or again, is left out."""
+    found: list[Written] = []
+    own: list[int] = []
+    total = 0.0
+    for token, gained in zip(tokens, gains, strict=True):
+        total += gained
+        if token in (ways.separator, config.eos_token_id):
+            found.append(Written(tuple(own), total))
+            own, total = [], 0.0
+        else:
+            own.append(token)
+        if token == config.eos_token_id:
+            break
+    first = {answer.tokens: answer for answer in reversed(found) if answer.tokens}
+    return [answer for answer in found if first.get(answer.tokens) is answer]
+
+
+class _Rules(Protocol):
+    """What may come next, of R sequences."""
+
+    def scores(self, log_probs: Tensor) -> Tensor:
+        """Return how good each choice (R, C) is, given log P of all tokens (R, V)."""
+
+    def take(self, source: Tensor, column: Tensor) -> Tensor:
+        """Go on with sequences `source` (R,) by choice `column`; return the tokens written."""
+
+
+class _Free:
+    """Any token."""
+
+    def __init__(self, model: T5, ways: Ways) -> None:
+        self._end, self._penalty = model.config.eos_token_id, ways.stop_penalty
+
+    def scores(self, log_probs: Tensor) -> Tensor:
+        scores = log_probs.clone()
+        scores[:, self._end] -= self._penalty
+        return scores
+
+    def take(self, source: Tensor, column: Tensor) -> Tensor:
+        return column
+
+
+class _Grounded:
+    """The next token of a run, and where a run may end and was not written before, its end.
+
+    Choices are the children of a node, the separator, the end and, where nothing else is left, to
+    give up (padding).
+    """
+
+    def __init__(self, model: T5, ways: Ways, tries: Tries) -> None:
+        self._tries, self._penalty = tries, ways.stop_penalty
+        config, device = model.config, tries.roots.device
+        ends = [ways.separator, config.eos_token_id, config.pad_token_id]
+        self._ends = torch.tensor(ends, device=device)
+        self._root = tries.roots.repeat_interleave(ways.width)
+        self._node = self._root
+        self._given = self._root[:, None]  # a run that is empty is not to be written either
+        self._column = torch.arange(tries.widest, device=self._root.device)
+        self._child = self._node[:, None] + self._column
+
+    def scores(self, log_probs: Tensor) -> Tensor:
+        tries, node = self._tries, self._node
+        self._child = (tries.first[node][:, None] + self._column).clamp(max=len(tries.tokens) - 1)
+        there = self._column < tries.counts[node][:, None]
+        given = (self._child[:, :, None] == self._given[:, None]).any(2)
+        there &= ~(given & (tries.counts[self._child] == 0))  # it could not end there
+        goes_on = log_probs.gather(1, tries.tokens[self._child]).masked_fill(~there, 2 * _NEVER)
+        may_end = tries.is_whole[node] & (self._given != node[:, None]).all(1)
+        ends = log_probs[:, self._ends]
+        ends[:, 1] -= self._penalty
+        ends = ends.masked_fill(~may_end[:, None], 2 * _NEVER)
+        ends[:, 2] = _NEVER
+        return torch.cat([goes_on, ends], dim=1)
+
+    def take(self, source: Tensor, column: Tensor) -> Tensor:
+        tries, widest = self._tries, self._tries.widest
+        inside = column.clamp(max=max(widest - 1, 0))
+        child = self._child[source].gather(1, inside[:, None])[:, 0] if widest else self._root
+        goes_on, node = column < widest, self._node[source]
+        ended = (column - widest).clamp(min=0)
+        self._given = torch.cat([self._given[source], node.masked_fill(goes_on, -1)[:, None]], 1)
+        self._node = torch.where(goes_on, child, self._root)
+        return torch.where(goes_on, tries.tokens[child], self._ends[ended])
+
+
+class _Steps:
+    """The decoder, a token further at each call; keys and values of earlier ones are kept."""
+
+    def __init__(self, model: T5, memory: Tensor, lengths: Tensor, ways: Ways) -> None:
+        self._model, self._questions = model, len(lengths)
+        found = Memory(memory, lengths)
+        blocks, config = model.decoder.layers, model.config
+        self._crosses = [found.attend(block.cross) for block in blocks]
+        rows = len(lengths) * ways.width
+        shape = (2, rows, ways.longest, config.num_heads, config.d_kv)
+        dtype = working_dtype(memory)
+        self._caches = [torch.empty(shape, dtype=dtype, device=memory.device) for _ in blocks]
+        back = torch.arange(-ways.longest + 1, 1, device=memory.device)
+        self._bias = model.decoder.relative(back).T[:, None].to(dtype)  # (heads, 1, longest)
+
+    def __call__(self, last: Tensor, step: int) -> Tensor:
+        """Return logits (R, V) of what follows, given the last token of each sequence (R,)."""
+        x = self._model.encoder.words(last).view(self._questions, -1, self._model.config.d_model)
+        bias = self._bias[None, :, :, self._bias.shape[2] - step - 1 :]
+        for block, cache, cross in zip(
+            self._model.decoder.layers, self._caches, self._crosses, strict=True
+        ):
+
+            def attend(q: Tensor, k: Tensor, v: Tensor, cache: Tensor = cache) -> Tensor:
+                cache[0, :, step], cache[1, :, step] = k.flatten(0, 1), v.flatten(0, 1)
+                mask = bias.expand(len(last), -1, -1, -1)
+                keys, values = cache[:, :, : step + 1]
+                return attention(q.flatten(0, 1)[:, None], keys, values, mask).view_as(q)
+
+            x = block(x, attend, cross)
+        return self._model.words_from(self._model.decoder.norm(x)).flatten(0, 1)
+
+    def reorder(self, source: Tensor) -> None:
+        """Go on with these sequences."""
+        self._caches = [cache[:, source] for cache in self._caches]

@@ -1,0 +1,184 @@
+"""The paper's reader: a T5 that reads passages apart and writes the answers from all of them.
+
+    FOLDER/reader.json                                how it reads and writes
+    FOLDER/config.json, model.safetensors, tokenizer.json   a Hugging Face T5
+
+Grounded, which is the default, it writes only what the passages contain, token by token.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, fields, replace
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from jpr.decode.substrings import Substrings
+from jpr.disk import read_object
+from jpr.encode.folder import digest_of, wants_gpu, weight_files
+from jpr.encode.tokens import first_tokens, read_tokenizer
+from jpr.errors import DataError, FormatError
+from jpr.models.checkpoint import write_json
+from jpr.models.t5 import T5
+from jpr.models.t5_names import read_t5, write_t5
+from jpr.models.writing import Tries, Ways, Written, write
+from jpr.read.ground import distinct, grounded
+from jpr.rerank.evidence import Words
+from jpr.rerank.explain import Places
+from jpr.rerank.prompt import Prompts, PromptSettings, prompt_settings
+from jpr.types import Answer, Hit, Outcome, Passage, Ranking, Support
+
+ABOUT = "reader.json"
+KIND, FORMAT = "reader", 1
+LONGEST_ANSWER = 16
+"""Tokens of one answer at most."""
+
+
+class FusionReader:
+    """A T5 with the way to put texts to it; threads may share it."""
+
+    batch = 8
+
+    def __init__(
+        self, model: T5, prompts: Prompts, ways: Ways, *, is_grounded: bool = True, key: str = ""
+    ) -> None:
+        """Take a model where it is; `key` names its weights."""
+        self._model, self._prompts, self._ways = model, prompts, ways
+        self._is_grounded = is_grounded
+        self._words = Words.of(prompts.tokenizer)
+        self._places = Places(prompts.tokenizer, self._words)
+        self.key = f"fusion {key} {prompts.settings} {ways} {is_grounded}"
+
+    @classmethod
+    def load(
+        cls,
+        folder: str | Path,
+        *,
+        is_grounded: bool = True,
+        width: int | None = None,
+        stop_penalty: float | None = None,
+        device: str = "auto",
+    ) -> "FusionReader":
+        """Open a reader's folder; width and penalty are those it was tuned with by default."""
+        home = Path(folder)
+        settings, ways = read_about(home)
+        changes = {"width": width, "stop_penalty": stop_penalty}
+        ways = replace(ways, **{name: v for name, v in changes.items() if v is not None})  # type: ignore[arg-type]  # as they are
+        on_gpu = wants_gpu(device)
+        model = read_t5(home, torch.bfloat16 if on_gpu else torch.float32)
+        prompts = Prompts(read_tokenizer(home / "tokenizer.json"), settings)
+        key = digest_of(weight_files(home))
+        placed = model.to("cuda" if on_gpu else "cpu").eval()
+        return cls(placed, prompts, ways, is_grounded=is_grounded, key=key)
+
+    def read(self, ranking: Ranking) -> Outcome:
+        """Return the answers that a question's passages give."""
+        return next(self.read_many([ranking]))
+
+    def read_many(self, rankings: Iterable[Ranking]) -> Iterator[Outcome]:
+        """Do the same for many questions, some at a time."""
+        rest = iter(rankings)
+        while batch := list(islice(rest, self.batch)):
+            some = [ranking for ranking in batch if _has_text(ranking)]
+            found = iter(self._written(some) if some else ())
+            for ranking in batch:
+                answers = self._answers(ranking, next(found)) if _has_text(ranking) else ()
+                yield Outcome(ranking, answers)
+
+    @torch.inference_mode()
+    def _written(self, rankings: Sequence[Ranking]) -> list[list[Written]]:
+        """Let the model write for questions that have passages."""
+        prompted = [
+            [one.ids for one in self._prompts.of(r.question.text, _passages(r), [0] * len(r.hits))]
+            for r in rankings
+        ]
+        device = next(self._model.parameters()).device
+        flat = [row for rows in prompted for row in rows]
+        ids = torch.tensor([token for row in flat for token in row], device=device)
+        lengths = torch.tensor([len(row) for row in flat], device=device)
+        memory = self._model.encoder.packed(ids, lengths)
+        whole = torch.tensor([sum(map(len, rows)) for rows in prompted], device=device)
+        tries = Tries([self._trie(r) for r in rankings], device) if self._is_grounded else None
+        return write(self._model, memory, whole, self._ways, tries)
+
+    def _trie(self, ranking: Ranking) -> Substrings:
+        """Return the runs of titles and texts, apart from each other."""
+        s, passages = self._prompts.settings, _passages(ranking)
+        titles = first_tokens(self._prompts.tokenizer, [p.title for p in passages], s.max_tokens)
+        texts = first_tokens(self._prompts.tokenizer, [p.text for p in passages], s.max_tokens)
+        rows = [*titles, *texts]
+        ids = np.array([token for row in rows for token in row], dtype=np.int64)
+        lengths = np.array([len(row) for row in rows], dtype=np.int64)
+        return Substrings.of(ids, lengths, self._words.inner[ids], LONGEST_ANSWER)
+
+    def _answers(self, ranking: Ranking, written: Sequence[Written]) -> tuple[Answer, ...]:
+        """Return what was written, likeliest first, where the passages have it."""
+        found = self._placed if self._is_grounded else self._decoded
+        answers = sorted(found(written, ranking.hits), key=lambda answer: -answer.log_prob)
+        return distinct(answers)
+
+    def _placed(self, written: Sequence[Written], hits: Sequence[Hit]) -> Iterator[Answer]:
+        """Yield answers as the first passages that have their tokens write them."""
+        runs = [one.tokens for one in written]
+        texts, supports = [""] * len(runs), [list[Support]() for _ in runs]
+        for hit in hits:
+            for at, (text, spans) in enumerate(self._places.of(hit.passage, runs)):
+                if spans or text in hit.passage.title:
+                    texts[at] = texts[at] or text
+                    supports[at].append(Support(hit.passage, spans))
+        for one, text, support in zip(written, texts, supports, strict=True):
+            if support:
+                yield Answer(text, one.log_prob, tuple(support))
+
+    def _decoded(self, written: Sequence[Written], hits: Sequence[Hit]) -> Iterator[Answer]:
+        """Yield answers as they were written where no passage contains them."""
+        for one in written:
+            text = self._prompts.tokenizer.decode(list(one.tokens)).strip()
+            yield grounded(text, one.log_prob, hits) or Answer(text, one.log_prob)
+
+
+def _has_text(ranking: Ranking) -> bool:
+    """Tell whether there is anything to read; a question has to have words then."""
+    there = any(hit.passage.text.strip() or hit.passage.title.strip() for hit in ranking.hits)
+    if there and not ranking.question.text.strip():
+        raise DataError(f"question {ranking.question.id!r} has no text; give the questions")
+    return there
+
+
+def _passages(ranking: Ranking) -> list[Passage]:
+    return [hit.passage for hit in ranking.hits]
+
+
+def write_reader(folder: Path, model: T5, settings: PromptSettings, ways: Ways) -> None:
+    """Write a reader's folder but for its tokenizer."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_t5(folder, model)
+    about = {"kind": KIND, "format": FORMAT, "prompt": asdict(settings), "ways": asdict(ways)}
+    write_json(folder / ABOUT, about)
+
+
+def read_about(folder: Path) -> tuple[PromptSettings, Ways]:
+    """Read how a reader reads and writes."""
+    file = folder / ABOUT
+    if not file.exists():
+        raise FormatError(folder, 0, f"is no reader: {ABOUT} is missing")
+    about = read_object(file)
+    if about.get("kind") != KIND or about.get("format") != FORMAT:
+        told = f"kind {about.get('kind')!r}, format {about.get('format')!r}"
+        raise FormatError(file, 0, f"is of {told}; this program reads {KIND}, {FORMAT}")
+    return prompt_settings(about, file), _ways(about.get("ways"), file)
+
+
+def _ways(given: object, file: Path) -> Ways:
+    known = {field.name: field.type for field in fields(Ways)}
+    if (
+        not isinstance(given, Mapping)
+        or not given.keys() <= known.keys()
+        or "separator" not in given
+    ):
+        raise FormatError(file, 0, f"its ways are not known: {given!r}; copy it again")
+    for name, value in given.items():
+        if not isinstance(value, float if name == "stop_penalty" else int):
+            raise FormatError(file, 0, f"its {name} is {value!r}; copy it again")
+    return Ways(**given)

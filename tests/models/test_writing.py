@@ -1,0 +1,151 @@
+"""Writing: as T5 generates, or only what passages say."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jpr.decode.substrings import Substrings
+from jpr.models.t5 import T5, T5Config
+from jpr.models.writing import Tries, Ways, Written, write
+
+SEPARATOR, END, VOCABULARY = 2, 1, 12
+CONFIG = T5Config(VOCABULARY, 16, 8, 32, 1, 2, 2)
+LENGTHS = torch.tensor([5, 3, 9])
+
+
+def model(seed: int = 0, sharp: float = 3.0) -> T5:
+    torch.manual_seed(seed)
+    made = T5(CONFIG).eval()
+    made.encoder.words.weight.data *= sharp  # such a one has preferences
+    return made
+
+
+def memory(lengths: torch.Tensor = LENGTHS) -> torch.Tensor:
+    return torch.randn(int(lengths.sum()), 16, generator=torch.Generator().manual_seed(1))
+
+
+def trie(passages: list[list[int]], longest: int = 4) -> Substrings:
+    ids = np.array([token for passage in passages for token in passage], dtype=np.int64)
+    lengths = np.array([len(passage) for passage in passages], dtype=np.int64)
+    return Substrings.of(ids, lengths, ids >= 9, longest)  # 9 to 11 go on with a word
+
+
+def tries(*passages: list[list[int]]) -> Tries:
+    return Tries([trie(some) for some in passages], torch.device("cpu"))
+
+
+PASSAGES = [[3, 4, 9, 5], [6, 7, 10, 11, 3]], [[8, 3]], [[5, 5, 4], [], [7]]
+
+
+def runs(passages: list[list[int]]) -> set[tuple[int, ...]]:
+    made = trie(passages)
+    return {made.run(node) for node in np.flatnonzero(made.is_whole).tolist()}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_free_writing_is_t5s_own(seed: int) -> None:
+    t5 = model(seed)
+    wanted = t5.generate(memory(), LENGTHS, 12).tolist()
+    for found, own in zip(write(t5, memory(), LENGTHS, Ways(SEPARATOR, 12)), wanted, strict=True):
+        ended = own[: own.index(END) + 1] if END in own else own
+        answers: list[tuple[int, ...]] = []
+        rest: list[int] = []
+        for token in ended:
+            if token in (SEPARATOR, END):
+                answers, rest = [*answers, tuple(rest)], []
+            else:
+                rest.append(token)
+        assert [answer.tokens for answer in found] == [answer for answer in answers if answer]
+
+
+@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize("seed", range(5))
+def test_grounded_answers_are_runs_of_the_passages_and_differ(seed: int, width: int) -> None:
+    ways = Ways(SEPARATOR, 14, width, stop_penalty=20.0)
+    found = write(model(seed), memory(), LENGTHS, ways, tries(*PASSAGES))
+    assert any(len(answers) > 1 for answers in found)
+    for answers, passages in zip(found, PASSAGES, strict=True):
+        written = [answer.tokens for answer in answers]
+        assert written
+        assert set(written) <= runs(passages)
+        assert len(set(written)) == len(written)
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_questions_do_not_touch_each_other(width: int) -> None:
+    ways, t5 = Ways(SEPARATOR, 10, width), model(3)
+    together = write(t5, memory(), LENGTHS, ways, tries(*PASSAGES))
+    parts = torch.split(memory(), LENGTHS.tolist())
+    for at, (part, answers) in enumerate(zip(parts, together, strict=True)):
+        (alone,) = write(t5, part, LENGTHS[at : at + 1], ways, tries(PASSAGES[at]))
+        assert [one.tokens for one in alone] == [one.tokens for one in answers]
+        assert [one.log_prob for one in alone] == pytest.approx([one.log_prob for one in answers])
+
+
+def log_prob(t5: T5, answers: list[tuple[int, ...]]) -> list[float]:
+    """Of each answer with what ends it, of a question's only sequence, computed at once."""
+    ends = [SEPARATOR] * (len(answers) - 1) + [END]
+    whole = [token for answer, end in zip(answers, ends, strict=True) for token in (*answer, end)]
+    ids = torch.tensor([[0, *whole[:-1]]])
+    with torch.inference_mode():
+        logits = t5.logits(ids, memory()[:5], LENGTHS[:1])[0].log_softmax(-1)
+    each = logits.gather(1, torch.tensor(whole)[:, None])[:, 0]
+    sizes = [len(answer) + 1 for answer in answers]
+    return [float(part.sum()) for part in torch.split(each, sizes)]
+
+
+def test_log_probabilities_are_the_models_own() -> None:
+    t5 = model(1)
+    (found,) = write(t5, memory()[:5], LENGTHS[:1], Ways(SEPARATOR, 14), tries(PASSAGES[0]))
+    wanted = log_prob(t5, [answer.tokens for answer in found])
+    assert [answer.log_prob for answer in found] == pytest.approx(wanted, abs=1e-4)
+
+
+def sequences(passages: list[list[int]], longest: int) -> list[list[tuple[int, ...]]]:
+    """All lists of different runs that fit."""
+    some, found = sorted(runs(passages)), []
+    waiting: list[list[tuple[int, ...]]] = [[run] for run in some]
+    while waiting:
+        own = waiting.pop()
+        if sum(len(run) + 1 for run in own) <= longest:
+            found.append(own)
+            waiting += [[*own, run] for run in some if run not in own]
+    return found
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_beam_as_wide_as_all_sequences_finds_the_likeliest(seed: int) -> None:
+    passages, t5 = [[3, 4], [5]], model(seed, 1.0)
+    every = sequences(passages, 7)
+    (found,) = write(t5, memory()[:5], LENGTHS[:1], Ways(SEPARATOR, 7, 200), tries(passages))
+    best = max(every, key=lambda answers: sum(log_prob(t5, answers)))
+    assert [answer.tokens for answer in found] == best
+
+
+def test_a_penalty_makes_more_answers() -> None:
+    counts = [
+        sum(map(len, write(model(2), memory(), LENGTHS, ways, tries(*PASSAGES))))
+        for ways in (Ways(SEPARATOR, 30, stop_penalty=penalty) for penalty in (-50.0, 0.0, 50.0))
+    ]
+    assert counts[0] == 3
+    assert counts[0] <= counts[1] <= counts[2]
+    assert counts[2] > counts[0]
+
+
+def test_passages_without_tokens_have_no_answers() -> None:
+    found = write(model(), memory()[:5], LENGTHS[:1], Ways(SEPARATOR, 9), tries([[]]))
+    assert found == [[]]
+
+
+@settings(max_examples=20)
+@given(
+    st.lists(st.lists(st.integers(3, 11), max_size=6), min_size=1, max_size=3), st.integers(1, 3)
+)
+def test_whatever_the_passages(passages: list[list[int]], width: int) -> None:
+    ways = Ways(SEPARATOR, 12, width, stop_penalty=3.0)
+    (found,) = write(model(), memory()[:5], LENGTHS[:1], ways, tries(passages))
+    written = [answer.tokens for answer in found]
+    assert set(written) <= runs(passages)
+    assert all(isinstance(answer, Written) and answer.log_prob <= 0 for answer in found)

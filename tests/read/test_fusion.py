@@ -1,0 +1,108 @@
+"""The reader that writes: real tiny T5s, whose answers are nonsense but grounded nonsense."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from jpr.errors import DataError, FormatError
+from jpr.models.t5 import T5, T5Config
+from jpr.models.writing import Ways
+from jpr.read.fusion import FusionReader, write_reader
+from jpr.read.load import load_reader
+from jpr.read.spans import SpanReader
+from jpr.rerank.prompt import PromptSettings
+from jpr.types import Hit, Passage, Question, Ranking
+from tests.read.test_spans import check_laws
+from tests.rerank.tiny import NAMES, NUMBER_TOKENS, WORDS, ranking, tokenizer, write_pointer
+
+MANY = [ranking(NAMES[i : i + 4], str(i)) for i in range(5)]
+SETTINGS = PromptSettings("t5", number_tokens=NUMBER_TOKENS[:1])
+WAYS = Ways(NUMBER_TOKENS[1], 12, stop_penalty=2.0)
+
+
+def write_tiny(folder: Path, seed: int = 0) -> Path:
+    torch.manual_seed(seed)
+    config = replace(
+        T5Config(len(WORDS), 16, 8, 32, 1, 2, 1),
+        eos_token_id=WORDS["</s>"],
+        pad_token_id=WORDS["[PAD]"],
+        tie_word_embeddings=False,  # with the same words in and out it would only repeat itself
+    )
+    model = T5(config)
+    model.encoder.words.weight.data *= 3
+    write_reader(folder, model, SETTINGS, WAYS)
+    tokenizer().save(str(folder / "tokenizer.json"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny(tmp_path_factory.mktemp("reader"))
+
+
+@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_written_stands_in_the_passages(tmp_path: Path, seed: int, width: int) -> None:
+    reader = FusionReader.load(write_tiny(tmp_path, seed), width=width, device="cpu")
+    for outcome, given in zip(reader.read_many(MANY), MANY, strict=True):
+        assert outcome.ranking == given
+        assert outcome.answers
+        check_laws(outcome)
+
+
+def test_a_batch_reads_as_each_question_by_itself(folder: Path) -> None:
+    reader = FusionReader.load(folder, device="cpu")
+    for outcome, given in zip(reader.read_many(MANY), MANY, strict=True):
+        alone = reader.read(given).answers
+        assert [a.text for a in alone] == [a.text for a in outcome.answers]
+        scores = [a.log_prob for a in outcome.answers]
+        assert [a.log_prob for a in alone] == pytest.approx(scores, abs=1e-4)
+
+
+def test_freely_it_may_write_what_no_passage_has(tmp_path: Path) -> None:
+    found = []
+    for seed in (0, 5):  # whose answers come to an end
+        home = write_tiny(tmp_path / str(seed), seed)
+        reader = FusionReader.load(home, is_grounded=False, stop_penalty=0.0, device="cpu")
+        found += [answer for outcome in reader.read_many(MANY) for answer in outcome.answers]
+    assert any(not answer.support for answer in found)
+
+
+def test_nothing_to_read_gives_no_answers(folder: Path) -> None:
+    reader = FusionReader.load(folder, device="cpu")
+    blank = Ranking(Question("b", "which colour ?"), (Hit(Passage("1", "", " "), 1.0),))
+    empty = Ranking(Question("e", "which colour ?"), ())
+    found = [bool(one.answers) for one in reader.read_many([empty, MANY[0], blank])]
+    assert found == [False, True, False]
+    with pytest.raises(DataError, match="has no text"):
+        reader.read(Ranking(Question("q", " "), MANY[0].hits))
+    foreign = Ranking(Question("f", "どの色？"), MANY[0].hits)
+    check_laws(reader.read(foreign))
+
+
+def test_folders_are_recognised(folder: Path, tmp_path: Path) -> None:
+    assert isinstance(load_reader(folder, device="cpu"), FusionReader)
+    joint = write_pointer(tmp_path / "joint", answers=True)
+    assert isinstance(load_reader(joint, device="cpu"), SpanReader)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"kind": "joint"}, "is of kind 'joint'"),
+        ({"ways": {"longest": 9}}, "its ways are not known"),
+        ({"ways": {"separator": 1, "width": "wide"}}, "its width is 'wide'"),
+        ({"prompt": None}, "says nothing of its prompt"),
+    ],
+)
+def test_a_damaged_description_is_told(
+    tmp_path: Path, change: dict[str, object], told: str
+) -> None:
+    home = write_tiny(tmp_path)
+    about = json.loads((home / "reader.json").read_text(encoding="utf-8"))
+    (home / "reader.json").write_text(json.dumps({**about, **change}), encoding="utf-8")
+    with pytest.raises(FormatError, match=told):
+        FusionReader.load(home, device="cpu")
