@@ -1,4 +1,4 @@
-"""`jpr train`: a joint reranker by a recipe."""
+"""`jpr train`: a joint reranker or a reader by a recipe."""
 
 import json
 import sys
@@ -15,17 +15,20 @@ from jpr.cli import screen
 from jpr.errors import ConfigError, MissingExtraError
 
 if TYPE_CHECKING:
-    from jpr.train.recipe import JointTraining
+    from jpr.train.recipe import JointTraining, ReaderTraining
     from jpr.train.state import Progress
 
 NAME = "train"
-HELP = """Train a joint reranker as a recipe says.
+HELP = """Train a joint reranker, or a reader, as a recipe says.
 
-The folder that is written holds the best weights, ready for jpr rerank, and how it went: log.jsonl,
-manifest.json, and with the extra plot a picture, curve.svg. A run that was interrupted goes on with
---resume, to the same weights. With several GPUs: torchrun --nproc-per-node 8 -m jpr train RECIPE
+The folder that is written holds the best weights, ready for jpr rerank or jpr read, and how it
+went: log.jsonl, manifest.json, and with the extra plot a picture, curve.svg. A run that was
+interrupted goes on with --resume, to the same weights. With several GPUs: torchrun
+--nproc-per-node 8 -m jpr train RECIPE
 
 Example: jpr train recipes/joint.toml --set loop.steps=1000 --set objective.gamma=1.5 --out joint
+
+Example: jpr train recipes/reader.toml --out reader
 """
 Tell = Callable[[Mapping[str, object]], None]
 
@@ -46,23 +49,27 @@ def run(
     if not find_spec("torch"):
         raise MissingExtraError("training", "train")
     from jpr.train.joint import train_joint
-    from jpr.train.recipe import read_recipe
+    from jpr.train.read import train_reader
+    from jpr.train.recipe import JointTraining, read_any_recipe
     from jpr.train.world import World
 
-    config = read_recipe(recipe, changes or [])
+    config = read_any_recipe(recipe, changes or [])
     folder = out or Path(recipe.stem)
     world = World.join()
     if world.is_first:
         _check_folder(folder, config, resume)
     with _display(config.loop.steps, world.is_first) as tell:
-        progress = train_joint(config, folder, tell=tell, device=world.device, world=world)
+        if isinstance(config, JointTraining):
+            progress = train_joint(config, folder, tell=tell, device=world.device, world=world)
+        else:
+            progress = train_reader(config, folder, tell=tell, device=world.device, world=world)
     if world.is_first:
         _write_down(folder, recipe, config, progress)
         screen.note(_told(progress, folder))
     world.leave()
 
 
-def _check_folder(folder: Path, config: "JointTraining", resume: bool) -> None:
+def _check_folder(folder: Path, config: "JointTraining | ReaderTraining", resume: bool) -> None:
     """Refuse to mix two runs; note the recipe, so that a later one can be compared."""
     noted, settings = folder / "recipe.json", json.dumps(asdict(config), indent=1) + "\n"
     if resume and not noted.exists():
@@ -77,7 +84,9 @@ def _check_folder(folder: Path, config: "JointTraining", resume: bool) -> None:
         stream.write(settings)
 
 
-def _write_down(folder: Path, recipe: Path, config: "JointTraining", progress: "Progress") -> None:
+def _write_down(
+    folder: Path, recipe: Path, config: "JointTraining | ReaderTraining", progress: "Progress"
+) -> None:
     """Write the manifest and, where that can be drawn, the curve."""
     from jpr.files import publish
     from jpr.judge.plots import plot_training

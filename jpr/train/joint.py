@@ -53,7 +53,7 @@ def begin(config: ModelConfig) -> tuple[JointModel, Prompts]:
         answers = config.answers
         model = joint_over_bert(home, config.layers, config.dropout, config.memory, answers)
     else:
-        numbers = _number_tokens(tokenizer, home, config.numbers if config.head == "index" else 1)
+        numbers = number_tokens(tokenizer, home, config.numbers if config.head == "index" else 1)
         settings = PromptSettings("t5", max_tokens=config.max_tokens, number_tokens=numbers)
         model = joint_over_t5(home, config.head, numbers, config.dropout, config.answers)
     return model, Prompts(tokenizer, settings)
@@ -65,13 +65,13 @@ def _gone_on(
     """Return a model that was trained before; one that points may have to say numbers now."""
     (model, _), settings = read_joint(home), read_prompt_settings(home)
     if config.head == "index" and isinstance(model.head, PointerHead):
-        numbers = _number_tokens(tokenizer, home, config.numbers)
+        numbers = number_tokens(tokenizer, home, config.numbers)
         model, settings = with_numbers(model, numbers), replace(settings, number_tokens=numbers)
     set_dropout(model, config.dropout)
     return model, settings
 
 
-def _number_tokens(tokenizer: Tokenizer, home: Path, count: int) -> tuple[int, ...]:
+def number_tokens(tokenizer: Tokenizer, home: Path, count: int) -> tuple[int, ...]:
     """Return the tokens that stand for numbers."""
     found = [tokenizer.token_to_id(f"<extra_id_{i}>") for i in range(count)]
     numbers = tuple(token for token in found if token is not None)

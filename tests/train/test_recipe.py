@@ -5,7 +5,8 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from jpr.errors import ConfigError
-from jpr.train.recipe import JointTraining, parse_recipe, read_recipe, with_changes
+from jpr.train.recipe import JointTraining, parse_recipe, read_recipe
+from jpr.train.tables import with_changes
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "joint.toml"
 LEAST: dict[str, Any] = {

@@ -13,7 +13,8 @@ from jpr.models.checkpoint import write_checkpoint
 from jpr.models.t5 import T5, T5Config
 from jpr.models.t5_names import write_t5
 from jpr.train.pack import Pack, vocabulary_sha256, write_pack
-from jpr.train.recipe import JointTraining, parse_recipe, with_changes
+from jpr.train.recipe import JointTraining, parse_recipe
+from jpr.train.tables import with_changes
 
 WORDS = 40
 D = 16

@@ -9,7 +9,8 @@ import torch
 from safetensors.torch import load_file
 
 from jpr.train.joint import train_joint
-from jpr.train.recipe import JointTraining, parse_recipe, with_changes
+from jpr.train.recipe import JointTraining, parse_recipe
+from jpr.train.tables import with_changes
 from jpr.train.world import World
 from tests.train.tiny import write_encoder, write_invented
 

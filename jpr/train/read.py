@@ -1,0 +1,226 @@
+"""Training of a reader: a T5 that writes the answers which its passages contain.
+
+OUT/reader.json, config.json, model.safetensors, tokenizer.json   the best weights, for jpr read
+OUT/log.jsonl, state.safetensors                                  how it went, and to go on
+"""
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from jpr.decode.substrings import Substrings
+from jpr.encode.tokens import read_tokenizer
+from jpr.errors import ConfigError
+from jpr.models.t5 import T5
+from jpr.models.t5_names import read_t5
+from jpr.models.writing import Tries, Ways, Written, write
+from jpr.read.fusion import ABOUT, LONGEST_ANSWER, read_about, write_reader
+from jpr.rerank.evidence import Words
+from jpr.rerank.prompt import Prompts, PromptSettings
+from jpr.train.answers import NONE, answer_places, written_out
+from jpr.train.assemble import Assembler
+from jpr.train.develop import assembled
+from jpr.train.draw import Draws, Feed, Listed
+from jpr.train.joint import number_tokens, open_feed
+from jpr.train.loop import Hooks, Part, Score, train
+from jpr.train.recipe import FeedConfig, ReaderConfig, ReaderTraining
+from jpr.train.state import Progress
+from jpr.train.world import World
+
+_IGNORED = -100
+"""What cross-entropy takes no notice of."""
+
+
+def begin_reader(config: ReaderConfig) -> tuple[T5, Prompts, Ways]:
+    """Return the T5 to train, and how it reads and writes."""
+    home = Path(config.weights)
+    tokenizer = read_tokenizer(home / "tokenizer.json")
+    if (home / ABOUT).exists():
+        settings, ways = read_about(home)
+    else:
+        mark, separator = number_tokens(tokenizer, home, 2)
+        settings = PromptSettings("t5", max_tokens=config.max_tokens, number_tokens=(mark,))
+        ways = Ways(separator)
+    model = read_t5(home, dropout=config.dropout)
+    return model, Prompts(tokenizer, settings), replace(ways, longest=config.longest)
+
+
+class Reading:
+    """A reader over the passages of a pack, on its device."""
+
+    def __init__(self, model: T5, prompts: Prompts, ways: Ways, k: int) -> None:
+        """Take the first k passages of each question."""
+        self.model, self.prompts, self.ways, self.k = model, prompts, ways, k
+        self._words = Words.of(prompts.tokenizer)
+
+    def memory(self, assembler: Assembler, listed: Listed) -> tuple[Tensor, Tensor, int]:
+        """Return what questions attend to, how much of it each, and how many tokens were read."""
+        candidates = assembled(assembler, listed)
+        owners = np.repeat(np.arange(len(candidates.counts)), candidates.counts)
+        memory = self.model.encoder.packed(candidates.ids, candidates.lengths)
+        lengths = torch.zeros(len(candidates.counts), dtype=torch.long, device=memory.device)
+        owner = torch.from_numpy(owners).to(memory.device)
+        return memory, lengths.index_add(0, owner, candidates.lengths), len(candidates.ids)
+
+    def loss(
+        self,
+        feed: Feed,
+        assembler: Assembler,
+        listed: Listed,
+        noise: NDArray[np.floating] | None = None,
+    ) -> tuple[Tensor, int]:
+        """Return the loss per token of each question's answers (Q,), and the tokens read."""
+        listed = self.first(listed)
+        config, longest = self.model.config, self.ways.longest
+        places = answer_places(feed, listed, longest, noise)
+        ends = self.ways.separator, config.eos_token_id
+        wanted = written_out(assembler, places, *ends, config.pad_token_id)
+        there = torch.from_numpy(places != NONE).to(wanted.device)
+        memory, lengths, tokens = self.memory(assembler, listed)
+        start = wanted.new_full((len(wanted), 1), config.decoder_start_token_id)
+        logits = self.model.logits(torch.cat([start, wanted[:, :-1]], 1), memory, lengths)
+        labels = wanted.masked_fill(~there, _IGNORED)
+        each = F.cross_entropy(
+            logits.float().flatten(0, 1), labels.flatten(), ignore_index=_IGNORED, reduction="none"
+        )
+        return each.view_as(labels).sum(1) / there.sum(1).clamp(min=1), tokens
+
+    def first(self, listed: Listed) -> Listed:
+        """Return the first k candidates of each question."""
+        return Listed(listed.questions, listed.edges[:, : self.k], listed.covers[:, : self.k])
+
+    @torch.inference_mode()
+    def write(
+        self, feed: Feed, assembler: Assembler, listed: Listed, *, grounded: bool = True
+    ) -> list[list[Written]]:
+        """Return the answers that are written for questions which have passages."""
+        listed = self.first(listed)
+        memory, lengths, _ = self.memory(assembler, listed)
+        tries = None
+        if grounded:
+            tries = Tries([self._trie(feed, edges) for edges in listed.edges], memory.device)
+        return write(self.model, memory, lengths, self.ways, tries)
+
+    def _trie(self, feed: Feed, edges: NDArray[np.int64]) -> Substrings:
+        """Return the runs of titles and texts of a question's passages."""
+        pack, most = feed.pack, self.prompts.settings.max_tokens
+        rows = []
+        for edge in edges[edges >= 0].tolist():
+            row = int(pack.candidates[edge])
+            first, last = int(pack.passage_starts[row]), int(pack.passage_starts[row + 1])
+            title = int(pack.title_lengths[row])
+            tokens = _tokens(pack.passage_tokens, first, last).astype(np.int64)
+            rows += [tokens[:title], tokens[title:][:most]]
+        ids = np.concatenate([*rows, np.empty(0, np.int64)])
+        lengths = np.array([len(row) for row in rows], dtype=np.int64)
+        return Substrings.of(ids, lengths, self._words.inner[ids], LONGEST_ANSWER)
+
+
+def _tokens(parts: Sequence[NDArray[np.uint16]], first: int, last: int) -> NDArray[np.uint16]:
+    """Return a piece of a pack's tokens; no passage is in two parts."""
+    for part in parts:
+        if first < len(part):
+            return part[first:last]
+        first, last = first - len(part), last - len(part)
+    return parts[0][:0]
+
+
+def train_reader(
+    config: ReaderTraining,
+    out: Path,
+    *,
+    tell: Callable[[Mapping[str, object]], None] = lambda _line: None,
+    device: str = "cpu",
+    world: World | None = None,
+) -> Progress:
+    """Train by a recipe into a folder; where that holds the state of the same run, go on."""
+    world = world or World()
+    feeds = [open_feed(one) for one in config.data]
+    torch.manual_seed(config.loop.seed)
+    model, prompts, ways = begin_reader(config.reader)
+    model = model.to(device)
+    model.encoder.checkpointing = config.reader.checkpointing
+    reading = Reading(model, prompts, ways, config.k)
+    assemblers = {feed: Assembler.of(feed.pack, prompts, device) for feed in feeds}
+    developments = [open_feed(FeedConfig(pack)) for pack in config.dev.packs]
+    judges = {feed: Assembler.of(feed.pack, prompts, device) for feed in developments}
+    home = Path(config.reader.weights)
+
+    def evaluate() -> Score:
+        told = {
+            f"{Path(pack).name} loss": _dev_loss(reading, feed, judges[feed], config)
+            for pack, feed in zip(config.dev.packs, developments, strict=True)
+        }
+        return Score(-float(np.mean(list(told.values()))), told)
+
+    def keep(_: int) -> None:
+        write_reader(out, model, prompts.settings, ways)
+        shutil.copyfile(home / "tokenizer.json", out / "tokenizer.json")
+
+    loss = _ReaderLoss(reading, feeds, assemblers, config, world)
+    hooks = Hooks(evaluate if developments else None, keep, tell)
+    return train(model, loss, config.loop, out, hooks, world=world)
+
+
+class _ReaderLoss:
+    """The loss of a part of a step's batch."""
+
+    def __init__(
+        self,
+        reading: Reading,
+        feeds: Sequence[Feed],
+        assemblers: Mapping[Feed, Assembler],
+        config: ReaderTraining,
+        world: World,
+    ) -> None:
+        if config.batch < world.size * config.loop.micros:
+            told = f"{world.size} processes with {config.loop.micros} micro-batches each"
+            raise ConfigError(f"a batch of {config.batch} questions for {told}; make it larger")
+        self._reading, self._assemblers = reading, assemblers
+        self._config, self._world = config, world
+        self._draws = Draws(
+            feeds, batch=config.batch, candidates=0, k=config.k, seed=config.loop.seed
+        )
+
+    def __call__(self, step: int, rank: int, micro: int) -> Part:
+        """Return the loss of a part, over the number of questions in the whole batch."""
+        parts = self._world.size * self._config.loop.micros
+        drawn = self._draws.part(step, micro * self._world.size + rank, parts, 0)
+        shuffled = self._config.reader.order == "shuffled"
+        total, read = torch.zeros((), device=next(self._reading.model.parameters()).device), 0
+        for one in drawn:
+            noise = one.noise[0] if shuffled else None
+            each, tokens = self._reading.loss(
+                one.feed, self._assemblers[one.feed], one.listed, noise
+            )
+            total, read = total + each.sum(), read + tokens
+        return Part(total / self._config.batch, read)
+
+
+@torch.inference_mode()
+def _dev_loss(reading: Reading, feed: Feed, assembler: Assembler, config: ReaderTraining) -> float:
+    """Return the mean loss over a pack's questions to which some passage has an answer."""
+    kind = assembler.tokens.device.type
+    with torch.autocast(kind, torch.bfloat16, enabled=kind == "cuda"):
+        found = [
+            reading.loss(feed, assembler, listed)[0].float().cpu()
+            for listed in some_listed(feed, config.dev.limit, config.dev.batch)
+        ]
+    return float(torch.cat(found).mean())
+
+
+def some_listed(feed: Feed, limit: int, batch: int) -> Iterator[Listed]:
+    """Yield the usable questions of a pack, or so many of them evenly spread, some at a time."""
+    usable = feed.usable
+    some = usable[
+        np.linspace(0, len(usable) - 1, min(limit or len(usable), len(usable))).astype(int)
+    ]
+    for first in range(0, len(some), batch):
+        yield feed.listed(some[first : first + batch], feed.longest)

@@ -1,0 +1,157 @@
+"""Training of a reader, on an invented pack in which answers are words that the question has."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from jpr.read.fusion import FusionReader
+from jpr.train.answers import END, NONE, SEPARATOR, answer_places, written_out
+from jpr.train.assemble import Assembler
+from jpr.train.draw import Feed
+from jpr.train.joint import open_feed
+from jpr.train.read import Reading, begin_reader, some_listed, train_reader
+from jpr.train.recipe import FeedConfig, ReaderTraining, read_any_recipe
+from jpr.train.tables import parsed, with_changes
+from jpr.types import Hit, Passage, Question, Ranking
+from tests.train.tiny import invented_pack, vocabulary, write_invented, write_tiny_t5
+
+N, C, K = 10, 6, 4
+WORD = {id: word for word, id in vocabulary().items()}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("reader")
+    write_tiny_t5(folder / "t5")
+    write_invented(folder / "pack", N, C)
+    torch.set_num_threads(1)
+    return folder
+
+
+def recipe(home: Path, *changes: str) -> ReaderTraining:
+    given: dict[str, object] = {
+        "k": K,
+        "batch": N,
+        "reader": {
+            "weights": str(home / "t5"),
+            "dropout": 0.0,
+            "max_tokens": 128,
+            "longest": 8,
+        },
+        "data": [{"pack": str(home / "pack")}],
+        "dev": {"packs": [str(home / "pack")]},
+        "loop": {"steps": 300, "learning_rate": 1e-2, "warmup": 10, "eval_every": 100},
+    }
+    return parsed(ReaderTraining, with_changes(given, changes), "a recipe")
+
+
+def wanted(feed: Feed, question: int, k: int) -> list[str]:
+    """A question's answers in its first k passages, in the order of the passages."""
+    pack, found = feed.pack, []
+    for edge, answer in zip(pack.cover_edges.tolist(), pack.cover_answers.tolist(), strict=True):
+        if question * C <= edge < question * C + k:
+            word = WORD[int(pack.question_tokens[2 * question + answer])]
+            found += [word] if word not in found else []
+    return found
+
+
+def test_targets_are_the_answers_of_the_passages_in_their_order(home: Path) -> None:
+    feed = Feed(invented_pack(N, C))
+    model, prompts, ways = begin_reader(recipe(home).reader)
+    assembler = Assembler.of(feed.pack, prompts)
+    for listed in some_listed(feed, 0, 3):
+        short = Reading(model, prompts, ways, K).first(listed)
+        places = answer_places(feed, short, 8)
+        tokens = written_out(assembler, places, 1001, 1002, 1003)
+        for row, question in zip(tokens.tolist(), listed.questions.tolist(), strict=True):
+            words = [WORD.get(token, str(token)) for token in row if token != 1003]
+            answers = wanted(feed, question, K)
+            between = [word for answer in answers for word in (answer, "1001")]
+            assert words == [*between[:-1], *(["1002"] if answers else [])]
+
+
+def test_what_does_not_fit_is_left_out_and_noise_orders(home: Path) -> None:
+    feed = Feed(invented_pack(N, C))
+    listed = feed.listed(np.arange(N), C)
+    short = answer_places(feed, listed, 2)
+    assert short.shape[1] == 2
+    assert set(short[:, 1].tolist()) <= {END, NONE}
+    plain = answer_places(feed, listed, 8)
+    turned = answer_places(feed, listed, 8, np.tile([1.0, 0.0], (N, 1)))
+    two = (plain == SEPARATOR).any(axis=1)
+    assert two.any()
+    assert np.array_equal(plain[two, 0], turned[two, 2])
+    assert np.array_equal(plain[~two], turned[~two])
+
+
+def test_a_reader_learns_to_write_the_answers(home: Path) -> None:
+    progress = train_reader(recipe(home), home / "out")
+    assert progress.best_step > 0
+    reader = FusionReader.load(home / "out", device="cpu")
+    feed = open_feed(FeedConfig(str(home / "pack")))
+    right = 0
+    for question in feed.usable.tolist():
+        answers = reader.read(ranking(feed, question)).answers
+        right += {answer.text for answer in answers} == set(wanted(feed, question, K))
+    assert right >= 0.8 * len(feed.usable)
+
+
+def ranking(feed: Feed, question: int) -> Ranking:
+    """A question of the pack with its first passages, as texts."""
+    pack = feed.pack
+    asked = " ".join(WORD[int(t)] for t in pack.question_tokens[2 * question : 2 * question + 2])
+    hits = []
+    for edge in range(question * C, question * C + K):
+        words = [WORD[int(t)] for t in pack.passage_tokens[0][4 * edge : 4 * edge + 4]]
+        hits.append(Hit(Passage(str(edge), words[0], " ".join(words[1:])), 1.0))
+    return Ranking(Question(str(question), asked), tuple(hits))
+
+
+def test_packs_and_texts_are_read_alike(home: Path) -> None:
+    model, prompts, ways = begin_reader(recipe(home).reader)
+    feed = open_feed(FeedConfig(str(home / "pack")))
+    reading = Reading(model.eval(), prompts, ways, K)
+    assembler = Assembler.of(feed.pack, prompts)
+    reader = FusionReader(model, prompts, ways)
+    for listed in some_listed(feed, 5, 2):
+        found = reading.write(feed, assembler, listed)
+        for question, written in zip(listed.questions.tolist(), found, strict=True):
+            (alone,) = reader._written([ranking(feed, question)])
+            assert [one.tokens for one in alone] == [one.tokens for one in written]
+            scores = [one.log_prob for one in written]
+            assert [one.log_prob for one in alone] == pytest.approx(scores, abs=1e-4)
+
+
+def test_a_run_that_was_stopped_goes_on_to_the_same_weights(home: Path) -> None:
+    shape = ["loop.steps=12", "loop.save_every=5", "reader.order=shuffled", "reader.dropout=0.1"]
+    train_reader(recipe(home, *shape), home / "whole")
+    train_reader(recipe(home, *shape, "loop.steps=5", "loop.decay=flat"), home / "cut")
+    whole = recipe(home, *shape, "loop.decay=flat")
+    train_reader(whole, home / "cut")
+    train_reader(whole, home / "flat")
+    files = [(home / name / "model.safetensors").read_bytes() for name in ("cut", "flat")]
+    assert files[0] == files[1]
+
+
+def test_parts_of_a_batch_add_up(home: Path) -> None:
+    losses = []
+    for micros in (1, 2):
+        out = home / f"micros{micros}"
+        steps = [f"loop.micros={micros}", "loop.steps=3", "loop.log_every=1"]
+        train_reader(recipe(home, *steps), out)
+        weights = (out / "model.safetensors").read_bytes()
+        losses.append(weights)
+    first, second = (np.frombuffer(one[-4000:], dtype=np.float32) for one in losses)
+    np.testing.assert_allclose(first, second, atol=1e-4)
+
+
+def test_a_recipe_with_a_reader_is_a_readers(home: Path, tmp_path: Path) -> None:
+    path = tmp_path / "r.toml"
+    path.write_text(
+        f"[reader]\nweights = {str(home / 't5')!r}\n[loop]\nsteps = 1\n"
+        f"[[data]]\npack = {str(home / 'pack')!r}\n",
+        encoding="utf-8",
+    )
+    assert isinstance(read_any_recipe(path), ReaderTraining)
