@@ -40,3 +40,16 @@ def test_operations_are_those_that_torch_counts(tmp_path: Path) -> None:
     questions = task.config.batch
     counted = made["operations"](made["joint_model"](task.shape), task.lengths(0), questions)
     assert counted == pytest.approx(counter.get_total_flops(), rel=1e-3)
+
+
+def test_writing_is_timed_for_every_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "read.json"
+    options = ["--tiny", "--repetitions", "1", "--out", str(out)]
+    monkeypatch.setattr("sys.argv", ["read.py", *options])
+    runpy.run_path(str(BENCHMARKS / "read.py"), run_name="__main__")
+    report = json.loads(out.read_text(encoding="utf-8"))
+    assert [row["grounded"] for row in report["rows"]] == [False, True] * 6
+    assert len(report["ratios"]) == 3
+    assert all(row["ms"] > 0 for row in report["rows"])

@@ -56,7 +56,7 @@ class Reading:
     """A reader over the passages of a pack, on its device."""
 
     def __init__(self, model: T5, prompts: Prompts, ways: Ways, k: int) -> None:
-        """Take the first k passages of each question."""
+        """Take k passages of each question."""
         self.model, self.prompts, self.ways, self.k = model, prompts, ways, k
         self._words = Words.of(prompts.tokenizer)
 
@@ -77,7 +77,7 @@ class Reading:
         noise: NDArray[np.floating] | None = None,
     ) -> tuple[Tensor, int]:
         """Return the loss per token of each question's answers (Q,), and the tokens read."""
-        listed = self.first(listed)
+        listed = self.chosen(feed, listed)
         config, longest = self.model.config, self.ways.longest
         places = answer_places(feed, listed, longest, noise)
         ends = self.ways.separator, config.eos_token_id
@@ -92,16 +92,21 @@ class Reading:
         )
         return each.view_as(labels).sum(1) / there.sum(1).clamp(min=1), tokens
 
-    def first(self, listed: Listed) -> Listed:
-        """Return the first k candidates of each question."""
-        return Listed(listed.questions, listed.edges[:, : self.k], listed.covers[:, : self.k])
+    def chosen(self, feed: Feed, listed: Listed) -> Listed:
+        """Return k candidates of each question: the best by the feed's scores, or the first."""
+        if feed.scores is None:
+            return Listed(listed.questions, listed.edges[:, : self.k], listed.covers[:, : self.k])
+        scores = np.where(listed.inside, listed.values(feed.scores), -np.inf)
+        order = np.argsort(-scores, axis=1, kind="stable")[:, : self.k]
+        there = np.take_along_axis(scores, order, axis=1) > -np.inf
+        return listed.at(np.where(there, order, -1))
 
     @torch.inference_mode()
     def write(
         self, feed: Feed, assembler: Assembler, listed: Listed, *, grounded: bool = True
     ) -> list[list[Written]]:
         """Return the answers that are written for questions which have passages."""
-        listed = self.first(listed)
+        listed = self.chosen(feed, listed)
         memory, lengths, _ = self.memory(assembler, listed)
         tries = None
         if grounded:

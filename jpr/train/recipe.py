@@ -71,7 +71,8 @@ class FeedConfig:
     weight: float = 1.0
     """Its share of every batch, against the other packs'."""
     scores: str = ""
-    """File (.npy) of IndepPR's scores of its candidates, by which negatives are drawn."""
+    """File (.npy) of IndepPR's scores of its candidates, by which negatives are drawn; of a
+    reader, of whichever chooses what it reads."""
     scorer: str = ""
     """Or the folder of such a model, which scores them when training begins."""
     teacher: str = ""
@@ -213,7 +214,8 @@ class ReaderTraining:
     data: tuple[FeedConfig, ...]
     dev: LossConfig = field(default_factory=LossConfig)
     k: int = 10
-    """How many passages are read: the first of each question's."""
+    """How many passages of each question are read: those with the best scores, where a feed has any
+    (−inf: never), else the first."""
     batch: int = 64
     """Questions per step, of all processes together."""
 

@@ -62,7 +62,7 @@ def test_targets_are_the_answers_of_the_passages_in_their_order(home: Path) -> N
     model, prompts, ways = begin_reader(recipe(home).reader)
     assembler = Assembler.of(feed.pack, prompts)
     for listed in some_listed(feed, 0, 3):
-        short = Reading(model, prompts, ways, K).first(listed)
+        short = Reading(model, prompts, ways, K).chosen(feed, listed)
         places = answer_places(feed, short, 8)
         tokens = written_out(assembler, places, 1001, 1002, 1003)
         for row, question in zip(tokens.tolist(), listed.questions.tolist(), strict=True):
@@ -70,6 +70,16 @@ def test_targets_are_the_answers_of_the_passages_in_their_order(home: Path) -> N
             answers = wanted(feed, question, K)
             between = [word for answer in answers for word in (answer, "1001")]
             assert words == [*between[:-1], *(["1002"] if answers else [])]
+
+
+def test_scores_choose_what_is_read(home: Path) -> None:
+    pack = invented_pack(N, C)
+    scores = np.full(N * C, -np.inf, dtype=np.float16)
+    scores[[4, 1, C + 5]] = 2.0, 1.0, 0.5
+    feed = Feed(pack, scores=scores)
+    model, prompts, ways = begin_reader(recipe(home).reader)
+    listed = Reading(model, prompts, ways, 3).chosen(feed, feed.listed(np.arange(2), C))
+    assert listed.edges.tolist() == [[4, 1, -1], [C + 5, -1, -1]]
 
 
 def test_what_does_not_fit_is_left_out_and_noise_orders(home: Path) -> None:
