@@ -21,6 +21,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 import torch
@@ -97,10 +98,10 @@ class Theirs:
         config = task.model.config
         self._task, self._longest, self._width = task, longest, width
         with torch.device(task.device):
-            model = transformers.T5ForConditionalGeneration(peer_config(config))
+            model: Any = transformers.T5ForConditionalGeneration(peer_config(config))
         own = to_hugging_face(task.model.state_dict(), config)
         model.load_state_dict(own, strict=False)
-        self._model = model.to(task.memory.dtype).eval()
+        self._model: Any = model.to(task.memory.dtype).eval()
 
     @torch.inference_mode()
     def __call__(self, grounded: bool) -> list[Answers]:
@@ -108,7 +109,7 @@ class Theirs:
         task, config = self._task, self._task.model.config
         tries = task.tries() if grounded else []
         allowed = {"prefix_allowed_tokens_fn": _Allowed(tries)} if grounded else {}
-        memory = task.memory.view(len(task.whole), -1, config.d_model)
+        memory: Any = task.memory.view(len(task.whole), -1, config.d_model)
         # bad words: never the end, as ours are told; grounded, it is not among those allowed
         free = {} if grounded else {"bad_words_ids": [[config.eos_token_id]]}
         found: Tensor = self._model.generate(
