@@ -114,28 +114,33 @@ class FusionReader:
 
     def _answers(self, ranking: Ranking, written: Sequence[Written]) -> tuple[Answer, ...]:
         """Return what was written, likeliest first, where the passages have it."""
-        found = self._placed if self._is_grounded else self._decoded
-        answers = sorted(found(written, ranking.hits), key=lambda answer: -answer.log_prob)
-        return distinct(answers)
-
-    def _placed(self, written: Sequence[Written], hits: Sequence[Hit]) -> Iterator[Answer]:
-        """Yield answers as the first passages that have their tokens write them."""
-        runs = [one.tokens for one in written]
-        texts, supports = [""] * len(runs), [list[Support]() for _ in runs]
-        for hit in hits:
-            for at, (text, spans) in enumerate(self._places.of(hit.passage, runs)):
-                if spans or text in hit.passage.title:
-                    texts[at] = texts[at] or text
-                    supports[at].append(Support(hit.passage, spans))
-        for one, text, support in zip(written, texts, supports, strict=True):
-            if support:
-                yield Answer(text, one.log_prob, tuple(support))
+        if self._is_grounded:
+            return placed(written, ranking.hits, self._places)
+        return in_order(self._decoded(written, ranking.hits))
 
     def _decoded(self, written: Sequence[Written], hits: Sequence[Hit]) -> Iterator[Answer]:
         """Yield answers as they were written where no passage contains them."""
         for one in written:
             text = self._prompts.tokenizer.decode(list(one.tokens)).strip()
             yield grounded(text, one.log_prob, hits) or Answer(text, one.log_prob)
+
+
+def placed(written: Sequence[Written], hits: Sequence[Hit], places: Places) -> tuple[Answer, ...]:
+    """Return answers as the first passages that have their tokens write them, likeliest first."""
+    runs = [one.tokens for one in written]
+    texts, supports = [""] * len(runs), [list[Support]() for _ in runs]
+    for hit in hits:
+        for at, (text, spans) in enumerate(places.of(hit.passage, runs)):
+            if spans or text in hit.passage.title:
+                texts[at] = texts[at] or text
+                supports[at].append(Support(hit.passage, spans))
+    found = zip(written, texts, supports, strict=True)
+    return in_order(Answer(text, one.log_prob, tuple(own)) for one, text, own in found if own)
+
+
+def in_order(answers: Iterable[Answer]) -> tuple[Answer, ...]:
+    """Return different answers, the likeliest first."""
+    return distinct(sorted(answers, key=lambda answer: -answer.log_prob))
 
 
 def _has_text(ranking: Ranking) -> bool:

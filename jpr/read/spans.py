@@ -67,17 +67,22 @@ class SpanReader:
         return reranker.weights == self._model.weights
 
     def kept(self, answers: Sequence[Answer]) -> tuple[Answer, ...]:
-        """Leave out what is much less likely than the likeliest, or part of a likelier one."""
-        kept: list[Answer] = []
-        words: list[str] = []
-        for answer in answers:
-            own = f" {normalise_answer(answer.text)} "
-            if answer.log_prob < answers[0].log_prob + log(self._least):
-                break
-            if not any(own in other or other in own for other in words):
-                kept.append(answer)
-                words.append(own)
-        return tuple(kept[: self._most])
+        """Return those of a question's answers, likeliest first, that are given."""
+        return likely(answers, self._least, self._most)
+
+
+def likely(answers: Sequence[Answer], least: float = LEAST, most: int = MOST) -> tuple[Answer, ...]:
+    """Leave out what is much less likely than the likeliest, or part of a likelier one."""
+    kept: list[Answer] = []
+    words: list[str] = []
+    for answer in answers:
+        own = f" {normalise_answer(answer.text)} "
+        if answer.log_prob < answers[0].log_prob + log(least):
+            break
+        if not any(own in other or other in own for other in words):
+            kept.append(answer)
+            words.append(own)
+    return tuple(kept[:most])
 
 
 class ChoosingReader:

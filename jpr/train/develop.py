@@ -53,13 +53,16 @@ class Chooser:
         encoded = self._rooms.encode(candidates)
         ask: Ask = Steps(self._model, encoded, self._rooms)
         passages = passages_of(candidates, encoded)
-        for_answers = ask
+        known = None
         if passages is not None and any(way.adds_answers for way in self.ways.values()):
-            for_answers = Covering(ask, [evidence(one, self._words) for one in passages])
+            known = [evidence(one, self._words) for one in passages]
         found = {}
         for name, way in self.ways.items():
             searches = [way.search(n, Limits(k), self._ahead) for n in candidates.counts]
-            found[name] = decode_many(searches, for_answers if way.adds_answers else ask)
+            asked = ask
+            if known is not None and way.adds_answers:
+                asked = Covering(ask, known, way.relevance)
+            found[name] = decode_many(searches, asked)
         return found
 
 

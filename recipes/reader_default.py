@@ -1,0 +1,102 @@
+"""Scores the reader that comes with the package as users run it: in 8 bits, on the CPU.
+
+Needs: the questions; the first stage's rankings, 100 each with texts (`--runs` of
+recipes/first_stage.py). Some seconds a question; a run that was stopped goes on.
+
+    python recipes/reader_default.py questions runs --work read
+
+Systems: `first ten` and `first five` read the first stage's first passages and nothing else; `chosen
+five` chooses five of the 100 candidates jointly, and gives those answers of all candidates that the
+five contain, in one pass. It leaves `reader-default.jsonl` in `results/`.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+
+from joint_default import Clock
+from joint_table import answerable
+
+from jpr import (
+    EM,
+    AnswerF1,
+    JointReranker,
+    SpanReader,
+    evaluate_answers,
+    load_predictions,
+    load_questions,
+    load_rankings,
+)
+from jpr.judge.compare import compare
+from jpr.judge.evaluation import ALL, MULTI
+from jpr.manifest import commit, manifest
+from jpr.read.batch import KeyedReader, read_to_file
+from jpr.read.spans import ChoosingReader
+from jpr.report import Record, comparison_row, records_of, save_records
+from jpr.types import Ranking
+
+ABOUT = (
+    "The reader that comes with the package, in 8 bits on the CPU. `first five` and `first ten` "
+    "read those passages of the first stage alone; `chosen five` chooses five of the 100 "
+    "candidates jointly and gives the answers of all candidates that the five contain."
+)
+FIRST = "first five"
+SHOWN = [["AnswerF1", "own", slice] for slice in (ALL, MULTI)]
+
+
+def main() -> None:
+    """Read, score, record."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    for name in ("questions", "runs"):
+        parser.add_argument(name, type=Path)
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--data", nargs="*", default=["webquestions_dev"])
+    parser.add_argument("--results", type=Path, default=Path("results"))
+    options = parser.parse_args()
+    options.work.mkdir(parents=True, exist_ok=True)
+    start, joint = time.perf_counter(), JointReranker.load(device="cpu")
+    spans = SpanReader(joint)
+    systems: dict[str, tuple[KeyedReader, Callable[[Ranking], Ranking]]] = {
+        FIRST: (spans, lambda ranking: ranking.top(5)),
+        "first ten": (spans, lambda ranking: ranking.top(10)),
+        "chosen five": (ChoosingReader(joint, spans, 5), lambda ranking: ranking),
+    }
+    records: list[Record] = []
+    tests, seconds = [], {}
+    for data in options.data:
+        questions = load_questions(options.questions / f"{data}.jsonl")
+        rankings = answerable(questions, load_rankings(options.runs / f"hybrid-{data}.jsonl"))
+        given = {}
+        for name, (reader, cut) in systems.items():
+            file, clock = options.work / f"{data}-{name.replace(' ', '-')}.jsonl", Clock()
+            read_to_file(reader, [cut(ranking) for ranking in rankings], file, clock)
+            given[name] = load_predictions(file)
+            seconds[f"{name}, {data}"] = _median(clock.seconds)
+        scored = evaluate_answers(questions, given, [AnswerF1, EM])
+        records += records_of(scored, "reader-default", data, commit())
+        tests += [comparison_row(data, one) for one in compare(scored, FIRST)]
+    depends = manifest(
+        "python recipes/reader_default.py questions runs --work read",
+        {
+            **{f"{data}.jsonl": options.questions / f"{data}.jsonl" for data in options.data},
+            **{f"hybrid-{d}.jsonl": options.runs / f"hybrid-{d}.jsonl" for d in options.data},
+        },
+        time.perf_counter() - start,
+        packages=("onnxruntime",),
+    )
+    about = {"about": ABOUT, **depends, "median seconds": seconds, "tests": tests, "shown": SHOWN}
+    save_records(options.results, "reader-default", records, about)
+    print(json.dumps(seconds))
+
+
+def _median(seconds: Sequence[float]) -> float | None:
+    return round(median(seconds), 2) if seconds else None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,287 @@
+"""Readers for the passages of each source: trains them, and lets each answer: on a GPU.
+
+Needs: `packs/train` and the packs of the sets (docs/train.md), the same with flan-t5-small's tokens
+as `packs/t5_*` (candidates in the same order; of the training questions those to read for),
+`models/joint-0` and `models/independent-0` (recipes/joint_models.py), and `models/flan`. What is
+there is not made again, and training that was stopped goes on.
+
+    python recipes/reader_models.py --answers answers --commit $(git rev-parse --short HEAD)
+
+Sources of the ten passages of a question: the first stage; IndepPR; JPR; JPR with λ = 0.5, which
+prefers passages that tell an answer. Systems: for each, a T5 trained on what that source chooses
+for the training questions (recipes/reader.toml), and the joint model's own spans, of these passages
+alone or ("all") of all candidates.
+
+Writes `places/SOURCE-PACK.npy`, `models/read-SOURCE`, and `answers/SYSTEM-PACK.json`: for every
+question the answers as tokens. recipes/reader_table.py scores them.
+"""
+
+import argparse
+import json
+import platform
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from jpr.decode import Evidence
+from jpr.disk import publish_file
+from jpr.models.rooms import Rooms
+from jpr.models.steps import Steps
+from jpr.rerank.evidence import Words, evidence
+from jpr.rerank.joint import Decoding
+from jpr.rerank.joint_torch import passages_of
+from jpr.train.assemble import Assembler
+from jpr.train.develop import Chooser, Development, assembled
+from jpr.train.draw import Feed
+from jpr.train.joint import begin, open_feed
+from jpr.train.pack import Pack
+from jpr.train.read import Reading, begin_reader, train_reader
+from jpr.train.recipe import FeedConfig, ModelConfig, ReaderConfig, ReaderTraining, read_any_recipe
+
+RECIPE = Path(__file__).parent / "reader.toml"
+SETS = ("ambignq_dev", "webquestions_dev", "webqsp_test", "trec_test", "nqopen_dev")
+K, MOST, NOWHERE = 10, 64, 255
+Places = NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Whose passages are read: a joint model's, or the first stage's."""
+
+    model: str
+    decoding: Decoding
+
+
+SOURCES = {
+    "first": Source("", Decoding("independent")),
+    "independent": Source("independent-0", Decoding("independent")),
+    "joint": Source("joint-0", Decoding("seq")),
+    "told": Source("joint-0", Decoding("seq", relevance=0.5)),
+}
+READS = "joint-0"
+"""The model whose spans are read."""
+
+
+class Chosen:
+    """What sources choose of the candidates of packs, remembered in files."""
+
+    def __init__(self, folder: Path, models: Path, device: str, limit: int) -> None:
+        """Choose with the models of a folder."""
+        self._folder, self._models, self._device, self._limit = folder, models, device, limit
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def __call__(self, source: str, pack: str, wanted: Sequence[str]) -> Places:
+        """Return the places (Q, K) chosen for the questions with these ids; 255 for none."""
+        file = self._folder / f"{source}-{pack}.npy"
+        if not file.exists():
+            found = self._chosen(SOURCES[source], pack, wanted)
+            part = file.with_suffix(".part")
+            with part.open("wb") as out:
+                np.save(out, found)
+            publish_file(part, file)
+        places: Places = np.load(file)
+        return places
+
+    def _chosen(self, source: Source, pack: str, wanted: Sequence[str]) -> Places:
+        feed = open_feed(FeedConfig(f"packs/{pack}"))
+        number = {id: at for at, id in enumerate(feed.pack.question_ids)}
+        some = np.array([number[id] for id in wanted])
+        found = np.full((len(some), K), NOWHERE, dtype=np.uint8)
+        if not source.model:
+            there = np.diff(feed.pack.candidate_starts)[some]
+            found[:] = np.where(np.arange(K) < there[:, None], np.arange(K), NOWHERE)
+            return found
+        model, prompts = begin(ModelConfig(init=str(self._models / source.model)))
+        words = Words.of(prompts.tokenizer)
+        choose = Chooser(model.to(self._device).eval(), words, {"way": source.decoding})
+        development = Development(feed, Assembler.of(feed.pack, prompts, self._device))
+        some = some[: self._limit or len(some)]
+        for first in range(0, len(some), 64):
+            listed = feed.listed(some[first : first + 64], feed.longest)
+            for row, places in enumerate(development.chosen(choose, listed, K)["way"]):
+                found[first + row, : len(places)] = places
+        return found
+
+
+def scores_of(pack: Pack, places: Places) -> NDArray[np.float16]:
+    """Return scores of a pack's candidates by which those at the places are read, no others."""
+    scores = np.full(len(pack.candidates), -np.inf, dtype=np.float16)
+    for start, row in zip(pack.candidate_starts.tolist(), places, strict=False):
+        own = row[row != NOWHERE].astype(np.int64)
+        scores[start + own] = -np.arange(len(own))
+    return scores
+
+
+def scored(pack: str, places: Places, file: Path) -> FeedConfig:
+    """Return a pack of which only the places are read."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    np.save(file, scores_of(Pack.open(f"packs/{pack}"), places))
+    return FeedConfig(f"packs/{pack}", scores=str(file))
+
+
+def trained(
+    source: str, chosen: Chosen, models: Path, train: str, options: argparse.Namespace
+) -> Path:
+    """Train the reader of a source, unless it is there."""
+    folder = models / f"read-{source}"
+    if (folder / "model.safetensors").exists():
+        return folder
+    recipe = read_any_recipe(RECIPE)
+    assert isinstance(recipe, ReaderTraining)
+    ids = Pack.open(f"packs/t5_{train}").question_ids
+    feed = scored(f"t5_{train}", chosen(source, train, ids), Path(f"scores/{source}-{train}.npy"))
+    loop = replace(recipe.loop, steps=options.steps or recipe.loop.steps)
+    reader = replace(recipe.reader, weights=str(models / "flan"))
+    train_reader(
+        replace(recipe, loop=loop, reader=reader, data=(feed,)),
+        folder,
+        tell=lambda line: print(source, json.dumps(line), flush=True),
+        device=options.device,
+    )
+    return folder
+
+
+def batches(feed: Feed, size: int, limit: int) -> Iterator[NDArray[np.int64]]:
+    """Yield the numbers of questions, some at a time."""
+    every = np.arange(min(limit or len(feed.pack), len(feed.pack)))
+    for first in range(0, len(every), size):
+        yield every[first : first + size]
+
+
+@torch.inference_mode()
+def written(
+    folder: Path, pack: str, places: Places, device: str, limit: int, penalty: float
+) -> list[object]:
+    """Return what a trained reader writes for each question of a pack."""
+    model, prompts, ways = begin_reader(ReaderConfig(weights=str(folder)))
+    model = model.to(device, torch.bfloat16 if device == "cuda" else torch.float32).eval()
+    name = f"t5_{pack}"
+    feed = open_feed(scored(name, places, Path(f"scores/answer-{pack}.npy")))
+    reading = Reading(model, prompts, replace(ways, stop_penalty=penalty), K)
+    assembler = Assembler.of(feed.pack, prompts, device)
+    found: list[object] = [[] for _ in range(len(feed.pack))]
+    for some in batches(feed, 32, limit):
+        listed = feed.listed(some, feed.longest)
+        there = np.flatnonzero(listed.inside.any(axis=1))
+        if len(there):
+            answers = reading.write(feed, assembler, listed.rows(there))
+            for at, own in zip(some[there].tolist(), answers, strict=True):
+                found[at] = [{"tokens": one.tokens, "log_prob": one.log_prob} for one in own]
+    return found
+
+
+@torch.inference_mode()
+def spans(
+    folder: Path, pack: str, places: Places, device: str, limit: int, *, every: bool
+) -> list[object]:
+    """Return the answers of a joint model in the chosen passages, read alone or with all others."""
+    model, prompts = begin(ModelConfig(init=str(folder)))
+    model = model.to(device, torch.bfloat16 if device == "cuda" else torch.float32).eval()
+    rooms, words = Rooms(model), Words.of(prompts.tokenizer)
+    feed = open_feed(FeedConfig(f"packs/{pack}"))
+    assembler = Assembler.of(feed.pack, prompts, device)
+    found: list[object] = [[] for _ in range(len(feed.pack))]
+    for some in batches(feed, 32, limit):
+        listed = feed.listed(some, feed.longest)
+        own = np.where(places[some] == NOWHERE, -1, places[some].astype(np.int64))
+        read = listed if every else listed.at(own)
+        there = np.flatnonzero(read.inside.any(axis=1))
+        if not len(there):
+            continue
+        candidates = assembled(assembler, read.rows(there))
+        encoded = rooms.encode(candidates)
+        rows = Steps(model, encoded, rooms)([(at, ()) for at in range(len(there))])
+        for at, row, passages in zip(
+            there.tolist(), rows, passages_of(candidates, encoded) or (), strict=True
+        ):
+            chosen = own[at][own[at] >= 0] if every else np.arange(len(row))
+            told = evidence(passages, words)
+            found[int(some[at])] = answers_of(told, told.adds((), row), chosen)
+    return found
+
+
+def answers_of(
+    told: Evidence, mass: NDArray[np.float64], chosen: NDArray[np.int64]
+) -> list[Mapping[str, object]]:
+    """Return the likeliest answers that chosen candidates contain, and which of these do."""
+    holds = told.holds[chosen]
+    shown = np.where(holds.any(axis=0), mass, 0.0)
+    return [
+        {
+            "tokens": told.answers[answer],
+            "mass": float(mass[answer]),
+            "holds": np.flatnonzero(holds[:, answer]).tolist(),
+        }
+        for answer in np.argsort(-shown, kind="stable")[:MOST].tolist()
+        if shown[answer] > 0
+    ]
+
+
+def main() -> None:
+    """Train, answer, write."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--answers", type=Path, required=True)
+    parser.add_argument("--places", type=Path, default=Path("places"))
+    parser.add_argument("--models", type=Path, default=Path("models"))
+    parser.add_argument("--commit", required=True)
+    parser.add_argument("--train", default="train", help="the pack of training questions")
+    parser.add_argument("--sources", nargs="*", default=list(SOURCES), choices=list(SOURCES))
+    parser.add_argument("--sets", nargs="*", default=list(SETS), choices=list(SETS))
+    parser.add_argument("--readers", nargs="*", default=["spans", "all", "t5"])
+    parser.add_argument("--penalties", nargs="*", type=float, default=[0.0], help="of t5, to end")
+    parser.add_argument("--steps", type=int, default=0, help="fewer steps, to try it out")
+    parser.add_argument("--limit", type=int, default=0, help="fewer questions, to try it out")
+    options = parser.parse_args()
+    options.device = "cuda" if torch.cuda.is_available() else "cpu"
+    options.answers.mkdir(parents=True, exist_ok=True)
+    chosen = Chosen(options.places, options.models, options.device, options.limit)
+    for source in options.sources:
+        for reader in options.readers:
+            began = time.perf_counter()
+            folder = options.models / READS
+            if reader == "t5":
+                folder = trained(source, chosen, options.models, options.train, options)
+            for pack in options.sets:
+                answer_set(source, reader, folder, pack, chosen, options)
+            print(source, reader, round(time.perf_counter() - began, 1), "s", flush=True)
+
+
+def answer_set(
+    source: str, reader: str, folder: Path, pack: str, chosen: Chosen, options: argparse.Namespace
+) -> None:
+    """Write the answers of a system to the questions of a set, unless they are there."""
+    ids = Pack.open(f"packs/{pack}").question_ids
+    for penalty in options.penalties if reader == "t5" else [0.0]:
+        name = f"{reader}-{source}" + (f"-{penalty:g}" if penalty else "")
+        file, began = options.answers / f"{name}-{pack}.json", time.perf_counter()
+        if file.exists():
+            continue
+        places = chosen(source, pack, ids)
+        how = (folder, pack, places, options.device, options.limit)
+        answers = written(*how, penalty) if reader == "t5" else spans(*how, every=reader == "all")
+        made = {
+            "system": name,
+            "pack": pack,
+            "commit": options.commit,
+            "asked for": {"steps": options.steps, "limit": options.limit},
+            "device": torch.cuda.get_device_name() if options.device == "cuda" else "CPU",
+            "versions": {"python": platform.python_version(), "torch": torch.__version__},
+            "seconds": time.perf_counter() - began,
+            "questions": ids,
+            "places": places.tolist(),
+            "answers": answers,
+        }
+        part = file.with_suffix(".part")
+        part.write_text(json.dumps(made), encoding="utf-8")
+        publish_file(part, file)
+
+
+if __name__ == "__main__":
+    main()

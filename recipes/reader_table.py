@@ -1,0 +1,173 @@
+"""Scores what readers answered: the paper's table of answers, by source of the passages.
+
+Needs: the questions; the first stage's rankings, 100 each with texts; `answers/`, as
+recipes/reader_models.py left it; and the tokenizers of the joint model and of the T5.
+
+    python recipes/reader_table.py questions runs answers --joint models/joint-0 --t5 models/flan
+
+It leaves `reader.jsonl` in `results/`, with paired tests in its manifest. F1 is AmbigQA's, EM that
+of the likeliest answer.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jpr import EM, AnswerF1, evaluate_answers, load_questions, load_rankings
+from jpr.decode import Evidence
+from jpr.encode.tokens import read_tokenizer
+from jpr.errors import DataError
+from jpr.judge.compare import compare
+from jpr.judge.evaluation import ALL, MULTI
+from jpr.manifest import commit, manifest
+from jpr.models.writing import Written
+from jpr.read.fusion import placed
+from jpr.read.spans import likely
+from jpr.report import comparison_row, records_of, save_records
+from jpr.rerank.evidence import Words
+from jpr.rerank.explain import Places
+from jpr.rerank.told import told
+from jpr.train.sources import has_answers
+from jpr.types import Answer, Hit, Prediction, Question, Ranking
+
+ABOUT = (
+    "Answers to the questions, by who reads what. Passages are ten of each question's 100 "
+    "candidates: the first stage's first, IndepPR's, JPR's, and JPR's with λ = 0.5, which prefers "
+    "passages that tell an answer (`told`). `t5` is flan-t5-small as a reader (Fusion in Decoder, "
+    "grounded, greedy), trained for each source on what it chooses for the same training questions "
+    "(`recipes/reader.toml`); `spans` the joint model's own answers in those passages alone, `all` "
+    "the same by all candidates, of which those are given that the ten contain. Thresholds and "
+    "penalties were tuned on AmbigNQ dev and WebQuestions dev."
+)
+SHOWN = [["AnswerF1", "own", slice] for slice in (ALL, MULTI)]
+BASELINE = "independent"
+NOWHERE = 255
+
+
+def tokenizer_places(folder: Path) -> Places:
+    """Return what finds tokens in texts."""
+    tokenizer = read_tokenizer(folder / "tokenizer.json")
+    return Places(tokenizer, Words.of(tokenizer))
+
+
+def spans_answers(found: Sequence[Mapping[str, Any]], hits: Sequence[Hit], places: Places) -> Any:  # noqa: ANN401
+    """Return the answers that a joint model's spans are."""
+    if not found:
+        return ()
+    holds = np.zeros((len(hits), len(found)), dtype=np.bool_)
+    for answer, one in enumerate(found):
+        holds[one["holds"], answer] = True
+    known = Evidence(
+        tuple(tuple(one["tokens"]) for one in found), np.zeros(holds.shape, np.float32), holds
+    )
+    mass = np.array([one["mass"] for one in found])
+    return likely(told(known, mass, hits, range(len(hits)), places))
+
+
+def answers_of(
+    made: Mapping[str, Any], at: int, hits: Sequence[Hit], places: Places
+) -> tuple[Answer, ...]:
+    """Return the answers of a system to its question number `at`."""
+    found = made["answers"][at]
+    if made["system"].startswith("t5"):
+        written = [Written(tuple(one["tokens"]), one["log_prob"]) for one in found]
+        return placed(written, hits, places)
+    answers: tuple[Answer, ...] = spans_answers(found, hits, places)
+    return answers
+
+
+def predictions(
+    made: Mapping[str, Any], rankings: Mapping[str, Ranking], places: Places
+) -> Iterator[Prediction]:
+    """Yield what a system answered, as the passages write it."""
+    for at, id in enumerate(made["questions"]):
+        chosen = [place for place in made["places"][at] if place != NOWHERE]
+        hits = [rankings[id].hits[place] for place in chosen]
+        yield Prediction(id, tuple(a.text for a in answers_of(made, at, hits, places)))
+
+
+def read(folder: Path, data: str) -> dict[str, Mapping[str, Any]]:
+    """Return the systems that answered the questions of a set."""
+    found = [json.loads(p.read_text(encoding="utf-8")) for p in sorted(folder.glob("*.json"))]
+    systems = {one["system"]: one for one in found if one["pack"] == data}
+    for name, one in systems.items():
+        if any(one["asked for"].values()):
+            print(f"{name}, {data}: made to try it out, {one['asked for']}", flush=True)
+    return systems
+
+
+def asked(
+    questions: Sequence[Question], systems: Mapping[str, Mapping[str, Any]]
+) -> list[Question]:
+    """Return the questions that all systems answered."""
+    known = [question for question in questions if has_answers(question)]
+    for name, one in systems.items():
+        if list(one["questions"]) != [question.id for question in known]:
+            raise DataError(f"{name} answered other questions than the file has")
+    return known
+
+
+def tested(names: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """Yield each reader's independent system, and its others."""
+    for reader in dict.fromkeys(name.split("-")[0] for name in names):
+        baseline = f"{reader}-{BASELINE}"
+        others = [n for n in names if n.split("-")[0] == reader and n != baseline]
+        if baseline in names and others:
+            yield baseline, others
+
+
+def main() -> None:
+    """Read, score, record."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    for name in ("questions", "runs", "answers"):
+        parser.add_argument(name, type=Path)
+    parser.add_argument("--joint", type=Path, required=True)
+    parser.add_argument("--t5", type=Path, required=True)
+    parser.add_argument("--results", type=Path, default=Path("results"))
+    options = parser.parse_args()
+    start = time.perf_counter()
+    finders = {"t5": tokenizer_places(options.t5), "joint": tokenizer_places(options.joint)}
+    files = sorted(options.answers.glob("*.json"))
+    sets = sorted({json.loads(p.read_text(encoding="utf-8"))["pack"] for p in files})
+    records, tests = [], []
+    for data in sets:
+        systems = read(options.answers, data)
+        questions = asked(load_questions(options.questions / f"{data}.jsonl"), systems)
+        run = load_rankings(options.runs / f"hybrid-{data}.jsonl")
+        rankings = {ranking.question.id: ranking for ranking in run}
+        given = {
+            name: list(
+                predictions(one, rankings, finders["t5" if name.startswith("t5") else "joint"])
+            )
+            for name, one in systems.items()
+        }
+        scored = evaluate_answers(questions, given, [AnswerF1, EM])
+        records += list(records_of(scored, "reader", data, commit()))
+        for baseline, others in tested(list(systems)):
+            kept = evaluate_answers(
+                questions, {n: given[n] for n in (baseline, *others)}, [AnswerF1, EM]
+            )
+            tests += [comparison_row(data, one) for one in compare(kept, baseline)]
+        print(f"{data}: {time.perf_counter() - start:.0f} s", flush=True)
+    inputs = {f"{data}.jsonl": options.questions / f"{data}.jsonl" for data in sets}
+    inputs |= {n: options.runs / n for n in (f"hybrid-{data}.jsonl" for data in sets)}
+    inputs |= {path.name: path for path in files}
+    depends = manifest(
+        "python recipes/reader_table.py questions runs answers --joint models/joint-0 "
+        "--t5 models/flan",
+        inputs,
+        time.perf_counter() - start,
+    )
+    about = {"about": ABOUT, **depends, "tests": tests, "shown": SHOWN}
+    save_records(options.results, "reader", records, about)
+
+
+if __name__ == "__main__":
+    main()
