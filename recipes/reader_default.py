@@ -5,9 +5,9 @@ recipes/first_stage.py). Some seconds a question; a run that was stopped goes on
 
     python recipes/reader_default.py questions runs --work read
 
-Systems: `first ten` and `first five` read the first stage's first passages and nothing else; `chosen
-five` chooses five of the 100 candidates jointly, and gives those answers of all candidates that the
-five contain, in one pass. It leaves `reader-default.jsonl` in `results/`.
+Systems: `first ten` and `first five` read the first stage's first passages and nothing else;
+`chosen five` chooses five of the 100 candidates jointly, and gives those answers of all candidates
+that the five contain, in one pass. It leaves `reader-default.jsonl` in `results/`.
 """
 
 import argparse
