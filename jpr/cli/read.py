@@ -1,5 +1,6 @@
 """`jpr read`: every distinct answer that a question's passages give."""
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,7 +9,7 @@ import typer
 from jpr.cli import screen
 from jpr.cli.inputs import CorpusOption, QuestionsOption
 from jpr.cli.rerank import read_run
-from jpr.errors import ConfigError
+from jpr.errors import ConfigError, MissingExtraError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,24 +58,35 @@ def run(
         float | None, typer.Option(help="--llm: seconds for a question.  [default: 60]")
     ] = None,
     any_text: Annotated[
-        bool, typer.Option("--any-text", help="--llm: keep answers that no passage contains.")
+        bool,
+        typer.Option("--any-text", help="--llm, a T5: give answers that no passage contains, too."),
     ] = False,
+    beams: Annotated[
+        int | None, typer.Option(min=1, help="A T5: sequences to search with.  [default: its own]")
+    ] = None,
+    stop_penalty: Annotated[
+        float | None, typer.Option(help="A T5: more, and it writes more.  [default: its own]")
+    ] = None,
     questions: QuestionsOption = None,
     corpus: CorpusOption = None,
 ) -> None:
     """Read question by question."""
     from jpr.read.batch import read_to_file
 
-    for_llm = {"--llm-model": llm_model, "--any-text": any_text, "--timeout": timeout}
-    for_model = {"--model": model, "--least": least, "--choose": choose}
-    _refuse("--llm reads by itself", for_model if llm else {})
-    _refuse("for --llm alone", {} if llm else for_llm)
-    _refuse("--choose reads all passages", {"-k": k} if choose else {})
-    reader = (
-        _endpoint(llm, llm_model, timeout, most, any_text)
-        if llm
-        else _ours(model, least, most, choose)
-    )
+    for_llm = {"--llm-model": llm_model, "--timeout": timeout}
+    for_spans = {"--least": least, "--choose": choose}
+    for_t5 = {"--beams": beams, "--stop-penalty": stop_penalty}
+    reader: KeyedReader
+    if llm:
+        _refuse("--llm reads by itself", {"--model": model, **for_spans, **for_t5})
+        reader = _endpoint(llm, llm_model, timeout, most, any_text)
+    elif model is not None and (model / "reader.json").exists():
+        _refuse("not for a T5 that writes", {**for_llm, **for_spans})
+        reader = _t5(model, beams, stop_penalty, any_text)
+    else:
+        _refuse("for --llm, or a T5 that writes", {**for_llm, **for_t5, "--any-text": any_text})
+        _refuse("--choose reads all passages", {"-k": k} if choose else {})
+        reader = _spans(model, least, most, choose)
     rankings = read_run(source, corpus, questions, NAME)
     rankings = [ranking.top(k) for ranking in rankings] if k else rankings
     with screen.progress("reading", len(rankings)) as progress:
@@ -84,7 +96,7 @@ def run(
 
 def _refuse(why: str, options: "Mapping[str, object]") -> None:
     """Refuse options that would be ignored."""
-    if given := [name for name, value in options.items() if value]:
+    if given := [name for name, value in options.items() if value not in (None, False, "")]:
         raise ConfigError(f"{', '.join(given)}: {why}; leave out what is not used")
 
 
@@ -96,14 +108,22 @@ def _endpoint(
     return LlmReader(url, model, timeout=timeout or 60.0, most=most, any_text=any_text)
 
 
-def _ours(model: Path | None, least: float | None, most: int, choose: int | None) -> "KeyedReader":
-    from jpr.read.load import is_fusion, load_reader
+def _t5(
+    model: Path, beams: int | None, stop_penalty: float | None, any_text: bool
+) -> "KeyedReader":
+    if not find_spec("torch"):
+        raise MissingExtraError(f"{model}: a T5 that writes answers", "train")
+    from jpr.read.fusion import FusionReader
+
+    return FusionReader.load(
+        model, is_grounded=not any_text, width=beams, stop_penalty=stop_penalty
+    )
+
+
+def _spans(model: Path | None, least: float | None, most: int, choose: int | None) -> "KeyedReader":
     from jpr.read.spans import LEAST, ChoosingReader, SpanReader
     from jpr.rerank.joint import JointReranker
 
-    if model is not None and is_fusion(model):
-        _refuse("--model is a T5 that writes", {"--least": least, "--choose": choose})
-        return load_reader(model)
     joint = JointReranker.load(model)
     reader = SpanReader(joint, LEAST if least is None else least, most)
     return ChoosingReader(joint, reader, choose) if choose else reader

@@ -8,6 +8,7 @@ import pytest
 
 from jpr.runs import write_rankings
 from tests.cli.running import EXAMPLE, fails, jpr
+from tests.read.test_fusion import write_tiny
 from tests.rerank.tiny import NAMES, ranking, write_pointer
 
 RUN = EXAMPLE / "joint.jsonl"
@@ -50,6 +51,14 @@ def test_only_so_many_passages_are_read(run: Path, model: Path, tmp_path: Path) 
     assert passages == set(NAMES[:3])
 
 
+def test_a_t5_writes_answers(run: Path, tmp_path: Path) -> None:
+    out, t5 = tmp_path / "answers.jsonl", write_tiny(tmp_path / "t5")
+    jpr("read", run, "--out", out, "--model", t5, "--beams", 2, "--stop-penalty", 0.5)
+    found = lines(out)
+    assert any(line["answers"] for line in found)
+    assert all(answer["support"] for line in found for answer in line["answers"])
+
+
 def test_choosing_gives_answers_that_few_passages_contain(
     run: Path, model: Path, tmp_path: Path
 ) -> None:
@@ -79,7 +88,9 @@ def test_mistakes_are_told(
         return fails(capsys, monkeypatch, "read", run, "-o", tmp_path / "a.jsonl", *options)
 
     assert "--llm reads by itself" in said("--llm", "http://localhost:1", "--model", model)
-    assert "for --llm alone" in said("--any-text")
+    assert "for --llm, or a T5" in said("--any-text")
+    assert "--beams: for --llm, or a T5" in said("--beams", 2)
+    assert "not for a T5" in said("--model", write_tiny(tmp_path / "t5"), "--least", 0.1)
     assert "reads all passages" in said("--choose", 2, "-k", 2)
     assert "least 7.0; give a share" in said("--model", model, "--least", 7)
     mute = write_pointer(tmp_path / "mute")
