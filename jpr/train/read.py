@@ -6,6 +6,7 @@ OUT/log.jsonl, state.safetensors                                  how it went, a
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from jpr.decode.substrings import Substrings
 from jpr.encode.tokens import read_tokenizer
-from jpr.errors import ConfigError
+from jpr.errors import ConfigError, DataError
 from jpr.models.t5 import T5
 from jpr.models.t5_names import read_t5
 from jpr.models.writing import Tries, Ways, Written, write
@@ -137,6 +138,28 @@ def _tokens(parts: Sequence[NDArray[np.uint16]], first: int, last: int) -> NDArr
     return parts[0][:0]
 
 
+def with_targets(feed: Feed, k: int) -> Feed:
+    """Return the same feed without questions to which the passages that are read have no answer."""
+    pack = feed.pack
+    starts = np.asarray(pack.candidate_starts)
+    owner = np.repeat(np.arange(len(pack)), np.diff(starts))
+    rank = np.arange(len(owner)) - starts[owner]
+    there = np.ones(len(owner), dtype=np.bool_)
+    if feed.scores is not None:
+        scores = np.asarray(feed.scores, dtype=np.float64)
+        order = np.lexsort((rank, -scores, owner))  # question by question, best first
+        rank[order], there = np.arange(len(owner)) - starts[owner[order]], scores > -np.inf
+    read = (rank < k) & there
+    answered = np.unique(owner[pack.cover_edges[read[pack.cover_edges]]])
+    found = copy(feed)
+    found.usable = np.intersect1d(feed.usable, answered)
+    if not len(found.usable):
+        raise DataError(
+            "no question has an answer in the passages that are read; give more of them"
+        )
+    return found
+
+
 def train_reader(
     config: ReaderTraining,
     out: Path,
@@ -147,7 +170,7 @@ def train_reader(
 ) -> Progress:
     """Train by a recipe into a folder; where that holds the state of the same run, go on."""
     world = world or World()
-    feeds = [open_feed(one) for one in config.data]
+    feeds = [with_targets(open_feed(one), config.k) for one in config.data]
     torch.manual_seed(config.loop.seed)
     model, prompts, ways = begin_reader(config.reader)
     model = model.to(device)

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 import torch
 
+from jpr.errors import DataError
 from jpr.read.fusion import FusionReader
 from jpr.train.answers import END, NONE, SEPARATOR, answer_places, written_out
 from jpr.train.assemble import Assembler
 from jpr.train.draw import Feed
 from jpr.train.joint import open_feed
-from jpr.train.read import Reading, begin_reader, some_listed, train_reader
+from jpr.train.read import Reading, begin_reader, some_listed, train_reader, with_targets
 from jpr.train.recipe import FeedConfig, ReaderTraining, read_any_recipe
 from jpr.train.tables import parsed, with_changes
 from jpr.types import Hit, Passage, Question, Ranking
@@ -80,6 +81,19 @@ def test_scores_choose_what_is_read(home: Path) -> None:
     model, prompts, ways = begin_reader(recipe(home).reader)
     listed = Reading(model, prompts, ways, 3).chosen(feed, feed.listed(np.arange(2), C))
     assert listed.edges.tolist() == [[4, 1, -1], [C + 5, -1, -1]]
+
+
+def test_questions_without_an_answer_in_what_is_read_are_not_drawn() -> None:
+    pack = invented_pack(N, C)
+    for k in (1, K, C):
+        first = with_targets(Feed(pack), k).usable.tolist()
+        assert first == [q for q in range(N) if wanted(Feed(pack), q, k)]
+    scores = np.full(N * C, -np.inf, dtype=np.float16)
+    covered = int(pack.cover_edges[3])
+    scores[covered] = 1.0
+    assert with_targets(Feed(pack, scores=scores), K).usable.tolist() == [covered // C]
+    with pytest.raises(DataError, match="no question has an answer"):
+        with_targets(Feed(pack, scores=np.full(N * C, -np.inf)), K)
 
 
 def test_what_does_not_fit_is_left_out_and_noise_orders(home: Path) -> None:
