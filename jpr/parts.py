@@ -33,9 +33,7 @@ def write_resumably(
     `records_from(done)` gives the records after the first `done`. What is left of an earlier call
     is used if it had the same `key`, and thrown away if not.
     """
-    parts = [path.with_name(f".{path.name}.part") for path in paths]
-    if len({part.absolute() for part in parts}) < len(parts):
-        raise ConfigError(f"{paths[0]}: two results cannot be one file; give each its own")
+    parts = _parts(paths)
     with ExitStack() as stack:
         for part, path in zip(parts, paths, strict=True):
             stack.enter_context(_only_writer(part, path))
@@ -58,11 +56,20 @@ def write_resumably(
             part.unlink()
 
 
+def _parts(paths: Sequence[Path]) -> list[Path]:
+    """Return where results grow, each beside its file."""
+    for path in paths:
+        if path.is_dir():
+            raise ConfigError(f"{path}: is a folder; name a file to write")
+    parts = [path.with_name(f".{path.name}.part") for path in paths]
+    if len({part.absolute() for part in parts}) < len(parts):
+        raise ConfigError(f"{paths[0]}: two results cannot be one file; give each its own")
+    return parts
+
+
 @contextmanager
 def _only_writer(part: Path, path: Path) -> Iterator[None]:
     """Hold the lock on a part, which goes with the process, however that ends."""
-    if path.is_dir():
-        raise ConfigError(f"{path}: is a folder; name a file to write")
     lock = part.with_suffix(".lock")
     with _explained([path]):
         lock.parent.mkdir(parents=True, exist_ok=True)

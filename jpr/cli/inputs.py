@@ -142,3 +142,10 @@ def _rankings(paths: Iterable[Path], corpus: Path | None) -> Runs:
         with naming(path):
             runs[path] = fill_texts(runs[path], texts.values())
     return runs
+
+
+def refuse_own(out: Path, *inputs: Path | None) -> None:
+    """Refuse to write over what is read."""
+    for path in inputs:
+        if path is not None and path.exists() and out.exists() and out.samefile(path):
+            raise ConfigError(f"--out {out} is a file that is read; name another")

@@ -2,12 +2,12 @@
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from jpr.cli import screen
-from jpr.cli.inputs import CorpusOption, QuestionsOption
+from jpr.cli.inputs import CorpusOption, QuestionsOption, refuse_own
 from jpr.cli.rerank import read_run
 from jpr.errors import ConfigError, MissingExtraError
 
@@ -19,15 +19,21 @@ if TYPE_CHECKING:
 NAME = "read"
 HELP = """Read the answers to each question off the passages of a run, and write them as JSON lines.
 
-Every answer is a piece of a passage, and comes with the passages that contain it and where. A run
-that was interrupted goes on where it was when the same command is given again.
+Every answer is a piece of a passage (--any-text apart), and comes with the passages that contain it
+and where. A run that was interrupted goes on where it was when the same command is given again.
 
 Example: jpr read joint.jsonl --out answers.jsonl
 
 Example: jpr read first.jsonl --choose 5 --out answers.jsonl
 
+Example: jpr read joint.jsonl --model models/reader --beams 4 --out answers.jsonl
+
 Example: jpr read joint.jsonl --llm http://localhost:8000/v1 --llm-model qwen --out answers.jsonl
 """
+
+
+_NOT = (None, False)
+"""What an option is that was not given."""
 
 
 def run(
@@ -53,7 +59,9 @@ def run(
     llm: Annotated[
         str | None, typer.Option(help="Base URL of an OpenAI-compatible endpoint to read instead.")
     ] = None,
-    llm_model: Annotated[str, typer.Option(help="--llm: the model's name there.")] = "",
+    llm_model: Annotated[
+        str | None, typer.Option(help="--llm: the model's name there; the key is OPENAI_API_KEY.")
+    ] = None,
     timeout: Annotated[
         float | None, typer.Option(help="--llm: seconds for a question.  [default: 60]")
     ] = None,
@@ -77,12 +85,14 @@ def run(
     for_spans = {"--least": least, "--choose": choose}
     for_t5 = {"--beams": beams, "--stop-penalty": stop_penalty}
     reader: KeyedReader
-    if llm:
+    refuse_own(out, source, corpus, questions)
+    if llm is not None:
         _refuse("--llm reads by itself", {"--model": model, **for_spans, **for_t5})
         reader = _endpoint(llm, llm_model, timeout, most, any_text)
     elif model is not None and (model / "reader.json").exists():
         _refuse("not for a T5 that writes", {**for_llm, **for_spans})
-        reader = _t5(model, beams, stop_penalty, any_text)
+        settings = {"width": beams, "stop_penalty": stop_penalty, "most": most}
+        reader = _t5(model, settings, any_text)
     else:
         _refuse("for --llm, or a T5 that writes", {**for_llm, **for_t5, "--any-text": any_text})
         _refuse("--choose reads all passages", {"-k": k} if choose else {})
@@ -96,28 +106,25 @@ def run(
 
 def _refuse(why: str, options: "Mapping[str, object]") -> None:
     """Refuse options that would be ignored."""
-    if given := [name for name, value in options.items() if value not in (None, False, "")]:
+    if given := [n for n, value in options.items() if not any(value is x for x in _NOT)]:
         raise ConfigError(f"{', '.join(given)}: {why}; leave out what is not used")
 
 
 def _endpoint(
-    url: str, model: str, timeout: float | None, most: int, any_text: bool
+    url: str, model: str | None, timeout: float | None, most: int, any_text: bool
 ) -> "KeyedReader":
     from jpr.read.llm import LlmReader
 
-    return LlmReader(url, model, timeout=timeout or 60.0, most=most, any_text=any_text)
+    limit = 60.0 if timeout is None else timeout
+    return LlmReader(url, model or "", timeout=limit, most=most, any_text=any_text)
 
 
-def _t5(
-    model: Path, beams: int | None, stop_penalty: float | None, any_text: bool
-) -> "KeyedReader":
+def _t5(model: Path, settings: "Mapping[str, Any]", any_text: bool) -> "KeyedReader":
     if not find_spec("torch"):
         raise MissingExtraError(f"{model}: a T5 that writes answers", "train")
     from jpr.read.fusion import FusionReader
 
-    return FusionReader.load(
-        model, is_grounded=not any_text, width=beams, stop_penalty=stop_penalty
-    )
+    return FusionReader.load(model, is_grounded=not any_text, **settings)
 
 
 def _spans(model: Path | None, least: float | None, most: int, choose: int | None) -> "KeyedReader":

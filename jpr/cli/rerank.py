@@ -9,7 +9,7 @@ import typer
 
 from jpr.cli import screen
 from jpr.cli.convert import fill_in
-from jpr.cli.inputs import CorpusOption, QuestionsOption, naming
+from jpr.cli.inputs import CorpusOption, QuestionsOption, naming, refuse_own
 from jpr.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -84,6 +84,7 @@ def run(
     """Rerank question by question."""
     from jpr.rerank.batch import rerank_to_file, rerank_with_trees
 
+    refuse_own(out, source, corpus, questions)
     count = _count(k, budget)
     _check(method, decode, beta, answers)
     for_joint = {

@@ -28,12 +28,15 @@ class Substrings:
     """(n,) how many children it has."""
     is_whole: Flags
     """(n,) whether the run may end here: somewhere a word ends with it."""
+    below: Whole
+    """(n,) how many runs that may end are this one or go on with it: one at least, but for 0."""
 
     @classmethod
     def of(cls, ids: Whole, lengths: Whole, inner: Flags, longest: int) -> "Substrings":
         """Build the trie of passages of `lengths` (P,) tokens each, end to end in `ids` (N,).
 
-        `inner` (N,) tells which tokens go on with a word; a passage begins with a new one.
+        `inner` (N,) tells which tokens go on with a word; a passage begins with a new one. No run
+        has a token of -1.
 
         >>> ids = np.array([5, 6, 7, 5, 6])  # "5 67", "5 6"
         >>> inner = np.array([False, False, True, False, False])
@@ -42,7 +45,7 @@ class Substrings:
         [((5,), True), ((6,), True), ((5, 6), True), ((6, 7), True)]
         """
         begins, goes_on = _words(lengths, inner)
-        starts = np.flatnonzero(begins)
+        starts = np.flatnonzero(begins & (ids >= 0))
         windows = _windows(ids, lengths, starts, longest)  # (M, longest), -1 after the end
         order = np.lexsort(windows.T[::-1])
         windows, starts = windows[order], starts[order]
@@ -82,17 +85,16 @@ class Substrings:
 
 def _numbered(tokens: Whole, parents: Whole, is_whole: Flags, base: Whole) -> Substrings:
     """Leave out what leads to no whole run; nodes of depth d are those from base[d] on."""
-    alive = is_whole.copy()
-    alive[0] = True
+    below = is_whole.astype(np.int64)
     for first, last in reversed(list(zip(base[:-1].tolist(), base[1:].tolist(), strict=True))):
-        above = parents[first:last]
-        alive[above[alive[first:last]]] = True
+        np.add.at(below, parents[first:last], below[first:last])
+    alive = below > 0
+    alive[0] = True
     number = np.cumsum(alive) - 1
     kept = np.append(-1, number[parents[1:][alive[1:]]])
-    n = len(kept)
-    first_child = np.searchsorted(kept, np.arange(n))  # parents ascend
-    counts = np.bincount(kept[1:], minlength=n)
-    return Substrings(tokens[alive], kept, first_child, counts, is_whole[alive])
+    first_child = np.searchsorted(kept, np.arange(len(kept)))  # parents ascend
+    counts = np.bincount(kept[1:], minlength=len(kept))
+    return Substrings(tokens[alive], kept, first_child, counts, is_whole[alive], below[alive])
 
 
 def _words(lengths: Whole, inner: Flags) -> tuple[Flags, Flags]:
@@ -107,7 +109,6 @@ def _windows(ids: Whole, lengths: Whole, starts: Whole, longest: int) -> Whole:
     row = np.repeat(np.arange(len(lengths)), lengths)
     last = lengths.cumsum()[row[starts]] if len(starts) else starts
     place = starts[:, None] + np.arange(longest)
-    found: Whole = np.where(
-        place < last[:, None], np.append(ids, -1)[np.minimum(place, len(ids))], -1
-    )
-    return found
+    inside = place < last[:, None]
+    found = np.where(inside, np.append(ids, -1)[np.minimum(place, len(ids))], -1)
+    return np.where(np.logical_or.accumulate(found < 0, axis=1), -1, found)

@@ -6,6 +6,7 @@ lies on the device, and a step looks up the children of the nodes that sequences
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Protocol
 
 import numpy as np
@@ -14,6 +15,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from jpr.errors import ConfigError
 from jpr.models.t5 import T5, Memory, T5Config
 from jpr.models.t5_blocks import attention, working_dtype
 
@@ -35,6 +37,13 @@ class Ways:
     """Sequences that are kept; 1 writes the likeliest token after token."""
     stop_penalty: float = 0.0
     """What is taken off the log-probability to end, so that more answers are written."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("separator", 0), ("longest", 1), ("width", 1)):
+            if type(value := getattr(self, name)) is not int or value < least:
+                raise ConfigError(f"{name} is {value!r}; give a whole number from {least} on")
+        if type(self.stop_penalty) not in (int, float) or not isfinite(self.stop_penalty):
+            raise ConfigError(f"stop_penalty is {self.stop_penalty!r}; give a number")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +73,10 @@ class Trie(Protocol):
     def is_whole(self) -> NDArray[np.bool_]:
         """Whether an answer may end there."""
 
+    @property
+    def below(self) -> NDArray[np.int64]:
+        """How many answers there are at a node or farther on."""
+
 
 class Tries:
     """The runs of several questions' passages on a device, end to end."""
@@ -80,6 +93,9 @@ class Tries:
         self.tokens, self.counts = tokens.clamp(min=0).to(device), counts.to(device)
         self.first = (first + torch.repeat_interleave(roots, sizes)).to(device)
         self.widest = max(int(trie.counts.max()) for trie in tries)
+        self.below = torch.zeros(len(tries), int(sizes.max()) + 1, dtype=torch.int32, device=device)
+        for row, trie in zip(self.below, tries, strict=True):
+            row[: len(trie.below)] = torch.from_numpy(trie.below)
 
 
 @torch.inference_mode()
@@ -164,9 +180,9 @@ class _Free:
 
 
 class _Grounded:
-    """The next token of a run, and where a run may end and was not written before, its end.
+    """The next token of a run that was not written yet, and where such a run may end, its end.
 
-    Choices are the children of a node, the separator, the end and, where nothing else is left, to
+    Choices are the children of a node, the separator, the end and, where there is no run at all, to
     give up (padding).
     """
 
@@ -177,33 +193,54 @@ class _Grounded:
         self._ends = torch.tensor(ends, device=device)
         self._root = tries.roots.repeat_interleave(ways.width)
         self._node = self._root
-        self._given = self._root[:, None]  # a run that is empty is not to be written either
-        self._column = torch.arange(tries.widest, device=self._root.device)
+        self._left = tries.below.repeat_interleave(ways.width, 0)
+        """(R, n + 1) how many runs there are at each node or farther on that were not written."""
+        self._path = torch.full((len(self._root), ways.longest + 1), -1, device=device)
+        """(R, …) the nodes of the run that is being written, counted from its root; -1 for none."""
+        self._path[:, 0] = 0
+        self._column = torch.arange(tries.widest, device=device)
         self._child = self._node[:, None] + self._column
 
     def scores(self, log_probs: Tensor) -> Tensor:
-        tries, node = self._tries, self._node
+        tries, node, root = self._tries, self._node, self._root[:, None]
         self._child = (tries.first[node][:, None] + self._column).clamp(max=len(tries.tokens) - 1)
         there = self._column < tries.counts[node][:, None]
-        given = (self._child[:, :, None] == self._given[:, None]).any(2)
-        there &= ~(given & (tries.counts[self._child] == 0))  # it could not end there
+        there &= self._left.gather(1, (self._child - root).clamp(0, self._left.shape[1] - 1)) > 0
         goes_on = log_probs.gather(1, tries.tokens[self._child]).masked_fill(~there, 2 * _NEVER)
-        may_end = tries.is_whole[node] & (self._given != node[:, None]).all(1)
         ends = log_probs[:, self._ends]
         ends[:, 1] -= self._penalty
-        ends = ends.masked_fill(~may_end[:, None], 2 * _NEVER)
+        may_end = self._is_new()
+        more = may_end & (self._left[:, 0] > 1)
+        ends[:, 0].masked_fill_(~more, 2 * _NEVER)
+        ends[:, 1].masked_fill_(~may_end, 2 * _NEVER)
         ends[:, 2] = _NEVER
         return torch.cat([goes_on, ends], dim=1)
+
+    def _is_new(self) -> Tensor:
+        """Tell where a run may end that was not written: it is more than those that go on."""
+        tries, node = self._tries, self._node
+        place = (self._child - self._root[:, None]).clamp(0, self._left.shape[1] - 1)
+        inside = self._column < tries.counts[node][:, None]
+        farther = (self._left.gather(1, place) * inside).sum(1)
+        here = self._left.gather(1, (node - self._root)[:, None])[:, 0]
+        return tries.is_whole[node] & (here > farther)
 
     def take(self, source: Tensor, column: Tensor) -> Tensor:
         tries, widest = self._tries, self._tries.widest
         inside = column.clamp(max=max(widest - 1, 0))
         child = self._child[source].gather(1, inside[:, None])[:, 0] if widest else self._root
-        goes_on, node = column < widest, self._node[source]
-        ended = (column - widest).clamp(min=0)
-        self._given = torch.cat([self._given[source], node.masked_fill(goes_on, -1)[:, None]], 1)
+        goes_on = column < widest
+        self._left, path = self._left[source], self._path[source]
+        last = self._left.shape[1] - 1  # a place that is of no node
+        ended = (~goes_on)[:, None] & (path >= 0)
+        self._left.scatter_add_(1, path.where(ended, last), -ended.int())
+        depth = (path >= 0).sum(1).clamp(max=path.shape[1] - 1)
+        longer = path.scatter(1, depth[:, None], (child - self._root)[:, None])
+        begun = torch.full_like(path, -1)
+        begun[:, 0] = 0
+        self._path = torch.where(goes_on[:, None], longer, begun)
         self._node = torch.where(goes_on, child, self._root)
-        return torch.where(goes_on, tries.tokens[child], self._ends[ended])
+        return torch.where(goes_on, tries.tokens[child], self._ends[(column - widest).clamp(min=0)])
 
 
 class _Steps:

@@ -13,12 +13,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from jpr.decode.substrings import Substrings
 from jpr.disk import read_object
 from jpr.encode.folder import digest_of, wants_gpu, weight_files
 from jpr.encode.tokens import first_tokens, read_tokenizer
-from jpr.errors import DataError, FormatError
+from jpr.errors import ConfigError, DataError, FormatError
 from jpr.models.checkpoint import write_json
 from jpr.models.t5 import T5
 from jpr.models.t5_names import read_t5, write_t5
@@ -27,6 +28,7 @@ from jpr.read.ground import distinct, grounded
 from jpr.rerank.evidence import Words
 from jpr.rerank.explain import Places
 from jpr.rerank.prompt import Prompts, PromptSettings, prompt_settings
+from jpr.rerank.told import together
 from jpr.types import Answer, Hit, Outcome, Passage, Ranking, Support
 
 ABOUT = "reader.json"
@@ -41,14 +43,23 @@ class FusionReader:
     batch = 8
 
     def __init__(
-        self, model: T5, prompts: Prompts, ways: Ways, *, is_grounded: bool = True, key: str = ""
+        self,
+        model: T5,
+        prompts: Prompts,
+        ways: Ways,
+        *,
+        is_grounded: bool = True,
+        most: int = 20,
+        key: str = "",
     ) -> None:
-        """Take a model where it is; `key` names its weights."""
+        """Take a model where it is; `key` names its weights, `most` is of answers given."""
+        if most < 1:
+            raise ConfigError(f"most {most}; ask for at least one answer")
         self._model, self._prompts, self._ways = model, prompts, ways
-        self._is_grounded = is_grounded
+        self._is_grounded, self._most = is_grounded, most
         self._words = Words.of(prompts.tokenizer)
         self._places = Places(prompts.tokenizer, self._words)
-        self.key = f"fusion {key} {prompts.settings} {ways} {is_grounded}"
+        self.key = f"fusion {key} {prompts.settings} {ways} {is_grounded} {most}"
 
     @classmethod
     def load(
@@ -58,6 +69,7 @@ class FusionReader:
         is_grounded: bool = True,
         width: int | None = None,
         stop_penalty: float | None = None,
+        most: int = 20,
         device: str = "auto",
     ) -> "FusionReader":
         """Open a reader's folder; width and penalty are those it was tuned with by default."""
@@ -69,8 +81,8 @@ class FusionReader:
         model = read_t5(home, torch.bfloat16 if on_gpu else torch.float32)
         prompts = Prompts(read_tokenizer(home / "tokenizer.json"), settings)
         key = digest_of(weight_files(home))
-        placed = model.to("cuda" if on_gpu else "cpu").eval()
-        return cls(placed, prompts, ways, is_grounded=is_grounded, key=key)
+        there = model.to("cuda" if on_gpu else "cpu").eval()
+        return cls(there, prompts, ways, is_grounded=is_grounded, most=most, key=key)
 
     def read(self, ranking: Ranking) -> Outcome:
         """Return the answers that a question's passages give."""
@@ -107,16 +119,14 @@ class FusionReader:
         s, passages = self._prompts.settings, _passages(ranking)
         titles = first_tokens(self._prompts.tokenizer, [p.title for p in passages], s.max_tokens)
         texts = first_tokens(self._prompts.tokenizer, [p.text for p in passages], s.max_tokens)
-        rows = [*titles, *texts]
-        ids = np.array([token for row in rows for token in row], dtype=np.int64)
-        lengths = np.array([len(row) for row in rows], dtype=np.int64)
-        return Substrings.of(ids, lengths, self._words.inner[ids], LONGEST_ANSWER)
+        rows = [np.array(row, dtype=np.int64) for row in (*titles, *texts)]
+        return trie_of(rows, self._words, self._prompts, self._ways)
 
     def _answers(self, ranking: Ranking, written: Sequence[Written]) -> tuple[Answer, ...]:
         """Return what was written, likeliest first, where the passages have it."""
         if self._is_grounded:
-            return placed(written, ranking.hits, self._places)
-        return in_order(self._decoded(written, ranking.hits))
+            return placed(written, ranking.hits, self._places)[: self._most]
+        return in_order(self._decoded(written, ranking.hits))[: self._most]
 
     def _decoded(self, written: Sequence[Written], hits: Sequence[Hit]) -> Iterator[Answer]:
         """Yield answers as they were written where no passage contains them."""
@@ -125,17 +135,31 @@ class FusionReader:
             yield grounded(text, one.log_prob, hits) or Answer(text, one.log_prob)
 
 
+def trie_of(
+    rows: Sequence[NDArray[np.int64]], words: Words, prompts: Prompts, ways: Ways
+) -> Substrings:
+    """Return the runs that an answer can be, of texts as tokens.
+
+    None has a token that stands for what has none, or that means something else to the model.
+    """
+    ids = np.concatenate([*rows, np.empty(0, dtype=np.int64)])
+    lengths = np.array([len(row) for row in rows], dtype=np.int64)
+    own = [words.unknown, ways.separator, *prompts.ends, *prompts.settings.number_tokens]
+    kept = np.where(np.isin(ids, own), -1, ids)
+    return Substrings.of(kept, lengths, words.going_on(ids), LONGEST_ANSWER)
+
+
 def placed(written: Sequence[Written], hits: Sequence[Hit], places: Places) -> tuple[Answer, ...]:
     """Return answers as the first passages that have their tokens write them, likeliest first."""
     runs = [one.tokens for one in written]
     texts, supports = [""] * len(runs), [list[Support]() for _ in runs]
     for hit in hits:
         for at, (text, spans) in enumerate(places.of(hit.passage, runs)):
-            if spans or text in hit.passage.title:
+            if text:
                 texts[at] = texts[at] or text
                 supports[at].append(Support(hit.passage, spans))
     found = zip(written, texts, supports, strict=True)
-    return in_order(Answer(text, one.log_prob, tuple(own)) for one, text, own in found if own)
+    return in_order(Answer(text, one.log_prob, together(own)) for one, text, own in found if own)
 
 
 def in_order(answers: Iterable[Answer]) -> tuple[Answer, ...]:
@@ -183,7 +207,7 @@ def _ways(given: object, file: Path) -> Ways:
         or "separator" not in given
     ):
         raise FormatError(file, 0, f"its ways are not known: {given!r}; copy it again")
-    for name, value in given.items():
-        if not isinstance(value, float if name == "stop_penalty" else int):
-            raise FormatError(file, 0, f"its {name} is {value!r}; copy it again")
-    return Ways(**given)
+    try:
+        return Ways(**given)
+    except ConfigError as error:
+        raise FormatError(file, 0, f"its ways are not known: {error}; copy it again") from error

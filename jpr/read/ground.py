@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from jpr.rerank.told import together
 from jpr.text import answer_spans, normalise_answer
 from jpr.types import Answer, Hit, Passage, Support
 
@@ -15,7 +16,7 @@ def grounded(text: str, log_prob: float, hits: Sequence[Hit]) -> Answer | None:
     'Ames McNamara'
     """
     found = [(hit.passage, *_places(hit.passage, text)) for hit in hits]
-    support = tuple(Support(passage, spans) for passage, written, spans in found if written)
+    support = together(Support(passage, spans) for passage, written, spans in found if written)
     written = next((written for _, written, _ in found if written), None)
     return Answer(written, log_prob, support) if written else None
 
@@ -38,9 +39,8 @@ def distinct(answers: Iterable[Answer]) -> tuple[Answer, ...]:
     for answer in answers:
         name = normalise_answer(answer.text)
         if name in found:
-            known = {support.passage.id for support in found[name].support}
-            more = tuple(one for one in answer.support if one.passage.id not in known)
-            found[name] = replace(found[name], support=(*found[name].support, *more))
+            support = together([*found[name].support, *answer.support])
+            found[name] = replace(found[name], support=support)
         elif name:
             found[name] = answer
     return tuple(found.values())

@@ -10,12 +10,12 @@ import os
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from hashlib import sha256
 from http.client import HTTPException, HTTPResponse
-from threading import TIMEOUT_MAX, Thread
-from time import monotonic, sleep
+from threading import TIMEOUT_MAX, Event, Thread
+from time import monotonic
 from urllib.error import URLError
 from urllib.request import HTTPHandler, HTTPSHandler, OpenerDirector, ProxyHandler, Request
 
@@ -39,6 +39,7 @@ _MARK = re.compile(r"<(?=\s*/?\s*passage)", re.IGNORECASE)
 _SETTINGS = {"temperature": 0, "response_format": {"type": "json_object"}}
 _BACKOFF = 0.25  # seconds before the first retry; each one after it waits twice as long
 _LARGEST = 4 << 20
+_GLANCE = 0.1  # seconds between two looks at whether anyone still waits
 _TRIES = 100  # to read JSON, at one brace after another
 _PROPOSALS = 10  # looked at for each answer that may be given
 
@@ -98,6 +99,9 @@ class LlmReader:
 
     def read(self, ranking: Ranking) -> Outcome:
         """Return the model's answers; passages without text are not shown to it."""
+        return self._read(ranking, Event())
+
+    def _read(self, ranking: Ranking, given_up: Event) -> Outcome:
         places = [at for at, hit in enumerate(ranking.hits) if hit.passage.text.strip()]
         if not places:
             return Outcome(ranking, ())
@@ -106,7 +110,7 @@ class LlmReader:
             raise DataError(f"question {question.id!r} has no text; give the questions")
         messages = _messages(question.text, [ranking.hits[at].passage for at in places])
         try:
-            proposals = self._proposals(messages)[: _PROPOSALS * self._most]
+            proposals = self._proposals(messages, given_up)[: _PROPOSALS * self._most]
         except _Failure as failure:
             raise DataError(f"question {question.id!r}: {self._host} {failure}") from failure
         found = (self._answer(proposal, ranking.hits, places) for proposal in proposals)
@@ -114,15 +118,16 @@ class LlmReader:
 
     def read_many(self, rankings: Iterable[Ranking]) -> Iterator[Outcome]:
         """Do the same for many questions; where one fails, those before it have come."""
-        pool = ThreadPoolExecutor(self._parallel)
+        pool, given_up = ThreadPoolExecutor(self._parallel), Event()
         ahead: deque[Future[Outcome]] = deque()
         try:
             for ranking in rankings:
-                ahead.append(pool.submit(self.read, ranking))
+                ahead.append(pool.submit(self._read, ranking, given_up))
                 while ahead and (len(ahead) >= 2 * self._parallel or ahead[0].done()):
                     yield ahead.popleft().result()
             yield from (future.result() for future in ahead)
         finally:
+            given_up.set()  # nobody waits for those under way, not even Python at its end
             pool.shutdown(wait=False, cancel_futures=True)
 
     def _answer(self, one: "_Proposal", hits: Sequence[Hit], places: list[int]) -> Answer | None:
@@ -132,26 +137,26 @@ class LlmReader:
         answer = grounded(one.text, math.nan, [hits[at] for at in order])
         return Answer(one.text, math.nan) if answer is None and self._any_text else answer
 
-    def _proposals(self, messages: _Messages) -> "list[_Proposal]":
+    def _proposals(self, messages: _Messages, given_up: Event) -> "list[_Proposal]":
         """Ask until a reply can be read, without what the server rejects, while time is left."""
         end, attempt, settings = monotonic() + self._timeout, 0, dict(_SETTINGS)
         while True:
             try:
                 body = {"model": self._model, "messages": messages, **settings}
-                return _proposals_in(_content(self._post(body, end)))
+                return _proposals_in(_content(self._post(body, end, given_up)))
             except _Failure as failure:
                 named = next((one for one in settings if one in failure.problem), "response_format")
                 if failure.rejected and settings.pop(named, None) is not None:
                     continue
-                wait = max(failure.wait, _BACKOFF * 2**attempt)
-                if not failure.again or attempt == self._retries or wait >= end - monotonic():
+                pause = max(failure.wait, _BACKOFF * 2**attempt)
+                if not failure.again or attempt == self._retries or pause >= end - monotonic():
                     raise
-            sleep(wait)
+            given_up.wait(pause)
             attempt += 1
 
-    def _post(self, body: dict[str, object], end: float) -> bytes:
+    def _post(self, body: dict[str, object], end: float, given_up: Event) -> bytes:
         try:
-            return _by(end, lambda: self._exchange(body, end))
+            return _by(end, given_up, lambda: self._exchange(body, end))
         except (OSError, HTTPException, UnicodeError, OverflowError) as error:
             reason = error.reason if isinstance(error, URLError) else error
             if isinstance(reason, TimeoutError):
@@ -204,7 +209,7 @@ def _messages(question: str, passages: Sequence[Passage]) -> _Messages:
     return [asked, {"role": "user", "content": "\n".join(shown)}]
 
 
-def _by(end: float, call: Callable[[], bytes]) -> bytes:
+def _by(end: float, given_up: Event, call: Callable[[], bytes]) -> bytes:
     """Return what a call returns; a TimeoutError comes in time, whatever the call waits for."""
     future: Future[bytes] = Future()
 
@@ -215,7 +220,11 @@ def _by(end: float, call: Callable[[], bytes]) -> bytes:
             future.set_exception(error)
 
     Thread(target=work, daemon=True).start()
-    return future.result(end - monotonic())
+    while not given_up.is_set() and (left := end - monotonic()) > 0:
+        wait([future], min(left, _GLANCE))
+        if future.done():
+            return future.result()
+    raise TimeoutError
 
 
 def _body(response: HTTPResponse, end: float) -> bytes:
@@ -294,6 +303,7 @@ def _proposal(value: object) -> _Proposal:
     """Return an answer with or without passages; its text is empty where it is neither."""
     whole = value if isinstance(value, dict) else {"answer": value}
     text, numbers = whole.get("answer"), whole.get("passages")
-    written = str(text) if isinstance(text, str | int | float) else ""
+    is_text = isinstance(text, str | int | float) and not isinstance(text, bool)
+    written = str(text) if is_text else ""
     named = [one for one in numbers if isinstance(one, int)] if isinstance(numbers, list) else []
     return _Proposal(" ".join(written.encode("utf-8", "replace").decode().split()), named)

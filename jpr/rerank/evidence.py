@@ -39,6 +39,10 @@ class Words:
     """(V,) whether a word has begun before it."""
     around: Flags
     """(V,) whether it is a word that may stand around an answer without being part of it."""
+    lone: int = -1
+    """The token that only begins a word ("▁"), which the next goes on with; -1 for none."""
+    unknown: int = -1
+    """The token of all that has none; -1 for none."""
 
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> "Words":
@@ -47,7 +51,16 @@ class Words:
         inner, around = (np.zeros(max(known.values()) + 1, dtype=np.bool_) for _ in range(2))
         inner[list(inner_tokens(known))] = True
         around[[known[w] for word in _AROUND for w in (word, f"▁{word}") if w in known]] = True
-        return cls(inner, around & ~inner)  # the "a" of "▁past a", one word, is no article
+        unknown = next((known[w] for w in ("[UNK]", "<unk>") if w in known), -1)
+        lone = known.get("▁", -1)
+        # the "a" of "▁past a", one word, is no article
+        return cls(inner, around & ~inner, lone, unknown)
+
+    def going_on(self, ids: Whole) -> Flags:
+        """Tell of tokens (N,) one after another which go on with a word."""
+        found = self.inner[ids]
+        found[1:] |= ids[:-1] == self.lone
+        return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,10 +139,11 @@ class _Runs:
     def __init__(self, ids: Whole, lengths: Whole, words: Words) -> None:
         self._row = np.repeat(np.arange(len(lengths)), lengths)
         self._passages = len(lengths)
-        self._inside = np.append(words.inner[ids], False)
+        self._inside = np.append(words.going_on(ids), False)
         self._inside[lengths.cumsum() - lengths] = False
         """Whether a word of the passage goes on at each place (N + 1,)."""
         self._around = words.around[ids]
+        self._unknown = np.append(0, np.cumsum(ids == words.unknown))
         mixed = (ids.astype(np.uint64) + np.uint64(1)) * _MIXER
         mixed ^= mixed >> np.uint64(32)
         powers, self._inverses = (
@@ -148,8 +162,9 @@ class _Runs:
         return following[first], preceding[last]
 
     def are_words(self, first: Whole, last: Whole) -> Flags:
-        """Tell which runs are not empty and begin and end with a word."""
-        found: Flags = (first < last) & ~self._inside[first] & ~self._inside[last]
+        """Tell which runs are not empty, begin and end with a word, and are known as a whole."""
+        known = self._unknown[first] == self._unknown[last]
+        found: Flags = (first < last) & known & ~self._inside[first] & ~self._inside[last]
         return found
 
     def names(self, first: Whole, last: Whole) -> Hashes:

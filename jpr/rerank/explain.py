@@ -3,11 +3,14 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
+from unicodedata import category
 
 import numpy as np
-from tokenizers import Encoding, Tokenizer
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
 
 from jpr.decode import Covering, Decoded, Evidence, Node
+from jpr.encode.tokens import whole
 from jpr.rerank.evidence import Words
 from jpr.types import Answer, Passage, Ranking
 
@@ -48,40 +51,64 @@ class Places:
 
     def __init__(self, tokenizer: Tokenizer, words: Words) -> None:
         """Take the tokenizer that answers are tokens of, and what is known of its words."""
-        self._tokenizer, self._inner = tokenizer, words.inner
+        self._tokenizer, self._words = tokenizer, words
 
     def of(
         self, passage: Passage, answers: Sequence[tuple[int, ...]]
     ) -> Iterator[tuple[str, tuple[tuple[int, int], ...]]]:
-        """Yield how each answer is written in a passage, and where in its text."""
+        """Yield how a passage writes each answer, and where in its text.
+
+        What is in its title alone has no place there; what is nowhere is written "".
+        """
         if not answers:
             return
-        title, text = (
-            self._tokenizer.encode(field, add_special_tokens=False)
-            for field in (passage.title, passage.text)
-        )
+        title, text = (self._split(field) for field in (passage.title, passage.text))
         for tokens in answers:
-            spans = self._runs(passage.text, text, tokens)
-            named = self._runs(passage.title, title, tokens)
+            spans, named = text.spans(tokens), title.spans(tokens)
             if spans:
                 yield passage.text[slice(*spans[0])], spans
-            elif named:
-                yield passage.title[slice(*named[0])], ()
-            else:  # across the end of the title, or cut
-                yield self._tokenizer.decode(list(tokens)), ()
+            else:
+                yield passage.title[slice(*named[0])] if named else "", ()
 
-    def _runs(
-        self, text: str, found: Encoding, tokens: tuple[int, ...]
-    ) -> tuple[tuple[int, int], ...]:
-        ids, offsets, size = found.ids, found.offsets, len(tokens)
-        spans = (
-            (offsets[at][0], offsets[at + size - 1][1])
-            for at in range(len(ids) - size + 1)
-            if ids[at] == tokens[0] and tuple(ids[at : at + size]) == tokens
-            if not self._inner[ids[at + size : at + size + 1]].any()  # no word goes on
-        )
-        # Some tokenizers count the space before a word as part of it.
-        return tuple((last - len(text[first:last].lstrip()), last) for first, last in spans)
+    def decoded(self, tokens: tuple[int, ...]) -> str:
+        """Return tokens as a text."""
+        return str(self._tokenizer.decode(list(tokens)))
+
+    def _split(self, text: str) -> "_Split":
+        found = self._tokenizer.encode(whole(text), add_special_tokens=False)
+        ids = np.array(found.ids, dtype=np.int64)
+        goes_on = np.append(self._words.going_on(ids), False)
+        goes_on[0] = False
+        return _Split(text, ids, found.offsets, goes_on)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Split:
+    """A text and its tokens."""
+
+    text: str
+    ids: NDArray[np.int64]
+    offsets: Sequence[tuple[int, int]]
+    goes_on: NDArray[np.bool_]
+    """(N + 1,) whether a word goes on with each token; False at the end."""
+
+    def spans(self, tokens: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
+        """Return where these tokens stand, as whole words."""
+        size = len(tokens)
+        found = []
+        for at in np.flatnonzero(self.ids[: len(self.ids) - size + 1] == tokens[0]).tolist():
+            same = tuple(self.ids[at : at + size].tolist()) == tokens
+            if same and not self.goes_on[at] and not self.goes_on[at + size]:
+                found.append(self._trimmed(self.offsets[at][0], self.offsets[at + size - 1][1]))
+        return tuple(span for span in found if span[0] < span[1])
+
+    def _trimmed(self, first: int, last: int) -> tuple[int, int]:
+        """Leave out spaces, which some tokenizers count in; take in marks of the last letter."""
+        while last < len(self.text) and category(self.text[last])[0] == "M":
+            last += 1
+        inside = self.text[first:last]
+        first += len(inside) - len(inside.lstrip())
+        return first, max(first, last - (len(inside) - len(inside.rstrip())))
 
 
 def added(
@@ -109,4 +136,5 @@ def _added(
     passage = given.hits[node.passage].passage
     found = places.of(passage, [evidence.answers[answer] for answer in wanted])
     for answer, (text, spans) in zip(wanted, found, strict=True):
-        yield Added(text, float(mass[answer]), spans)
+        written = text or places.decoded(evidence.answers[answer])  # it is cut, or goes on there
+        yield Added(written, float(mass[answer]), spans)

@@ -4,7 +4,7 @@ P(a) = Σ_c P(c) · P(a | c), before anything is chosen: what was chosen says wh
 not how likely they are. So a reader of five passages knows what a hundred say.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import log
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from jpr.decode import Evidence
 from jpr.rerank.explain import Places
 from jpr.text import normalise_answer
-from jpr.types import Answer, Hit, Support
+from jpr.types import Answer, Hit, Passage, Support
 
 _MOST = 64
 _LEAST = 1e-4
@@ -39,7 +39,7 @@ def told(
         held = [answer for answer in wanted if evidence.holds[place, answer]]
         found = places.of(passage, [evidence.answers[answer] for answer in held])
         for answer, (text, spans) in zip(held, found, strict=True):
-            if spans or text in passage.title:  # else it goes on where the title ends
+            if text:  # else it goes on where the title ends
                 written[answer].append((text, Support(passage, spans)))
     groups: dict[str, list[int]] = {}
     for answer in wanted:
@@ -49,17 +49,16 @@ def told(
         Answer(
             written[group[0]][0][0],
             log(sum(mass[answer] for answer in group)),
-            _together([one for answer in group for _, one in written[answer]]),
+            together(one for answer in group for _, one in written[answer]),
         )
         for group in groups.values()
     ]
     return tuple(sorted(answers, key=lambda answer: -answer.log_prob))
 
 
-def _together(supports: Sequence[Support]) -> tuple[Support, ...]:
+def together(supports: Iterable[Support]) -> tuple[Support, ...]:
     """Leave each passage once, with all places of it."""
-    spans: dict[str, set[tuple[int, int]]] = {}
+    spans: dict[Passage, set[tuple[int, int]]] = {}
     for one in supports:
-        spans.setdefault(one.passage.id, set()).update(one.spans)
-    passages = {one.passage.id: one.passage for one in supports}
-    return tuple(Support(passages[id], tuple(sorted(found))) for id, found in spans.items())
+        spans.setdefault(one.passage, set()).update(one.spans)
+    return tuple(Support(passage, tuple(sorted(found))) for passage, found in spans.items())

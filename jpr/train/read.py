@@ -22,7 +22,7 @@ from jpr.errors import ConfigError, DataError
 from jpr.models.t5 import T5
 from jpr.models.t5_names import read_t5
 from jpr.models.writing import Tries, Ways, Written, write
-from jpr.read.fusion import ABOUT, LONGEST_ANSWER, read_about, write_reader
+from jpr.read.fusion import ABOUT, read_about, trie_of, write_reader
 from jpr.rerank.evidence import Words
 from jpr.rerank.prompt import Prompts, PromptSettings
 from jpr.train.answers import NONE, answer_places, written_out
@@ -80,7 +80,7 @@ class Reading:
         """Return the loss per token of each question's answers (Q,), and the tokens read."""
         listed = self.chosen(feed, listed)
         config, longest = self.model.config, self.ways.longest
-        places = answer_places(feed, listed, longest, noise)
+        places = answer_places(feed, listed, self.prompts, longest, noise)
         ends = self.ways.separator, config.eos_token_id
         wanted = written_out(assembler, places, *ends, config.pad_token_id)
         there = torch.from_numpy(places != NONE).to(wanted.device)
@@ -124,9 +124,7 @@ class Reading:
             title = int(pack.title_lengths[row])
             tokens = _tokens(pack.passage_tokens, first, last).astype(np.int64)
             rows += [tokens[:title], tokens[title:][:most]]
-        ids = np.concatenate([*rows, np.empty(0, np.int64)])
-        lengths = np.array([len(row) for row in rows], dtype=np.int64)
-        return Substrings.of(ids, lengths, self._words.inner[ids], LONGEST_ANSWER)
+        return trie_of(rows, self._words, self.prompts, self.ways)
 
 
 def _tokens(parts: Sequence[NDArray[np.uint16]], first: int, last: int) -> NDArray[np.uint16]:
@@ -177,7 +175,7 @@ def train_reader(
     model.encoder.checkpointing = config.reader.checkpointing
     reading = Reading(model, prompts, ways, config.k)
     assemblers = {feed: Assembler.of(feed.pack, prompts, device) for feed in feeds}
-    developments = [open_feed(FeedConfig(pack)) for pack in config.dev.packs]
+    developments = [with_targets(open_feed(FeedConfig(p)), config.k) for p in config.dev.packs]
     judges = {feed: Assembler.of(feed.pack, prompts, device) for feed in developments}
     home = Path(config.reader.weights)
 

@@ -134,9 +134,14 @@ class DevConfig:
     def problems(self) -> list[str]:
         """Return what is wrong, each in a sentence."""
         found = unlike(self, decoder=DECODERS, select=SELECTIONS)
-        if len({Path(pack).name for pack in self.packs}) < len(self.packs):
-            found.append("packs have the same name twice, which the log could not tell apart")
+        found += _same_names(self.packs)
         return found + below(self, 1, "batch") + below(self, 0, "limit")
+
+
+def _same_names(packs: Sequence[str]) -> list[str]:
+    if len({Path(pack).name for pack in packs}) < len(packs):
+        return ["packs have the same name twice, which the log could not tell apart"]
+    return []
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +207,7 @@ class LossConfig:
 
     def problems(self) -> list[str]:
         """Return what is wrong, each in a sentence."""
-        return below(self, 1, "batch") + below(self, 0, "limit")
+        return _same_names(self.packs) + below(self, 1, "batch") + below(self, 0, "limit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +229,8 @@ class ReaderTraining:
         found = below(self, 1, "k", "batch")
         if not self.data:
             found.append("there is no [[data]]; name a pack to train on")
+        if any(feed.scorer or feed.teacher for feed in self.data):
+            found.append("data.scorer and data.teacher are for rerankers; leave them out")
         return found
 
 

@@ -57,6 +57,8 @@ def test_a_t5_writes_answers(run: Path, tmp_path: Path) -> None:
     found = lines(out)
     assert any(line["answers"] for line in found)
     assert all(answer["support"] for line in found for answer in line["answers"])
+    jpr("read", run, "--out", out, "--model", t5, "--stop-penalty", 20, "--most", 2)
+    assert max(len(line["answers"]) for line in lines(out)) == 2
 
 
 def test_choosing_gives_answers_that_few_passages_contain(
@@ -100,3 +102,10 @@ def test_mistakes_are_told(
     told = fails(capsys, monkeypatch, "read", bare, "-o", tmp_path / "a.jsonl")
     assert "give the questions with --questions" in told
     assert not (tmp_path / "a.jsonl").exists()
+    assert "a url must be like" in said("--llm", "")
+    assert "--least: --llm reads by itself" in said("--llm", "http://localhost:1", "--least", 0)
+    assert "is a folder" in fails(capsys, monkeypatch, "read", run, "-o", ".", "--model", model)
+    before = run.read_bytes()
+    told = fails(capsys, monkeypatch, "read", run, "-o", run, "--model", model)
+    assert "is a file that is read" in told
+    assert run.read_bytes() == before

@@ -124,6 +124,16 @@ def test_a_beam_as_wide_as_all_sequences_finds_the_likeliest(seed: int) -> None:
     assert [answer.tokens for answer in found] == best
 
 
+@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize("seed", range(6))
+def test_every_run_can_be_written(seed: int, width: int) -> None:
+    passages = [[3, 9], [4], [5, 10, 11], [5, 10, 9, 3]]
+    ways = Ways(SEPARATOR, 60, width, stop_penalty=1e6)
+    (found,) = write(model(seed), memory()[:5], LENGTHS[:1], ways, tries(passages))
+    assert {answer.tokens for answer in found} == runs(passages)
+    assert len(found) == len(runs(passages))
+
+
 def test_a_penalty_makes_more_answers() -> None:
     counts = [
         sum(map(len, write(model(2), memory(), LENGTHS, ways, tries(*PASSAGES))))

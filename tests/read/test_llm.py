@@ -1,7 +1,9 @@
 """A chat model's answers, from a real server on this machine that behaves and misbehaves."""
 
 import math
+from dataclasses import replace
 from itertools import count
+from threading import enumerate as enumerate_threads
 from time import monotonic
 
 import pytest
@@ -177,6 +179,19 @@ def test_time_is_bounded_whatever_the_server_does(act: Act) -> None:
         begun = monotonic()
         assert "gave no answer within 0.3 s" in failure(server, timeout=0.3)
         assert monotonic() - begun < 1.5
+
+
+def test_after_a_failure_nobody_waits_for_questions_under_way() -> None:
+    before = set(enumerate_threads())
+    with serving(fails(404), hangs) as server:
+        many = [replace(RANKING, question=replace(QUESTION, id=str(at))) for at in range(6)]
+        with pytest.raises(DataError, match="status 404"):
+            list(reader(server, timeout=30.0, parallel=2).read_many(many))
+        begun = monotonic()
+        for thread in set(enumerate_threads()) - before:
+            if not thread.daemon:  # those that Python waits for at its end
+                thread.join(5)
+        assert monotonic() - begun < 3
 
 
 def test_a_server_may_ask_for_patience() -> None:

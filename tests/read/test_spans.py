@@ -26,7 +26,7 @@ from jpr.rerank.explain import Places
 from jpr.rerank.order import FirstStageOrder
 from jpr.rerank.told import told
 from jpr.runs.predictions import load_predictions
-from jpr.text import normalise_answer
+from jpr.text import answer_spans, normalise_answer
 from jpr.types import Answer, Hit, Outcome, Passage, Prediction, Question, Ranking
 from tests.cli.running import EXAMPLE
 from tests.rerank.tiny import NAMES, WORDS, hits, ranking, tokenizer, write_pointer
@@ -59,6 +59,7 @@ def check_laws(outcome: Outcome) -> None:
             assert given[support.passage.id] == support.passage
             for first, last in support.spans:
                 written = support.passage.text[first:last]
+                assert (first, last) in answer_spans(support.passage.text, written)
                 assert normalise_answer(written) == normalise_answer(answer.text)
     names = [normalise_answer(answer.text) for answer in outcome.answers]
     assert len(set(names)) == len(names)
@@ -133,6 +134,41 @@ def test_spellings_are_one_answer_and_their_chances_add_up() -> None:
     ]
     supports = [(one.passage.id, one.spans) for one in found[0].support]
     assert supports == [("2", ()), ("1", ((6, 10), (6, 12), (13, 17)))]
+
+
+def places() -> Places:
+    return Places(tokenizer(), Words.of(tokenizer()))
+
+
+def test_a_title_with_the_letters_of_an_answer_inside_a_word_does_not_support_it() -> None:
+    passage = Passage("1", "reddish", "blue")
+    assert list(places().of(passage, [(WORDS["red"],), (WORDS["blue"],)])) == [
+        ("", ()),
+        ("blue", ((0, 4),)),
+    ]
+
+
+def test_half_characters_do_not_hurt(default: JointReranker) -> None:
+    ranking = Ranking(
+        Question("1", "Who played Mark?"),
+        (Hit(Passage("1", "\ud800", "\ud800 Ames McNamara"), 1.0),),
+    )
+    check_laws(SpanReader(default).read(ranking))
+    assert list(places().of(Passage("1", "", "\ud800 red"), [(WORDS["red"],)])) == [
+        ("red", ((2, 5),))
+    ]
+
+
+def test_what_the_model_has_no_token_for_is_no_answer(default: JointReranker) -> None:
+    texts = (
+        "Her favourite emoji is 🎸 .",
+        "His favourite emoji is 🎹 .",
+        "Hers is Beyonce\u0301 .",
+    )
+    hits = tuple(Hit(Passage(str(i), "", text), 1.0) for i, text in enumerate(texts))
+    outcome = SpanReader(default, 1e-4).read(Ranking(Question("1", "which emoji?"), hits))
+    assert not [answer.text for answer in outcome.answers if {"🎸", "🎹"} & set(answer.text)]
+    check_laws(outcome)  # the accent belongs to what it is on
 
 
 def test_of_nested_answers_the_likelier_stays(joint: JointReranker) -> None:

@@ -1,5 +1,6 @@
 """Training of a reader, on an invented pack in which answers are words that the question has."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import torch
 
 from jpr.errors import DataError
 from jpr.read.fusion import FusionReader
+from jpr.rerank.prompt import Prompts, PromptSettings
 from jpr.train.answers import END, NONE, SEPARATOR, answer_places, written_out
 from jpr.train.assemble import Assembler
 from jpr.train.draw import Feed
@@ -64,7 +66,7 @@ def test_targets_are_the_answers_of_the_passages_in_their_order(home: Path) -> N
     assembler = Assembler.of(feed.pack, prompts)
     for listed in some_listed(feed, 0, 3):
         short = Reading(model, prompts, ways, K).chosen(feed, listed)
-        places = answer_places(feed, short, 8)
+        places = answer_places(feed, short, prompts, 8)
         tokens = written_out(assembler, places, 1001, 1002, 1003)
         for row, question in zip(tokens.tolist(), listed.questions.tolist(), strict=True):
             words = [WORD.get(token, str(token)) for token in row if token != 1003]
@@ -98,16 +100,48 @@ def test_questions_without_an_answer_in_what_is_read_are_not_drawn() -> None:
 
 def test_what_does_not_fit_is_left_out_and_noise_orders(home: Path) -> None:
     feed = Feed(invented_pack(N, C))
+    _, prompts, _ = begin_reader(recipe(home).reader)
     listed = feed.listed(np.arange(N), C)
-    short = answer_places(feed, listed, 2)
+    assert (answer_places(feed, listed, prompts, 1) == NONE).all()
+    short = answer_places(feed, listed, prompts, 2)
     assert short.shape[1] == 2
     assert set(short[:, 1].tolist()) <= {END, NONE}
-    plain = answer_places(feed, listed, 8)
-    turned = answer_places(feed, listed, 8, np.tile([1.0, 0.0], (N, 1)))
+    plain = answer_places(feed, listed, prompts, 8)
     two = (plain == SEPARATOR).any(axis=1)
     assert two.any()
-    assert np.array_equal(plain[two, 0], turned[two, 2])
-    assert np.array_equal(plain[~two], turned[~two])
+    orders = set()
+    for number in range(20):
+        noise = np.full((N, 1), number / 20)  # a column for two answers
+        turned = answer_places(feed, listed, prompts, 8, noise)
+        assert np.array_equal(np.sort(turned), np.sort(plain))
+        orders |= {bool(x) for x in (turned[two, 0] == plain[two, 0])}
+    assert orders == {True, False}
+
+
+def test_an_answer_that_is_not_read_is_no_target(home: Path) -> None:
+    feed = Feed(invented_pack(N, C))
+    listed = feed.listed(np.arange(N), C)
+    _, prompts, _ = begin_reader(recipe(home).reader)
+    whole = answer_places(feed, listed, prompts, 8)
+    assembler = Assembler.of(feed.pack, prompts)
+    edges = torch.from_numpy(listed.edges)
+    read = assembler.answers(torch.arange(N), edges)
+    assert len(read.answers) == len(feed.pack.span_covers)
+    for settings in (prompts.settings, replace(prompts.settings, max_question_tokens=1)):
+        tight = Prompts(prompts.tokenizer, replace(settings, max_tokens=128))
+        assert np.array_equal(answer_places(feed, listed, tight, 8), whole)
+    words = sum(map(len, prompts.words)) + 2 + 2 + 1  # with question and title: no text is read
+    none = Prompts(prompts.tokenizer, prompts.settings)
+    object.__setattr__(none, "settings", _Cut(prompts.settings, words))
+    assert (answer_places(feed, listed, none, 8) == NONE).all()
+
+
+class _Cut:
+    """Settings with less room than real ones may have."""
+
+    def __init__(self, settings: PromptSettings, max_tokens: int) -> None:
+        self.max_question_tokens = settings.max_question_tokens
+        self.max_title_tokens, self.max_tokens = settings.max_title_tokens, max_tokens
 
 
 def test_a_reader_learns_to_write_the_answers(home: Path) -> None:
