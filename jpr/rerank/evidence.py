@@ -52,6 +52,7 @@ class Words:
         inner[list(inner_tokens(known))] = True
         around[[known[w] for word in _AROUND for w in (word, f"▁{word}") if w in known]] = True
         unknown = next((known[w] for w in ("[UNK]", "<unk>") if w in known), -1)
+        inner[known.get("<unk>", [])] = True  # what stands before it may be half a word
         lone = known.get("▁", -1)
         # the "a" of "▁past a", one word, is no article
         return cls(inner, around & ~inner, lone, unknown)

@@ -64,7 +64,8 @@ class Places:
             return
         title, text = (self._split(field) for field in (passage.title, passage.text))
         for tokens in answers:
-            spans, named = text.spans(tokens), title.spans(tokens)
+            known = self._words.unknown not in tokens  # unlike words have that token
+            spans, named = (one.spans(tokens) if known else () for one in (text, title))
             if spans:
                 yield passage.text[slice(*spans[0])], spans
             else:
