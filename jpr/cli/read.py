@@ -1,15 +1,14 @@
 """`jpr read`: every distinct answer that a question's passages give."""
 
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from jpr.cli import screen
 from jpr.cli.inputs import CorpusOption, QuestionsOption, refuse_own
 from jpr.cli.rerank import read_run
-from jpr.errors import ConfigError, MissingExtraError
+from jpr.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,6 +79,7 @@ def run(
 ) -> None:
     """Read question by question."""
     from jpr.read.batch import read_to_file
+    from jpr.read.load import is_fusion, load_fusion
 
     for_llm = {"--llm-model": llm_model, "--timeout": timeout}
     for_spans = {"--least": least, "--choose": choose}
@@ -89,10 +89,10 @@ def run(
     if llm is not None:
         _refuse("--llm reads by itself", {"--model": model, **for_spans, **for_t5})
         reader = _endpoint(llm, llm_model, timeout, most, any_text)
-    elif model is not None and (model / "reader.json").exists():
+    elif model is not None and is_fusion(model):
         _refuse("not for a T5 that writes", {**for_llm, **for_spans})
-        settings = {"width": beams, "stop_penalty": stop_penalty, "most": most}
-        reader = _t5(model, settings, any_text)
+        how = {"width": beams, "stop_penalty": stop_penalty, "most": most}
+        reader = load_fusion(model, is_grounded=not any_text, **how)
     else:
         _refuse("for --llm, or a T5 that writes", {**for_llm, **for_t5, "--any-text": any_text})
         _refuse("--choose reads all passages", {"-k": k} if choose else {})
@@ -117,14 +117,6 @@ def _endpoint(
 
     limit = 60.0 if timeout is None else timeout
     return LlmReader(url, model or "", timeout=limit, most=most, any_text=any_text)
-
-
-def _t5(model: Path, settings: "Mapping[str, Any]", any_text: bool) -> "KeyedReader":
-    if not find_spec("torch"):
-        raise MissingExtraError(f"{model}: a T5 that writes answers", "train")
-    from jpr.read.fusion import FusionReader
-
-    return FusionReader.load(model, is_grounded=not any_text, **settings)
 
 
 def _spans(model: Path | None, least: float | None, most: int, choose: int | None) -> "KeyedReader":

@@ -92,6 +92,8 @@ class ChoosingReader:
         """Take a reranker and a reader that are the same model."""
         if not reader.reads_for(reranker):
             raise ConfigError("reader and reranker are different models; let each read by itself")
+        if k == "auto":
+            reranker, k = reranker.adaptive(), reranker.most
         self._reranker, self._reader, self._k = reranker, reader, k
         self.key = f"choosing {reranker.key} {reader.key} {k}"
 

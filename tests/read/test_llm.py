@@ -183,7 +183,7 @@ def test_time_is_bounded_whatever_the_server_does(act: Act) -> None:
 
 def test_after_a_failure_nobody_waits_for_questions_under_way() -> None:
     before = set(enumerate_threads())
-    with serving(fails(404), hangs) as server:
+    with serving(fails(404), fails(404), hangs) as server:  # for two at a time
         many = [replace(RANKING, question=replace(QUESTION, id=str(at))) for at in range(6)]
         with pytest.raises(DataError, match="status 404"):
             list(reader(server, timeout=30.0, parallel=2).read_many(many))
