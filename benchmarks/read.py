@@ -239,7 +239,7 @@ def main() -> None:
         )
     report = {
         "command": " ".join(["python", *sys.argv]),
-        "device": torch.cuda.get_device_name() if device == "cuda" else platform.processor(),
+        "device": torch.cuda.get_device_name() if device == "cuda" else platform.machine(),
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),
         "torch": torch.__version__,
