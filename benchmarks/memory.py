@@ -22,6 +22,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from lines import line
 from torch import Tensor, nn
 
 from jpr.models.memory import SHAPES, Load, Peak, Shape, inference, training
@@ -167,16 +168,6 @@ COLUMNS = {
 """How wide the columns of the table are, and how numbers are written."""
 
 
-def line(row: Row) -> str:
-    """Return a line of the table; without a row, its head."""
-    cells = []
-    for name, (width, kind) in COLUMNS.items():
-        value = row.get(name, "") if row else name
-        cell = f"{value:{kind}}" if isinstance(value, float) else str(value)
-        cells.append(cell.rjust(width) if kind else cell.ljust(width))
-    return "  ".join(cells)
-
-
 def main() -> None:
     """Measure, print, and keep the numbers."""
     parser = argparse.ArgumentParser(
@@ -189,10 +180,10 @@ def main() -> None:
     torch.manual_seed(0)
     device, settings = ("cpu", TINY) if options.tiny else ("cuda", LARGE)
     start, found = time.perf_counter(), list[Row]()
-    print(line({}))
+    print(line(COLUMNS, {}))
     for setting in settings:
         found.append(measured(setting, device))
-        print(line(found[-1]), flush=True)
+        print(line(COLUMNS, found[-1]), flush=True)
         report: Row = {
             "command": " ".join(["python", *sys.argv]),
             "device": platform.machine() if options.tiny else torch.cuda.get_device_name(),

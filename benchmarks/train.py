@@ -39,6 +39,7 @@ import numpy as np
 import torch
 import transformers
 from ceiling import ceiling, settle
+from lines import line
 from torch import Tensor, nn
 from train_systems import (
     FULL,
@@ -201,16 +202,6 @@ COLUMNS = {
 """How wide the columns of the table are, and how numbers are written."""
 
 
-def line(row: Row) -> str:
-    """Return a line of the table; without a row, its head."""
-    cells = []
-    for name, (width, kind) in COLUMNS.items():
-        value = row.get(name, "") if row else name
-        cell = f"{value:{kind}}" if isinstance(value, float) else str(value)
-        cells.append(cell.rjust(width) if kind else cell.ljust(width))
-    return "  ".join(cells)
-
-
 def about(size: Size, most: float) -> Row:
     """Return what the numbers depend on."""
     return {
@@ -241,12 +232,12 @@ def main() -> None:
     most = ceiling(size.device, size.product)
     report = about(size, most) | {"commit": options.commit}
     print(f"products of square matrices: {most / 1e12:.3g} TFLOP/s")
-    print(line({}))
+    print(line(COLUMNS, {}))
     with TemporaryDirectory() as folder:
         check_same(size.device, Path(folder))
         for row in rows(size, Path(folder), most):
             found.append(row)
-            print(line(row), flush=True)
+            print(line(COLUMNS, row), flush=True)
             report |= {"seconds": time.perf_counter() - start, "rows": found}
             if options.out:  # after every row, so that a run cut short has shown what it measured
                 options.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")

@@ -51,6 +51,11 @@ class Clock:
         self.seconds: list[float] = []
         self._last = time.perf_counter()
 
+    @property
+    def median(self) -> float | None:
+        """The median; None where all was done before."""
+        return round(median(self.seconds), 2) if self.seconds else None
+
     def __call__(self, done: int) -> None:
         """Note that so many more are done; those of an earlier process come all at once."""
         now = time.perf_counter()
@@ -87,7 +92,7 @@ def main() -> None:
             SIXTEEN: chosen(rankings, made[data]["sequence"]),
         }
         agreement[data] = same(runs[EIGHT], runs[SIXTEEN])
-        seconds[data] = round(median(clock.seconds), 2) if clock.seconds else None
+        seconds[data] = clock.median
         scored = evaluate(questions, runs, MEASURES, pool=rankings, workers=2)
         bare = replace(scored, runs=tuple(replace(run, best=None) for run in scored.runs))
         records += records_of(bare, "joint-default", data, commit())

@@ -13,9 +13,8 @@ that the five contain, in one pass. It leaves `reader-default.jsonl` in `results
 import argparse
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from statistics import median
 
 from joint_default import Clock
 from joint_table import answerable
@@ -76,7 +75,7 @@ def main() -> None:
             file, clock = options.work / f"{data}-{name.replace(' ', '-')}.jsonl", Clock()
             read_to_file(reader, [cut(ranking) for ranking in rankings], file, clock)
             given[name] = load_predictions(file)
-            seconds[f"{name}, {data}"] = _median(clock.seconds)
+            seconds[f"{name}, {data}"] = clock.median
         scored = evaluate_answers(questions, given, [AnswerF1, EM])
         records += records_of(scored, "reader-default", data, commit())
         tests += [comparison_row(data, one) for one in compare(scored, FIRST)]
@@ -92,10 +91,6 @@ def main() -> None:
     about = {"about": ABOUT, **depends, "median seconds": seconds, "tests": tests, "shown": SHOWN}
     save_records(options.results, "reader-default", records, about)
     print(json.dumps(seconds))
-
-
-def _median(seconds: Sequence[float]) -> float | None:
-    return round(median(seconds), 2) if seconds else None
 
 
 if __name__ == "__main__":

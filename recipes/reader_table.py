@@ -55,7 +55,9 @@ def tokenizer_places(folder: Path) -> Places:
     return Places(tokenizer, Words.of(tokenizer))
 
 
-def spans_answers(found: Sequence[Mapping[str, Any]], hits: Sequence[Hit], places: Places) -> Any:  # noqa: ANN401
+def spans_answers(
+    found: Sequence[Mapping[str, Any]], hits: Sequence[Hit], places: Places
+) -> tuple[Answer, ...]:
     """Return the answers that a joint model's spans are."""
     if not found:
         return ()
@@ -77,8 +79,7 @@ def answers_of(
     if made["system"].startswith("t5"):
         written = [Written(tuple(one["tokens"]), one["log_prob"]) for one in found]
         return placed(written, hits, places)
-    answers: tuple[Answer, ...] = spans_answers(found, hits, places)
-    return answers
+    return spans_answers(found, hits, places)
 
 
 def predictions(
@@ -91,14 +92,15 @@ def predictions(
         yield Prediction(id, tuple(a.text for a in answers_of(made, at, hits, places)))
 
 
-def read(folder: Path, data: str) -> dict[str, Mapping[str, Any]]:
-    """Return the systems that answered the questions of a set."""
-    found = [json.loads(p.read_text(encoding="utf-8")) for p in sorted(folder.glob("*.json"))]
-    systems = {one["system"]: one for one in found if one["pack"] == data}
-    for name, one in systems.items():
+def read(files: Sequence[Path]) -> dict[str, dict[str, Mapping[str, Any]]]:
+    """Return the systems that answered the questions of each set."""
+    found: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for path in files:
+        one = json.loads(path.read_text(encoding="utf-8"))
+        found.setdefault(one["pack"], {})[one["system"]] = one
         if any(one["asked for"].values()):
-            print(f"{name}, {data}: made to try it out, {one['asked for']}", flush=True)
-    return systems
+            print(f"{path.name}: made to try it out, {one['asked for']}", flush=True)
+    return found
 
 
 def asked(
@@ -135,10 +137,9 @@ def main() -> None:
     start = time.perf_counter()
     finders = {"t5": tokenizer_places(options.t5), "joint": tokenizer_places(options.joint)}
     files = sorted(options.answers.glob("*.json"))
-    sets = sorted({json.loads(p.read_text(encoding="utf-8"))["pack"] for p in files})
+    sets = read(files)
     records, tests = [], []
-    for data in sets:
-        systems = read(options.answers, data)
+    for data, systems in sorted(sets.items()):
         questions = asked(load_questions(options.questions / f"{data}.jsonl"), systems)
         run = load_rankings(options.runs / f"hybrid-{data}.jsonl")
         rankings = {ranking.question.id: ranking for ranking in run}

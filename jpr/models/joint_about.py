@@ -21,10 +21,15 @@ def read_about(folder: Path) -> dict[str, object]:
         raise FormatError(folder, 0, "is no folder; name that of a joint model")
     if not file.exists():
         raise FormatError(folder, 0, f"is no joint model: {ABOUT} is missing; is it an encoder?")
+    return read_kind(file, KIND, FORMAT)
+
+
+def read_kind(file: Path, kind: str, format: int) -> dict[str, object]:
+    """Read what a file says of a model, which must be of this kind and format."""
     about = read_object(file)
-    if about.get("kind") != KIND or about.get("format") != FORMAT:
+    if about.get("kind") != kind or about.get("format") != format:
         told = f"kind {about.get('kind')!r}, format {about.get('format')!r}"
-        raise FormatError(file, 0, f"is of {told}; this program reads {KIND}, {FORMAT}")
+        raise FormatError(file, 0, f"is of {told}; this program reads {kind}, {format}")
     return about
 
 

@@ -202,28 +202,23 @@ class _Grounded:
         self._child = self._node[:, None] + self._column
 
     def scores(self, log_probs: Tensor) -> Tensor:
-        tries, node, root = self._tries, self._node, self._root[:, None]
+        tries, node = self._tries, self._node
         self._child = (tries.first[node][:, None] + self._column).clamp(max=len(tries.tokens) - 1)
-        there = self._column < tries.counts[node][:, None]
-        there &= self._left.gather(1, (self._child - root).clamp(0, self._left.shape[1] - 1)) > 0
-        goes_on = log_probs.gather(1, tries.tokens[self._child]).masked_fill(~there, 2 * _NEVER)
+        inside = self._column < tries.counts[node][:, None]
+        place = (self._child - self._root[:, None]).clamp(0, self._left.shape[1] - 1)
+        farther = self._left.gather(1, place) * inside  # runs not written, child by child
+        tokens = tries.tokens[self._child]
+        goes_on = log_probs.gather(1, tokens).masked_fill(farther <= 0, 2 * _NEVER)
         ends = log_probs[:, self._ends]
         ends[:, 1] -= self._penalty
-        may_end = self._is_new()
+        # A run that was not written is one more than those that go on with it.
+        here = self._left.gather(1, (node - self._root)[:, None])[:, 0]
+        may_end = tries.is_whole[node] & (here > farther.sum(1))
         more = may_end & (self._left[:, 0] > 1)
         ends[:, 0].masked_fill_(~more, 2 * _NEVER)
         ends[:, 1].masked_fill_(~may_end, 2 * _NEVER)
         ends[:, 2] = _NEVER
         return torch.cat([goes_on, ends], dim=1)
-
-    def _is_new(self) -> Tensor:
-        """Tell where a run may end that was not written: it is more than those that go on."""
-        tries, node = self._tries, self._node
-        place = (self._child - self._root[:, None]).clamp(0, self._left.shape[1] - 1)
-        inside = self._column < tries.counts[node][:, None]
-        farther = (self._left.gather(1, place) * inside).sum(1)
-        here = self._left.gather(1, (node - self._root)[:, None])[:, 0]
-        return tries.is_whole[node] & (here > farther)
 
     def take(self, source: Tensor, column: Tensor) -> Tensor:
         tries, widest = self._tries, self._tries.widest

@@ -16,11 +16,11 @@ import torch
 from numpy.typing import NDArray
 
 from jpr.decode.substrings import Substrings
-from jpr.disk import read_object
 from jpr.encode.folder import digest_of, wants_gpu, weight_files
 from jpr.encode.tokens import first_tokens, read_tokenizer
 from jpr.errors import ConfigError, DataError, FormatError
 from jpr.models.checkpoint import write_json
+from jpr.models.joint_about import read_kind
 from jpr.models.t5 import T5
 from jpr.models.t5_names import read_t5, write_t5
 from jpr.models.writing import Tries, Ways, Written, write
@@ -192,10 +192,7 @@ def read_about(folder: Path) -> tuple[PromptSettings, Ways]:
     file = folder / ABOUT
     if not file.exists():
         raise FormatError(folder, 0, f"is no reader: {ABOUT} is missing")
-    about = read_object(file)
-    if about.get("kind") != KIND or about.get("format") != FORMAT:
-        told = f"kind {about.get('kind')!r}, format {about.get('format')!r}"
-        raise FormatError(file, 0, f"is of {told}; this program reads {KIND}, {FORMAT}")
+    about = read_kind(file, KIND, FORMAT)
     return prompt_settings(about, file), _ways(about.get("ways"), file)
 
 

@@ -7,6 +7,7 @@ for how likely an answer is, and those are given that the chosen passages contai
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import tee
 from math import log
 from pathlib import Path
 
@@ -52,15 +53,9 @@ class SpanReader:
 
     def read_many(self, rankings: Iterable[Ranking]) -> Iterator[Outcome]:
         """Do the same for many questions, some at a time."""
-        given: list[Ranking] = []
-
-        def noted() -> Iterator[Ranking]:
-            for ranking in rankings:
-                given.append(ranking)
-                yield ranking
-
-        for choice in self._model.decode_many(noted(), _EVERY):
-            yield Outcome(given.pop(0), self.kept(choice.answers))
+        given, read = tee(rankings)
+        for ranking, choice in zip(given, self._model.decode_many(read, _EVERY), strict=True):
+            yield Outcome(ranking, self.kept(choice.answers))
 
     def reads_for(self, reranker: JointReranker) -> bool:
         """Tell whether a reranker is the same model, so that both can read at once."""

@@ -147,7 +147,7 @@ def score_pack(
     scores = np.zeros(len(feed.pack.candidates), dtype=np.float16)
     for listed in _batches(feed, batch):
         candidates = assembled(assembler, listed)
-        with _precision(candidates):
+        with precision(candidates.ids.device):
             encoded = model.encode(candidates)
             none = torch.zeros(
                 len(listed.questions), 0, dtype=torch.long, device=encoded.inside.device
@@ -165,7 +165,6 @@ def _batches(feed: Feed, batch: int) -> Iterator[Listed]:
         yield feed.listed(some[first : first + batch], feed.longest)
 
 
-def _precision(candidates: Candidates) -> torch.autocast:
+def precision(device: torch.device) -> torch.autocast:
     """Return 16 bits where there is a GPU."""
-    kind = candidates.ids.device.type
-    return torch.autocast(kind, torch.bfloat16, enabled=kind == "cuda")
+    return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda")

@@ -7,7 +7,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from jpr.errors import ConfigError
 from jpr.models.joint import Candidates, Encoded, IndexHead, JointModel, distribution
 from jpr.train.assemble import Assembler, Spans
 from jpr.train.develop import answers_of, assembled
@@ -73,9 +72,7 @@ class JointLoss:
         world: World,
     ) -> None:
         """Bring together what the loss depends on."""
-        if config.batch < world.size * config.loop.micros:
-            told = f"{world.size} processes with {config.loop.micros} micro-batches each"
-            raise ConfigError(f"a batch of {config.batch} questions for {told}; make it larger")
+        world.check_batch(config.batch, config.loop.micros)
         self._model, self._draws, self._assemblers = model, draws, assemblers
         self._config, self._world = config, world
         head = model.head

@@ -142,6 +142,11 @@ class Pack:
             raise FormatError(home, 0, f"is damaged: {told}; {_REMEDY}")
         return found
 
+    def tokens_of(self, row: int) -> NDArray[np.uint16]:
+        """Return the tokens of a passage, its title's first."""
+        first, last = int(self.passage_starts[row]), int(self.passage_starts[row + 1])
+        return np.concatenate(_between(self.passage_tokens, first, last))
+
     def counts(self) -> dict[str, int]:
         """Return how much there is of everything."""
         return {

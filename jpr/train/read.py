@@ -18,7 +18,7 @@ from torch import Tensor
 
 from jpr.decode.substrings import Substrings
 from jpr.encode.tokens import read_tokenizer
-from jpr.errors import ConfigError, DataError
+from jpr.errors import DataError
 from jpr.models.t5 import T5
 from jpr.models.t5_names import read_t5
 from jpr.models.writing import Tries, Ways, Written, write
@@ -27,7 +27,7 @@ from jpr.rerank.evidence import Words
 from jpr.rerank.prompt import Prompts, PromptSettings
 from jpr.train.answers import NONE, answer_places, written_out
 from jpr.train.assemble import Assembler
-from jpr.train.develop import assembled
+from jpr.train.develop import assembled, precision
 from jpr.train.draw import Draws, Feed, Listed
 from jpr.train.joint import number_tokens, open_feed
 from jpr.train.loop import Hooks, Part, Score, train
@@ -120,20 +120,9 @@ class Reading:
         rows = []
         for edge in edges[edges >= 0].tolist():
             row = int(pack.candidates[edge])
-            first, last = int(pack.passage_starts[row]), int(pack.passage_starts[row + 1])
-            title = int(pack.title_lengths[row])
-            tokens = _tokens(pack.passage_tokens, first, last).astype(np.int64)
+            title, tokens = int(pack.title_lengths[row]), pack.tokens_of(row).astype(np.int64)
             rows += [tokens[:title], tokens[title:][:most]]
         return trie_of(rows, self._words, self.prompts, self.ways)
-
-
-def _tokens(parts: Sequence[NDArray[np.uint16]], first: int, last: int) -> NDArray[np.uint16]:
-    """Return a piece of a pack's tokens; no passage is in two parts."""
-    for part in parts:
-        if first < len(part):
-            return part[first:last]
-        first, last = first - len(part), last - len(part)
-    return parts[0][:0]
 
 
 def with_targets(feed: Feed, k: int) -> Feed:
@@ -206,9 +195,7 @@ class _ReaderLoss:
         config: ReaderTraining,
         world: World,
     ) -> None:
-        if config.batch < world.size * config.loop.micros:
-            told = f"{world.size} processes with {config.loop.micros} micro-batches each"
-            raise ConfigError(f"a batch of {config.batch} questions for {told}; make it larger")
+        world.check_batch(config.batch, config.loop.micros)
         self._reading, self._assemblers = reading, assemblers
         self._config, self._world = config, world
         self._draws = Draws(
@@ -233,8 +220,7 @@ class _ReaderLoss:
 @torch.inference_mode()
 def _dev_loss(reading: Reading, feed: Feed, assembler: Assembler, config: ReaderTraining) -> float:
     """Return the mean loss over a pack's questions to which some passage has an answer."""
-    kind = assembler.tokens.device.type
-    with torch.autocast(kind, torch.bfloat16, enabled=kind == "cuda"):
+    with precision(assembler.tokens.device):
         found = [
             reading.loss(feed, assembler, listed)[0].float().cpu()
             for listed in some_listed(feed, config.dev.limit, config.dev.batch)

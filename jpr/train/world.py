@@ -8,6 +8,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from jpr.errors import ConfigError
+
 
 @dataclass(frozen=True, slots=True)
 class World:
@@ -35,6 +37,12 @@ class World:
     def is_first(self) -> bool:
         """Whether it falls to this process to write and to evaluate."""
         return self.rank == 0
+
+    def check_batch(self, batch: int, micros: int) -> None:
+        """Refuse a batch of fewer questions than the parts it is cut into."""
+        if batch < self.size * micros:
+            told = f"{self.size} processes with {micros} micro-batches each"
+            raise ConfigError(f"a batch of {batch} questions for {told}; make it larger")
 
     def leave(self) -> None:
         """Part from the other processes."""

@@ -229,6 +229,7 @@ def test_the_benchmark_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "memory.json"
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))  # as a script sees those beside it
     monkeypatch.setattr("sys.argv", ["memory.py", "--tiny", "--out", str(out)])
     runpy.run_path(str(ROOT / "benchmarks" / "memory.py"), run_name="__main__")
     rows = json.loads(out.read_text(encoding="utf-8"))["rows"]
