@@ -28,10 +28,14 @@ from jpr.models.t5_blocks import (
     T5Config,
     attention,
     is_fused,
+    trains_fused,
     working_dtype,
 )
 
 __all__ = ["T5", "Memory", "T5Config", "T5Decoder", "T5Encoder"]
+
+_FUSED = (16, 32, 64, 128)
+"""Sizes of heads that the kernels with gradients take."""
 
 
 class T5Encoder(nn.Module):
@@ -60,13 +64,14 @@ class T5Encoder(nn.Module):
             return self.words.weight[:0]
         if is_fused(self.words.weight):
             return in_parts(ids, rows, grain.budget, self._fused)
+        if trains_fused(self.words.weight) and self.config.d_kv in _FUSED:
+            return self._trained(ids, _ends(rows, ids), int(rows.max()))
         return in_parts(
             ids, rows, grain.budget, lambda some, of: self._laid(some, layout(of, grain))
         )
 
     def _fused(self, ids: Tensor, rows: Whole) -> Tensor:
-        ends = torch.from_numpy(np.append(0, rows.cumsum()).astype(np.int32)).to(ids.device)
-        return self.end_to_end(ids, ends, int(rows.max()))
+        return self.end_to_end(ids, _ends(rows, ids), int(rows.max()))
 
     def end_to_end(self, ids: Tensor, ends: Tensor, longest: int) -> Tensor:
         """Map rows end to end, ids (N,), which end at `ends` (B + 1,) from 0 on, to (N, d).
@@ -82,6 +87,20 @@ class T5Encoder(nn.Module):
             x = block(x, attend)
         out: Tensor = self.norm(x)
         return out
+
+    def _trained(self, ids: Tensor, ends: Tensor, longest: int) -> Tensor:
+        """Do the same with gradients, checkpoints and dropout."""
+        from jpr.models import kernels, kernels_train
+
+        dropout = self.dropout if self.training else 0.0
+        x = F.dropout(self.words(ids), dropout)
+        tiles = kernels.bias_tiles(self.relative, torch.float32)
+        attend = partial(
+            kernels_train.attend, tiles=tiles, ends=ends, longest=longest, dropout=dropout
+        )
+        for block in self.blocks:
+            x = through(block, x, attend, self.checkpointing)
+        return F.dropout(self.norm(x), dropout)
 
     def _laid(self, ids: Tensor, to: Layout) -> Tensor:
         """Map ids (N,) to (N, d) by a layout."""
@@ -128,6 +147,11 @@ class T5Encoder(nn.Module):
         return masks
 
 
+def _ends(rows: Whole, ids: Tensor) -> Tensor:
+    """Return where rows end (B + 1,), from 0 on, beside their ids."""
+    return torch.from_numpy(np.append(0, rows.cumsum()).astype(np.int32)).to(ids.device)
+
+
 class Memory:
     """What the decoder attends to: vectors (N, d) of questions laid end to end."""
 
@@ -138,22 +162,26 @@ class Memory:
             raise DataError("a question has nothing to attend to; give it at least one passage")
         self._vectors, self._shape = vectors, (len(rows), int(rows.max()))
         self._slots: Tensor | None = None
+        self._mask: Tensor | None = None
         if int(rows.min()) < self._shape[1]:
             inside = inside_of(rows, self._shape[1])
-            slots = torch.full(inside.shape, -1)
-            slots[inside] = torch.arange(len(vectors))
-            self._slots = slots.to(vectors.device)
+            self._slots = inside.flatten().nonzero()[:, 0].to(vectors.device)
+            dtype = working_dtype(vectors)
+            mask = inside.new_zeros(inside.shape, dtype=dtype)
+            mask = mask.masked_fill(~inside, torch.finfo(dtype).min)[:, None, None]
+            self._mask = mask.to(vectors.device)
 
     def attend(self, cross: CrossAttention, dropout: float = 0.0) -> AttendCross:
         """Return a layer's attention; its keys and values are computed now, and once."""
-        k, v = cross.remember(self._vectors)
-        if self._slots is None:
-            k, v = (part.view(*self._shape, *k.shape[1:]) for part in (k, v))
-            return lambda q: attention(q, k, v, None, dropout)
-        mask = torch.zeros(self._slots.shape, dtype=k.dtype, device=k.device)
-        mask = mask.masked_fill(self._slots < 0, torch.finfo(k.dtype).min)[:, None, None]
-        k, v = (part[self._slots] for part in (k, v))  # -1 takes the last, which the mask hides
-        return lambda q: attention(q, k, v, mask, dropout)
+        k, v = (self._padded(part) for part in cross.remember(self._vectors))
+        return lambda q: attention(q, k, v, self._mask, dropout)
+
+    def _padded(self, part: Tensor) -> Tensor:
+        """Lay out (N, …) question by question (B, T, …)."""
+        if self._slots is not None:  # a copy, of which gradients are taken without adding up
+            whole = part.new_zeros(self._shape[0] * self._shape[1], *part.shape[1:])
+            part = whole.index_copy_(0, self._slots, part)
+        return part.view(*self._shape, *part.shape[1:])
 
 
 class T5Decoder(nn.Module):

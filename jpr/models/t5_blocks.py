@@ -99,6 +99,15 @@ def is_fused(x: Tensor) -> bool:
     return plain and x.is_cuda and x.dtype is torch.bfloat16
 
 
+def trains_fused(x: Tensor) -> bool:
+    """Tell whether our kernels with gradients take over: rows (N, d), bfloat16 on a GPU.
+
+    The decoder's few tokens, (B, T, d), are not worth starting them.
+    """
+    many = x.is_cuda and x.ndim == 2 and torch.is_grad_enabled()
+    return many and working_dtype(x) is torch.bfloat16
+
+
 def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float = 0.0) -> Tensor:
     """Mix values (B, T, heads, d_kv); the mask is added to the scores, which T5 does not scale."""
     q, k, v = (part.transpose(1, 2) for part in (q, k, v))
@@ -154,6 +163,10 @@ class FeedForward(nn.Module):
         if is_fused(x):
             return self._fused(x.view(-1, x.shape[-1])).view(*x.shape[:-1], -1)
         wide: Tensor = self.up(x)
+        if trains_fused(x):
+            from jpr.models.kernels_train import activated
+
+            return activated(wide, self.gated, self.dropout if self.training else 0.0)
         if self.gated:
             gate, wide = wide.chunk(2, dim=-1)
             wide = F.gelu(gate, approximate="tanh") * wide
@@ -245,6 +258,10 @@ class DecoderBlock(nn.Module):
 
 def _added(x: Tensor, linear: nn.Linear, inner: Tensor, dropout: float) -> Tensor:
     """Return x plus what a layer makes of `inner`; the sum is part of the product if it can be."""
+    if trains_fused(x):
+        from jpr.models.kernels_train import added
+
+        return added(x, linear(inner), dropout)
     if torch.is_grad_enabled() or not x.dtype == inner.dtype == linear.weight.dtype:
         return x + F.dropout(linear(inner), dropout, dropout > 0)
     x.view(-1, x.shape[-1]).addmm_(inner.reshape(-1, inner.shape[-1]), linear.weight.t())
@@ -259,11 +276,15 @@ class Norm(nn.RMSNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (…, d) to the same."""
+        assert self.eps is not None
+        if trains_fused(x):
+            from jpr.models import kernels_train
+
+            return kernels_train.rms_norm(x, self.weight, self.eps, working_dtype(x))
         if not is_fused(x):
             return super().forward(x)
         from jpr.models.kernels import rms_norm
 
-        assert self.eps is not None
         return rms_norm(x.view(-1, x.shape[-1]), self.weight, self.eps).view(x.shape)
 
 

@@ -80,3 +80,13 @@ class World:
         said = torch.tensor([value], dtype=torch.float64, device=device)
         dist.broadcast(said, 0)
         return float(said[0])
+
+
+def let_memory_grow() -> None:
+    """Let a GPU's memory grow in place, since batches are of ever new sizes.
+
+    What the user has said of memory remains.
+    """
+    said = {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"} & os.environ.keys()
+    if not said and hasattr(torch._C, "_accelerator_setAllocatorSettings"):  # older ones lack it
+        torch._C._accelerator_setAllocatorSettings("expandable_segments:True")

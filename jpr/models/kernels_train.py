@@ -1,0 +1,479 @@
+# mypy: disable-error-code="no-untyped-def, untyped-decorator, misc, no-untyped-call"
+# ruff: noqa: ANN001, ANN202  # Triton's functions take what no type says
+"""Kernels for training on the GPU, in Triton: what torch does in several passes, with gradients.
+
+Nothing as large as all pairs of tokens is ever written: scores, shares and what is dropped of them
+are computed again where gradients need them. What is dropped follows from a seed and the place.
+`tests/models/test_kernels_train.py` compares each with torch's own operations.
+"""
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from torch.autograd import Function
+
+from jpr.models.kernels import TILE, _between
+
+LOG2_E = tl.constexpr(1.4426950408889634)
+_PROGRAMS = 1024
+"""About as many as a GPU runs at once."""
+
+
+def attend(
+    q: Tensor, k: Tensor, v: Tensor, tiles: Tensor, ends: Tensor, longest: int, dropout: float
+) -> Tensor:
+    """Let tokens attend to their own row's, as `kernels.attend` does.
+
+    `tiles` are best given in 32 bits, in which gradients of all layers then add up.
+    """
+    out: Tensor = _Attend.apply(q, k, v, tiles, ends, longest, dropout)
+    return out
+
+
+def rms_norm(x: Tensor, weight: Tensor, eps: float, dtype: torch.dtype) -> Tensor:
+    """Divide rows (N, d) by the root of their mean square, and multiply with weights (d,)."""
+    out: Tensor = _RmsNorm.apply(x, weight, eps, dtype)
+    return out
+
+
+def activated(wide: Tensor, gated: bool, dropout: float) -> Tensor:
+    """Map rows by ReLU, (N, f) to the same, or by gates and values, (N, 2f) to (N, f)."""
+    out: Tensor = _Activated.apply(wide, gated, dropout)
+    return out
+
+
+def added(x: Tensor, y: Tensor, dropout: float) -> Tensor:
+    """Return x plus what dropout leaves of y, rows (N, d) both."""
+    out: Tensor = _Added.apply(x, y, dropout)
+    return out
+
+
+def _drawn(dropout: float) -> tuple[int, int, float]:
+    """Return a seed, the least number that is not dropped, and by what the rest grows."""
+    seed = int(torch.randint(2**31 - 1, (), device="cpu")) if dropout else 0
+    return seed, int(dropout * 2**32), 1 / (1 - dropout)
+
+
+@triton.jit
+def _kept(seed, row, column, least: tl.constexpr):
+    """Tell what is not dropped, by a hash: Philox would take longer than all products together.
+
+    Rows are mixed well (Wellons' lowbias32), since there are few of them; places just enough.
+    """
+    x = row.to(tl.uint32) + seed
+    x = (x ^ (x >> 16)) * 0x7FEB352D
+    x = (x ^ (x >> 15)) * 0x846CA68B
+    x = x ^ (x >> 16) ^ ((column + seed).to(tl.uint32) * 0x9E3779B9)
+    x = x * 0x7FEB352D
+    return (x ^ (x >> 15)) * 0x846CA68B >= least
+
+
+class _Attend(Function):
+    @staticmethod
+    def forward(
+        ctx: Any,  # noqa: ANN401  # torch's own
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        tiles: Tensor,
+        ends: Tensor,
+        longest: int,
+        dropout: float,
+    ) -> Tensor:
+        n, heads, d = q.shape
+        out = q.new_empty(n, heads, d)
+        log_sums = q.new_empty(heads, n, dtype=torch.float32)
+        squares, tiles = triton.cdiv(longest, TILE), tiles.to(q.dtype)
+        seed, least, scale = _drawn(dropout)
+        ctx.given = n, squares, seed, heads, d, tiles.shape[1] // 2, least, scale, TILE
+        ctx.how = {"num_warps": 4 if d <= 64 else 8, "num_stages": 2}
+        ctx.save_for_backward(q, k, v, tiles, ends, out, log_sums)
+        _attend[((len(ends) - 1) * heads * squares,)](
+            q, k, v, tiles, out, log_sums, ends, q.stride(0), *ctx.given, **ctx.how
+        )
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
+        q, k, v, tiles, ends, out, log_sums = ctx.saved_tensors
+        slope, mean = slope.contiguous(), torch.empty_like(log_sums)
+        to_q, to_k, to_v = (torch.empty_like(out) for _ in range(3))
+        rows, (_, squares, _, heads, *_) = len(ends) - 1, ctx.given
+        grid, step = (rows * heads * squares,), q.stride(0)
+        _to_queries[grid](
+            q, k, v, tiles, out, slope, to_q, log_sums, mean, ends, step, *ctx.given, **ctx.how
+        )
+        turned = tiles.mT.contiguous()
+        _to_keys[grid](
+            q, k, v, turned, slope, to_k, to_v, log_sums, mean, ends, step, *ctx.given, **ctx.how
+        )
+        if not ctx.needs_input_grad[3]:
+            return to_q, to_k, to_v, None, None, None, None
+        shares = max(1, min(rows, 2 * _PROGRAMS // (heads * tiles.shape[1])))
+        sums = tiles.new_empty(shares, *tiles.shape, dtype=torch.float32)
+        _to_tiles[(shares * heads * tiles.shape[1],)](
+            q, k, v, tiles, slope, sums, log_sums, mean, ends, step, rows, shares,
+            *ctx.given, num_warps=8, num_stages=2,
+        )  # fmt: skip
+        return to_q, to_k, to_v, sums.sum(0), None, None, None
+
+
+@triton.jit(do_not_specialize=["n", "squares", "seed"])
+def _attend(
+    q_at, k_at, v_at, tiles_at, out_at, log_sums_at, ends_at, step, n, squares, seed,
+    heads: tl.constexpr, d: tl.constexpr, reach: tl.constexpr, least: tl.constexpr,
+    scale: tl.constexpr, tile: tl.constexpr,
+):  # fmt: skip
+    start, length, head, first = _whose(ends_at, squares, heads, tile)
+    if first >= length:
+        return
+    inner, base = tl.arange(0, tile), start * step + head * d
+    token = first + inner
+    q = _rows(q_at + base, token, length, step, d)
+    tiles_at += head * (2 * reach + 1) * tile * tile
+    mixed = tl.zeros([tile, d], dtype=tl.float32)
+    top = tl.full([tile], -1e30, dtype=tl.float32)
+    total = tl.zeros([tile], dtype=tl.float32)
+    for at in range(0, length, tile):
+        key = at + inner
+        k = _rows(k_at + base, key, length, step, d)
+        v = _rows(v_at + base, key, length, step, d)
+        bias = _bias(tiles_at + _between(at, first, reach, tile), (key < length)[None, :], tile)
+        scores = tl.dot(q, tl.trans(k), bias) * LOG2_E
+        peak = tl.maximum(top, tl.max(scores, 1))
+        shares = tl.exp2(scores - peak[:, None])
+        fade = tl.exp2(top - peak)
+        total = total * fade + tl.sum(shares, 1)
+        kept = _kept(seed, ((start + token) * heads + head)[:, None], key[None, :], least)
+        shares = tl.where(kept, shares, 0.0).to(v.dtype)
+        mixed = tl.dot(shares, v, mixed * fade[:, None])
+        top = peak
+    _store(out_at, mixed * (scale / total)[:, None], start, token, length, head, heads, d)
+    tl.store(log_sums_at + head * n + start + token, top + tl.log2(total), mask=token < length)
+
+
+@triton.jit(do_not_specialize=["n", "squares", "seed"])
+def _to_queries(
+    q_at, k_at, v_at, tiles_at, mixed_at, slope_at, out_at, log_sums_at, mean_at, ends_at,
+    step, n, squares, seed,
+    heads: tl.constexpr, d: tl.constexpr, reach: tl.constexpr, least: tl.constexpr,
+    scale: tl.constexpr, tile: tl.constexpr,
+):  # fmt: skip
+    """Find the gradient of queries, and the mean of each one's slopes, for the other kernels."""
+    start, length, head, first = _whose(ends_at, squares, heads, tile)
+    if first >= length:
+        return
+    inner, base = tl.arange(0, tile), start * step + head * d
+    token = first + inner
+    own: tl.constexpr = heads * d
+    q = _rows(q_at + base, token, length, step, d)
+    slope = _rows(slope_at + start * own + head * d, token, length, own, d)
+    mixed = _rows(mixed_at + start * own + head * d, token, length, own, d)
+    mean = tl.sum(slope.to(tl.float32) * mixed.to(tl.float32), 1)
+    place = head * n + start + token
+    tl.store(mean_at + place, mean, mask=token < length)
+    log_sums = tl.load(log_sums_at + place, mask=token < length, other=float("inf"))
+    tiles_at += head * (2 * reach + 1) * tile * tile
+    out = tl.zeros([tile, d], dtype=tl.float32)
+    for at in range(0, length, tile):
+        key = at + inner
+        k = _rows(k_at + base, key, length, step, d)
+        v = _rows(v_at + base, key, length, step, d)
+        bias = _bias(tiles_at + _between(at, first, reach, tile), (key < length)[None, :], tile)
+        kept = _kept(seed, ((start + token) * heads + head)[:, None], key[None, :], least)
+        shares = tl.exp2(tl.dot(q, tl.trans(k), bias) * LOG2_E - log_sums[:, None])
+        pull = tl.where(kept, tl.dot(slope, tl.trans(v)), 0.0) * scale
+        out = tl.dot((shares * (pull - mean[:, None])).to(k.dtype), k, out)
+    _store(out_at, out, start, token, length, head, heads, d)
+
+
+@triton.jit(do_not_specialize=["n", "squares", "seed"])
+def _to_keys(
+    q_at, k_at, v_at, tiles_at, slope_at, to_k_at, to_v_at, log_sums_at, mean_at, ends_at,
+    step, n, squares, seed,
+    heads: tl.constexpr, d: tl.constexpr, reach: tl.constexpr, least: tl.constexpr,
+    scale: tl.constexpr, tile: tl.constexpr,
+):  # fmt: skip
+    """Find the gradients of keys and values; all squares are of keys by queries, turned."""
+    start, length, head, first = _whose(ends_at, squares, heads, tile)
+    if first >= length:
+        return
+    inner, base = tl.arange(0, tile), start * step + head * d
+    key = first + inner
+    own: tl.constexpr = heads * d
+    k = _rows(k_at + base, key, length, step, d)
+    v = _rows(v_at + base, key, length, step, d)
+    slope_at += start * own + head * d
+    tiles_at += head * (2 * reach + 1) * tile * tile
+    to_k = tl.zeros([tile, d], dtype=tl.float32)
+    to_v = tl.zeros([tile, d], dtype=tl.float32)
+    for at in range(0, length, tile):
+        token = at + inner
+        q = _rows(q_at + base, token, length, step, d)
+        slope = _rows(slope_at, token, length, own, d)
+        place = head * n + start + token
+        log_sums = tl.load(log_sums_at + place, mask=token < length, other=float("inf"))
+        mean = tl.load(mean_at + place, mask=token < length, other=0.0)
+        bias = _bias(tiles_at + _between(first, at, reach, tile), (key < length)[:, None], tile)
+        kept = _kept(seed, ((start + token) * heads + head)[None, :], key[:, None], least)
+        shares = tl.exp2(tl.dot(k, tl.trans(q), bias) * LOG2_E - log_sums[None, :])
+        to_v = tl.dot(tl.where(kept, shares, 0.0).to(q.dtype), slope, to_v)
+        pull = tl.where(kept, tl.dot(v, tl.trans(slope)), 0.0) * scale
+        to_k = tl.dot((shares * (pull - mean[None, :])).to(q.dtype), q, to_k)
+    _store(to_k_at, to_k, start, key, length, head, heads, d)
+    _store(to_v_at, to_v * scale, start, key, length, head, heads, d)
+
+
+@triton.jit(do_not_specialize=["rows", "shares", "n", "squares", "seed"])
+def _to_tiles(
+    q_at, k_at, v_at, tiles_at, slope_at, sums_at, log_sums_at, mean_at, ends_at,
+    step, rows, shares, n, squares, seed,
+    heads: tl.constexpr, d: tl.constexpr, reach: tl.constexpr, least: tl.constexpr,
+    scale: tl.constexpr, tile: tl.constexpr,
+):  # fmt: skip
+    """Add up the slopes of all squares that lie so far apart, over a share of the rows."""
+    wide: tl.constexpr = 2 * reach + 1
+    own: tl.constexpr = heads * d
+    between = tl.program_id(0) % wide - reach
+    head = tl.program_id(0) // wide % heads
+    far = tl.maximum(between, -between)
+    inner = tl.arange(0, tile)
+    tiles_at += head * wide * tile * tile + (between + reach) * tile * tile
+    total = tl.zeros([tile, tile], dtype=tl.float32)
+    for row in range(tl.program_id(0) // wide // heads, rows, shares):
+        start = tl.load(ends_at + row).to(tl.int64)
+        length = (tl.load(ends_at + row + 1) - start).to(tl.int32)
+        base, count = start * step + head * d, (length + tile - 1) // tile
+        farthest = tl.where(far == reach, count - 1, far)
+        for apart in range(far, farthest + 1):
+            for at in range(0, count - apart):
+                token = (at + tl.where(between < 0, apart, 0)) * tile + inner
+                key = (at + tl.where(between < 0, 0, apart)) * tile + inner
+                q = _rows(q_at + base, token, length, step, d)
+                k = _rows(k_at + base, key, length, step, d)
+                v = _rows(v_at + base, key, length, step, d)
+                slope = _rows(slope_at + start * own + head * d, token, length, own, d)
+                place = head * n + start + token
+                log_sums = tl.load(log_sums_at + place, mask=token < length, other=float("inf"))
+                mean = tl.load(mean_at + place, mask=token < length, other=0.0)
+                bias = _bias(tiles_at, (key < length)[None, :], tile)
+                kept = _kept(seed, ((start + token) * heads + head)[:, None], key[None, :], least)
+                parts = tl.exp2(tl.dot(q, tl.trans(k), bias) * LOG2_E - log_sums[:, None])
+                pull = tl.where(kept, tl.dot(slope, tl.trans(v)), 0.0) * scale
+                total += parts * (pull - mean[:, None])
+    sums_at += tl.program_id(0).to(tl.int64) * tile * tile
+    tl.store(sums_at + inner[:, None] * tile + inner[None, :], total)
+
+
+@triton.jit
+def _whose(ends_at, squares, heads: tl.constexpr, tile: tl.constexpr):
+    """Return a program's row, by its start and length, its head and its first token."""
+    at = tl.program_id(0)
+    row = at // squares // heads
+    start = tl.load(ends_at + row).to(tl.int64)
+    length = (tl.load(ends_at + row + 1) - start).to(tl.int32)
+    return start, length, at // squares % heads, at % squares * tile
+
+
+@triton.jit
+def _rows(at, token, length, step, d: tl.constexpr):
+    """Load the vectors of tokens, zeros after the last."""
+    place = token[:, None] * step + tl.arange(0, d)[None, :]
+    return tl.load(at + place, mask=(token < length)[:, None], other=0.0)
+
+
+@triton.jit
+def _store(at, vectors, start, token, length, head, heads: tl.constexpr, d: tl.constexpr):
+    """Store the vectors of tokens, none after the last."""
+    place = ((start + token) * heads + head)[:, None] * d + tl.arange(0, d)[None, :]
+    tl.store(at + place, vectors.to(at.dtype.element_ty), mask=(token < length)[:, None])
+
+
+@triton.jit
+def _bias(at, there, tile: tl.constexpr):
+    """Load a square of the bias, without any share for keys that are not there."""
+    inner = tl.arange(0, tile)
+    bias = tl.load(at + inner[:, None] * tile + inner[None, :]).to(tl.float32)
+    return tl.where(there, bias, float("-inf"))
+
+
+class _RmsNorm(Function):
+    @staticmethod
+    def forward(
+        ctx: Any,  # noqa: ANN401
+        x: Tensor,
+        weight: Tensor,
+        eps: float,
+        dtype: torch.dtype,
+    ) -> Tensor:
+        n, d = x.shape
+        x, out = x.contiguous(), torch.empty_like(x, dtype=dtype)
+        scales = x.new_empty(n, dtype=torch.float32)
+        ctx.save_for_backward(x, weight, scales)
+        ctx.shape = d, triton.next_power_of_2(d), 2
+        _rms_norm[(triton.cdiv(n, 2),)](x, weight, out, scales, n, eps, *ctx.shape, num_warps=4)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
+        x, weight, scales = ctx.saved_tensors
+        n, d = x.shape
+        out, programs = torch.empty_like(x), min(_PROGRAMS, triton.cdiv(n, 2))
+        sums = x.new_empty(programs, d, dtype=torch.float32)
+        _to_normed[(programs,)](
+            x, weight, scales, slope.contiguous(), out, sums, n, programs, *ctx.shape, num_warps=4
+        )
+        return out, sums.sum(0).to(weight.dtype), None, None
+
+
+@triton.jit(do_not_specialize=["n"])
+def _rms_norm(
+    x_at, weight_at, out_at, scales_at, n, eps,
+    d: tl.constexpr, wide: tl.constexpr, rows: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0) * rows + tl.arange(0, rows)
+    column = tl.arange(0, wide)
+    there = (row < n)[:, None] & (column < d)[None, :]
+    place = row.to(tl.int64)[:, None] * d + column[None, :]
+    x = tl.load(x_at + place, mask=there, other=0.0).to(tl.float32)
+    weight = tl.load(weight_at + column, mask=column < d, other=0.0).to(tl.float32)
+    scale = tl.rsqrt(tl.sum(x * x, 1) / d + eps)
+    out = x * scale[:, None] * weight[None, :]
+    tl.store(out_at + place, out.to(out_at.dtype.element_ty), mask=there)
+    tl.store(scales_at + row, scale, mask=row < n)
+
+
+@triton.jit(do_not_specialize=["n", "programs"])
+def _to_normed(
+    x_at, weight_at, scales_at, slope_at, out_at, sums_at, n, programs,
+    d: tl.constexpr, wide: tl.constexpr, rows: tl.constexpr,
+):  # fmt: skip
+    """Find the gradient of some rows, and their part of the weight's."""
+    column = tl.arange(0, wide)
+    weight = tl.load(weight_at + column, mask=column < d, other=0.0).to(tl.float32)
+    total = tl.zeros([wide], dtype=tl.float32)
+    for first in range(tl.program_id(0) * rows, n, programs * rows):
+        row = first + tl.arange(0, rows)
+        there = (row < n)[:, None] & (column < d)[None, :]
+        place = row.to(tl.int64)[:, None] * d + column[None, :]
+        scale = tl.load(scales_at + row, mask=row < n, other=0.0)[:, None]
+        x = tl.load(x_at + place, mask=there, other=0.0).to(tl.float32) * scale
+        slope = tl.load(slope_at + place, mask=there, other=0.0).to(tl.float32)
+        total += tl.sum(slope * x, 0)
+        slope = slope * weight[None, :]
+        out = (slope - x * (tl.sum(slope * x, 1) / d)[:, None]) * scale
+        tl.store(out_at + place, out.to(out_at.dtype.element_ty), mask=there)
+    tl.store(sums_at + tl.program_id(0) * d + column, total, mask=column < d)
+
+
+class _Activated(Function):
+    @staticmethod
+    def forward(ctx: Any, wide: Tensor, gated: bool, dropout: float) -> Tensor:  # noqa: ANN401
+        n, f = wide.shape[0], wide.shape[1] // (2 if gated else 1)
+        wide, out = wide.contiguous(), wide.new_empty(n, f)
+        ctx.given = n, f, *_drawn(dropout), gated, 4, 512
+        ctx.grid = triton.cdiv(n, 4), triton.cdiv(f, 512)
+        _activated[ctx.grid](wide, out, *ctx.given, num_warps=4)
+        ctx.save_for_backward(wide if gated else out)  # a ReLU's output tells enough
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
+        (known,) = ctx.saved_tensors
+        out = torch.empty_like(known)
+        _to_activated[ctx.grid](known, slope.contiguous(), out, *ctx.given, num_warps=4)
+        return out, None, None
+
+
+@triton.jit(do_not_specialize=["n", "seed"])
+def _activated(
+    wide_at, out_at, n, f, seed,
+    least: tl.constexpr, scale: tl.constexpr, gated: tl.constexpr,
+    rows: tl.constexpr, size: tl.constexpr,
+):  # fmt: skip
+    row, column, there = _block(n, f, rows, size)
+    kept = _kept(seed, row, column, least)
+    if gated:
+        gate = tl.load(wide_at + row * 2 * f + column, mask=there, other=0.0).to(tl.float32)
+        value = tl.load(wide_at + row * 2 * f + f + column, mask=there, other=0.0).to(tl.float32)
+        out = gate * _below(gate) * value
+    else:
+        out = tl.load(wide_at + row * f + column, mask=there, other=0.0).to(tl.float32)
+        out = tl.maximum(out, 0.0)
+    out = tl.where(kept, out * scale, 0.0)
+    tl.store(out_at + row * f + column, out.to(out_at.dtype.element_ty), mask=there)
+
+
+@triton.jit(do_not_specialize=["n", "seed"])
+def _to_activated(
+    known_at, slope_at, out_at, n, f, seed,
+    least: tl.constexpr, scale: tl.constexpr, gated: tl.constexpr,
+    rows: tl.constexpr, size: tl.constexpr,
+):  # fmt: skip
+    row, column, there = _block(n, f, rows, size)
+    slope = tl.load(slope_at + row * f + column, mask=there, other=0.0).to(tl.float32) * scale
+    if gated:
+        place = row * 2 * f + column
+        gate = tl.load(known_at + place, mask=there, other=0.0).to(tl.float32)
+        value = tl.load(known_at + place + f, mask=there, other=0.0).to(tl.float32)
+        slope = tl.where(_kept(seed, row, column, least), slope, 0.0)
+        below = _below(gate)
+        steep = below * (1 - below) * 1.5957691216057308 * (1 + 0.134145 * gate * gate)
+        to_gate = slope * value * (below + gate * steep)
+        tl.store(out_at + place, to_gate.to(out_at.dtype.element_ty), mask=there)
+        to_value = slope * gate * below
+        tl.store(out_at + place + f, to_value.to(out_at.dtype.element_ty), mask=there)
+    else:
+        known = tl.load(known_at + row * f + column, mask=there, other=0.0)
+        slope = tl.where(known > 0, slope, 0.0)
+        tl.store(out_at + row * f + column, slope.to(out_at.dtype.element_ty), mask=there)
+
+
+@triton.jit
+def _block(n, f, rows: tl.constexpr, size: tl.constexpr):
+    """Return a program's rows (rows, 1) and columns (1, size), and which of them are there."""
+    row = (tl.program_id(0) * rows + tl.arange(0, rows)).to(tl.int64)[:, None]
+    column = (tl.program_id(1) * size + tl.arange(0, size))[None, :]
+    return row, column, (row < n) & (column < f)
+
+
+@triton.jit
+def _below(x):
+    """Return the share of a gate that GELU lets through, by its approximation with tanh."""
+    return 1 / (1 + tl.exp(-1.5957691216057308 * (x + 0.044715 * x * x * x)))
+
+
+class _Added(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor, dropout: float) -> Tensor:  # noqa: ANN401
+        n, d = x.shape
+        x, out = x.contiguous(), torch.empty_like(x)
+        ctx.dtype, ctx.given = y.dtype, (n, d, *_drawn(dropout), 4, 512)
+        ctx.grid = triton.cdiv(n, 4), triton.cdiv(d, 512)
+        _added[ctx.grid](x, y.contiguous(), out, True, *ctx.given, num_warps=4)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
+        slope = slope.contiguous()
+        out = torch.empty_like(slope, dtype=ctx.dtype)
+        _added[ctx.grid](slope, slope, out, False, *ctx.given, num_warps=4)
+        return slope, out, None
+
+
+@triton.jit(do_not_specialize=["n", "seed"])
+def _added(
+    x_at, y_at, out_at, add: tl.constexpr, n, d, seed,
+    least: tl.constexpr, scale: tl.constexpr, rows: tl.constexpr, size: tl.constexpr,
+):  # fmt: skip
+    """Drop from y, and add x if asked to: for the gradient of y, nobody asks."""
+    row, column, there = _block(n, d, rows, size)
+    place = row * d + column
+    y = tl.load(y_at + place, mask=there, other=0.0).to(tl.float32)
+    out = tl.where(_kept(seed, row, column, least), y * scale, 0.0)
+    if add:
+        out += tl.load(x_at + place, mask=there, other=0.0).to(tl.float32)
+    tl.store(out_at + place, out.to(out_at.dtype.element_ty), mask=there)
