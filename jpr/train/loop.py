@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from jpr.errors import ConfigError, DataError
 from jpr.train.average import Average
 from jpr.train.state import Log, Progress, read_state, write_state
-from jpr.train.world import World, let_memory_grow
+from jpr.train.world import World, suit_new_shapes
 
 DECAYS = ("linear", "cosine", "flat")
 
@@ -152,7 +152,7 @@ class _Run:
         self.parameters = [weight for weight in model.parameters() if weight.requires_grad]
         self.device = self.parameters[0].device
         if self.device.type == "cuda":
-            let_memory_grow()
+            suit_new_shapes()
         self.optimizer = _optimizer(model, config, fresh)
         self.average = Average(self.parameters, config.average)
         self.progress = Progress()
