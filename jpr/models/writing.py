@@ -116,7 +116,8 @@ def write(
     for step in range(ways.longest):
         log_probs = F.log_softmax(steps(last, step).float(), dim=-1)
         scores = rules.scores(log_probs).masked_fill(done[:, None], _NEVER)
-        scores[:, 0] = torch.where(done, 0.0, scores[:, 0])  # what has ended stays as it is
+        # What has ended stays as it is: the last choice leads nowhere, the first down the trie.
+        scores[:, -1] = torch.where(done, 0.0, scores[:, -1])
         choices = scores.shape[1]
         total, best = (total.view(rows, 1) + scores).view(questions, -1).topk(width)
         source, column = (base + best // choices).flatten(), (best % choices).flatten()

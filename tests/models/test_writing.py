@@ -84,6 +84,18 @@ def test_questions_do_not_touch_each_other(width: int) -> None:
         assert [one.log_prob for one in alone] == pytest.approx([one.log_prob for one in answers])
 
 
+@pytest.mark.parametrize("width", [1, 2])
+@pytest.mark.parametrize("seed", range(8))
+def test_a_question_that_has_ended_waits_for_the_others(seed: int, width: int) -> None:
+    passages = [[3, 4, 5, 6, 7, 8, 3, 5, 7]], [[8, 3, 4, 5, 6]], [[5, 5, 4], [7, 6, 3, 4]]
+    ways, t5 = Ways(SEPARATOR, 60, width), model(seed)
+    together = write(t5, memory(), LENGTHS, ways, tries(*passages))
+    parts = torch.split(memory(), LENGTHS.tolist())
+    for part, own, answers in zip(parts, passages, together, strict=True):
+        (alone,) = write(t5, part, torch.tensor([len(part)]), ways, tries(own))
+        assert [one.tokens for one in alone] == [one.tokens for one in answers]
+
+
 def log_prob(t5: T5, answers: list[tuple[int, ...]]) -> list[float]:
     """Of each answer with what ends it, of a question's only sequence, computed at once."""
     ends = [SEPARATOR] * (len(answers) - 1) + [END]
