@@ -83,9 +83,11 @@ TRAINING = {
 HEADS = {
     "pointer": "t5_pointer: sequence",
     "index, taught by steps": "t5_index: sequence",
+    "index, of four candidates": "t5_index_few: sequence",
     "index, alone": "t5_index_alone: sequence",
     "pointer, first step": "t5_pointer: independent",
     "index, taught by steps, first step": "t5_index: independent",
+    "index, of four candidates, first step": "t5_index_few: independent",
     "index, alone, first step": "t5_index_alone: independent",
 }
 ABOUT = (
