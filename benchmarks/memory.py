@@ -27,6 +27,7 @@ from torch import Tensor, nn
 
 from jpr.models.memory import SHAPES, Load, Peak, Shape, inference, training
 from jpr.models.t5 import T5, T5Config
+from jpr.models.writing import generate
 
 DROPOUT, RATE, STEPS = 0.1, 1e-4, 3
 Row = dict[str, object]
@@ -116,7 +117,7 @@ def read(setting: Setting, device: str) -> Callable[[], None]:
 
     @torch.inference_mode()
     def step() -> None:
-        model.generate(model.encoder.packed(ids, lengths), memory, setting.load.answer)
+        generate(model, model.encoder.packed(ids, lengths), memory, setting.load.answer)
 
     return step
 

@@ -4,7 +4,7 @@ What may come next is a matter of tensors: a trie of each question's runs (`jpr.
 lies on the device, and a step looks up the children of the nodes that sequences are at.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Protocol
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from jpr.errors import ConfigError
+from jpr.models.recorded import recorded
 from jpr.models.t5 import T5, Memory, T5Config
 from jpr.models.t5_blocks import attention, working_dtype
 
@@ -103,38 +104,86 @@ def write(
     model: T5, memory: Tensor, lengths: Tensor, ways: Ways, tries: Tries | None = None
 ) -> list[list[Written]]:
     """Return the answers of each question, given memories (N, d) of `lengths` (B,) end to end."""
-    questions, width, device = len(lengths), ways.width, memory.device
-    rows, base = questions * width, torch.arange(questions, device=device)[:, None] * width
-    steps = _Steps(model, memory, lengths, ways)
-    rules: _Rules = _Free(model, ways) if tries is None else _Grounded(model, ways, tries)
-    tokens = torch.zeros(rows, ways.longest, dtype=torch.long, device=device)
-    gains = torch.zeros(rows, ways.longest, device=device)
-    last = torch.full((rows,), model.config.decoder_start_token_id, device=device)
-    done = torch.zeros_like(last, dtype=torch.bool)
-    total = torch.full((questions, width), _NEVER, device=device)
-    total[:, 0] = 0.0  # all begin alike: one is enough
-    for step in range(ways.longest):
-        log_probs = F.log_softmax(steps(last, step).float(), dim=-1)
-        scores = rules.scores(log_probs).masked_fill(done[:, None], _NEVER)
+    done = _done(_Writing(model, memory, lengths, ways, tries), ways.longest)
+    return [_answers(*row, ways, model.config) for row in done.best()]
+
+
+@torch.inference_mode()
+def generate(model: T5, memory: Tensor, lengths: Tensor, longest: int) -> list[list[int]]:
+    """Return the likeliest word after word of each question, to its end or the longest."""
+    done = _done(_Writing(model, memory, lengths, Ways(0, longest), None), longest)
+    end = model.config.eos_token_id
+    rows = [tokens for tokens, _ in done.best()]
+    return [row[: row.index(end) + 1] if end in row else row for row in rows]
+
+
+def _done(writing: "_Writing", longest: int) -> "_Writing":
+    """Write to the end."""
+    writing.advance()
+    # On a GPU a step is hundreds of small operations: recorded once, it is started as one.
+    advance = recorded(writing.advance) if writing.done.is_cuda and longest > 2 else writing.advance
+    for step in range(1, longest):
+        if step % _LOOK == 0 and bool(writing.done.all()):
+            break
+        advance()
+    return writing
+
+
+class _Writing:
+    """Sequences of some questions, all at the same length; every tensor keeps its place."""
+
+    def __init__(
+        self, model: T5, memory: Tensor, lengths: Tensor, ways: Ways, tries: Tries | None
+    ) -> None:
+        questions, width, device = len(lengths), ways.width, memory.device
+        rows = questions * width
+        self._config, self._width = model.config, width
+        self._base = torch.arange(questions, device=device)[:, None] * width
+        self._steps = _Steps(model, memory, lengths, ways)
+        self._rules: _Rules = _Free(model, ways) if tries is None else _Grounded(model, ways, tries)
+        self._gives_up = tries is not None
+        self._step = torch.zeros(1, dtype=torch.long, device=device)
+        self._tokens = torch.zeros(rows, ways.longest, dtype=torch.long, device=device)
+        self._gains = torch.zeros(rows, ways.longest, device=device)
+        self._last = torch.full((rows,), model.config.decoder_start_token_id, device=device)
+        self.done = torch.zeros_like(self._last, dtype=torch.bool)
+        self._total = torch.full((questions, width), _NEVER, device=device)
+        self._total[:, 0] = 0.0  # all begin alike: one is enough
+
+    def advance(self) -> None:
+        """Write one more token of every sequence."""
+        rows, config, done = len(self._last), self._config, self.done
+        log_probs = F.log_softmax(self._steps(self._last, self._step).float(), dim=-1)
+        scores = self._rules.scores(log_probs).masked_fill(done[:, None], _NEVER)
         # What has ended stays as it is: the last choice leads nowhere, the first down the trie.
         scores[:, -1] = torch.where(done, 0.0, scores[:, -1])
         choices = scores.shape[1]
-        total, best = (total.view(rows, 1) + scores).view(questions, -1).topk(width)
-        source, column = (base + best // choices).flatten(), (best % choices).flatten()
+        each = (self._total.view(rows, 1) + scores).view(len(self._base), -1)
+        one = self._width == 1
+        total, best = each.max(1, keepdim=True) if one else each.topk(self._width)
+        source, column = (self._base + best // choices).flatten(), (best % choices).flatten()
         done = done[source]
-        last = rules.take(source, column).masked_fill(done, model.config.pad_token_id)
+        last = self._rules.take(source, column).masked_fill(done, config.pad_token_id)
         gained = log_probs[source].gather(1, last[:, None])[:, 0].masked_fill(done, 0.0)
-        if width > 1:
-            tokens, gains = tokens[source], gains[source]
-            steps.reorder(source)
-        tokens[:, step], gains[:, step] = last, gained
-        done = done | (last == model.config.eos_token_id)
-        done |= (last == model.config.pad_token_id) & (tries is not None)
-        if step % _LOOK == _LOOK - 1 and bool(done.all()):
-            break
-    best_rows = (base[:, 0] + total.argmax(1)).cpu()
-    told = zip(tokens.cpu()[best_rows].tolist(), gains.cpu()[best_rows].tolist(), strict=True)
-    return [_answers(row, gained, ways, model.config) for row, gained in told]
+        if self._width > 1:
+            self._tokens.copy_(self._tokens[source])
+            self._gains.copy_(self._gains[source])
+            self._steps.reorder(source)
+        self._tokens.index_copy_(1, self._step, last[:, None])
+        self._gains.index_copy_(1, self._step, gained[:, None])
+        ended = last == config.eos_token_id
+        if self._gives_up:
+            ended |= last == config.pad_token_id
+        self.done.copy_(done | ended)
+        self._last.copy_(last)
+        self._total.copy_(total)
+        self._step += 1
+
+    def best(self) -> Iterator[tuple[list[int], list[float]]]:
+        """Yield the tokens of each question's best sequence, and what each has gained."""
+        rows = (self._base[:, 0] + self._total.argmax(1)).cpu()
+        found = self._tokens.cpu()[rows].tolist(), self._gains.cpu()[rows].tolist()
+        return zip(*found, strict=True)
 
 
 def _answers(tokens: list[int], gains: list[float], ways: Ways, config: T5Config) -> list[Written]:
@@ -193,7 +242,7 @@ class _Grounded:
         ends = [ways.separator, config.eos_token_id, config.pad_token_id]
         self._ends = torch.tensor(ends, device=device)
         self._root = tries.roots.repeat_interleave(ways.width)
-        self._node = self._root
+        self._node = self._root.clone()
         self._left = tries.below.repeat_interleave(ways.width, 0)
         """(R, n + 1) how many runs there are at each node or farther on that were not written."""
         self._path = torch.full((len(self._root), ways.longest + 1), -1, device=device)
@@ -201,10 +250,12 @@ class _Grounded:
         self._path[:, 0] = 0
         self._column = torch.arange(tries.widest, device=device)
         self._child = self._node[:, None] + self._column
+        """(R, …) the children of the nodes that sequences are at."""
 
     def scores(self, log_probs: Tensor) -> Tensor:
         tries, node = self._tries, self._node
-        self._child = (tries.first[node][:, None] + self._column).clamp(max=len(tries.tokens) - 1)
+        child = tries.first[node][:, None] + self._column
+        self._child.copy_(child.clamp(max=len(tries.tokens) - 1))
         inside = self._column < tries.counts[node][:, None]
         place = (self._child - self._root[:, None]).clamp(0, self._left.shape[1] - 1)
         farther = self._left.gather(1, place) * inside  # runs not written, child by child
@@ -226,7 +277,8 @@ class _Grounded:
         inside = column.clamp(max=max(widest - 1, 0))
         child = self._child[source].gather(1, inside[:, None])[:, 0] if widest else self._root
         goes_on = column < widest
-        self._left, path = self._left[source], self._path[source]
+        path = self._path[source]
+        self._left.copy_(self._left[source])
         last = self._left.shape[1] - 1  # a place that is of no node
         ended = (~goes_on)[:, None] & (path >= 0)
         self._left.scatter_add_(1, path.where(ended, last), -ended.int())
@@ -234,8 +286,8 @@ class _Grounded:
         longer = path.scatter(1, depth[:, None], (child - self._root)[:, None])
         begun = torch.full_like(path, -1)
         begun[:, 0] = 0
-        self._path = torch.where(goes_on[:, None], longer, begun)
-        self._node = torch.where(goes_on, child, self._root)
+        self._path.copy_(torch.where(goes_on[:, None], longer, begun))
+        self._node.copy_(torch.where(goes_on, child, self._root))
         return torch.where(goes_on, tries.tokens[child], self._ends[(column - widest).clamp(min=0)])
 
 
@@ -247,25 +299,27 @@ class _Steps:
         found = Memory(memory, lengths)
         blocks, config = model.decoder.layers, model.config
         self._crosses = [found.attend(block.cross) for block in blocks]
-        rows = len(lengths) * ways.width
-        shape = (2, rows, ways.longest, config.num_heads, config.d_kv)
-        dtype = working_dtype(memory)
-        self._caches = [torch.empty(shape, dtype=dtype, device=memory.device) for _ in blocks]
-        back = torch.arange(-ways.longest + 1, 1, device=memory.device)
-        self._bias = model.decoder.relative(back).T[:, None].to(dtype)  # (heads, 1, longest)
+        shape = (2, len(lengths) * ways.width, ways.longest, config.num_heads, config.d_kv)
+        dtype, device = working_dtype(memory), memory.device
+        self._caches = [torch.zeros(shape, dtype=dtype, device=device) for _ in blocks]
+        place = torch.arange(ways.longest, device=device)
+        bias = model.decoder.relative(place - place[:, None]).to(dtype)  # (step, key, heads)
+        hidden = (place > place[:, None])[..., None]
+        self._masks = bias.masked_fill(hidden, torch.finfo(dtype).min).transpose(1, 2)
+        """(longest, heads, longest) what is added to scores at a step; later places are hidden."""
 
-    def __call__(self, last: Tensor, step: int) -> Tensor:
-        """Return logits (R, V) of what follows, given the last token of each sequence (R,)."""
+    def __call__(self, last: Tensor, step: Tensor) -> Tensor:
+        """Return logits (R, V) of what follows, given the last tokens (R,) and their place (1,)."""
         x = self._model.encoder.words(last).view(self._questions, -1, self._model.config.d_model)
-        bias = self._bias[None, :, :, self._bias.shape[2] - step - 1 :]
+        mask = self._masks.index_select(0, step)[:, :, None].expand(len(last), -1, -1, -1)
         for block, cache, cross in zip(
             self._model.decoder.layers, self._caches, self._crosses, strict=True
         ):
 
             def attend(q: Tensor, k: Tensor, v: Tensor, cache: Tensor = cache) -> Tensor:
-                cache[0, :, step], cache[1, :, step] = k.flatten(0, 1), v.flatten(0, 1)
-                mask = bias.expand(len(last), -1, -1, -1)
-                keys, values = cache[:, :, : step + 1]
+                new = torch.stack([k.flatten(0, 1), v.flatten(0, 1)])[:, :, None]
+                cache.index_copy_(2, step, new)
+                keys, values = cache
                 return attention(q.flatten(0, 1)[:, None], keys, values, mask).view_as(q)
 
             x = block(x, attend, cross)
@@ -273,4 +327,5 @@ class _Steps:
 
     def reorder(self, source: Tensor) -> None:
         """Go on with these sequences."""
-        self._caches = [cache[:, source] for cache in self._caches]
+        for cache in self._caches:
+            cache.copy_(cache[:, source])

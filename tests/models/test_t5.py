@@ -13,6 +13,7 @@ from torch import Tensor
 from jpr.errors import DataError
 from jpr.models.t5 import T5, Memory, T5Config, T5Encoder
 from jpr.models.t5_blocks import attention
+from jpr.models.writing import generate
 from tests.models.t5_models import (
     GENERATIONS,
     LENGTHS,
@@ -61,14 +62,13 @@ def test_generation_gives_what_theirs_gives(generation: str) -> None:
     mine = ours(model)
     with torch.inference_mode():
         memory = mine.encoder.packed(ids[inside], lengths)
-        end = int(mine.generate(memory, lengths, 15)[2, 1])  # so that rows end at unlike places
+        end = generate(mine, memory, lengths, 15)[2][1]  # so that rows end at unlike places
         mine.config = replace(mine.config, eos_token_id=end)
-        found = mine.generate(memory, lengths, 15)
+        found = generate(mine, memory, lengths, 15)
         limits = {"max_new_tokens": 15, "do_sample": False, "eos_token_id": end}
         wanted = model.generate(ids, attention_mask=inside.long(), **limits)[:, 1:]
-    assert torch.equal(found, wanted)
-    assert found.shape[1] > 2
-    assert found[2, 2:].tolist() == [0] * (found.shape[1] - 2)
+    assert len(found[2]) < max(map(len, found)) == wanted.shape[1]
+    assert [own + [0] * (wanted.shape[1] - len(own)) for own in found] == wanted.tolist()
 
 
 def test_generation_ends_at_the_end_or_the_limit() -> None:
@@ -78,8 +78,7 @@ def test_generation_ends_at_the_end_or_the_limit() -> None:
         shape = T5Config.of({**SHAPE, "model_type": "t5", "eos_token_id": end})
         model = T5(shape).eval()
         torch.nn.init.zeros_(model.decoder.norm.weight)
-        assert model.generate(memory, lengths, 4).tolist() == wanted
-        assert model.generate(memory, lengths, 0).shape == (2, 0)
+        assert generate(model, memory, lengths, 4) == wanted
 
 
 def test_memory_of_several_passages_is_their_states_end_to_end() -> None:
@@ -161,19 +160,20 @@ def test_many_tokens_go_in_parts() -> None:
 def test_threads_share_a_model() -> None:
     model = ours(theirs("v1.1"))
 
-    def run(seed: int) -> tuple[Tensor, Tensor]:
+    def run(seed: int) -> tuple[Tensor, list[list[int]]]:
         chance = torch.Generator().manual_seed(seed)
         lengths = torch.randint(1, 30, (6,), generator=chance)
         ids = torch.randint(2, 50, (int(lengths.sum()),), generator=chance)
         with torch.inference_mode():
             memory = model.encoder.packed(ids, lengths)
-            return memory, model.generate(memory, lengths.view(2, 3).sum(dim=1), 8)
+            return memory, generate(model, memory, lengths.view(2, 3).sum(dim=1), 8)
 
     alone = [run(seed) for seed in range(24)]
     with ThreadPoolExecutor(6) as pool:
         together = list(pool.map(run, range(24)))
     for wanted, found in zip(alone, together, strict=True):
-        assert all(map(torch.equal, wanted, found))
+        assert torch.equal(wanted[0], found[0])
+        assert wanted[1] == found[1]
 
 
 def test_dropout_and_gradients() -> None:
