@@ -42,9 +42,9 @@ ABOUT = (
     "passages that tell an answer (`told`). `t5` is flan-t5-small as a reader (Fusion in Decoder, "
     "grounded, greedy), trained for each source on what it chooses for the same training questions "
     "(`recipes/reader.toml`); `half` the same T5 without every second layer, which reads 20 in the "
-    "memory that the whole one needs for ten; `spans` the joint model's own answers in those passages alone, `all` "
-    "the same by all candidates, of which those are given that the ten contain. Thresholds and "
-    "penalties were tuned on AmbigNQ dev and WebQuestions dev."
+    "memory that the whole one needs for ten; `spans` the joint model's own answers in those "
+    "passages alone, `all` the same by all candidates, of which those are given that the ten "
+    "contain. Thresholds and penalties were tuned on AmbigNQ dev and WebQuestions dev."
 )
 SHOWN = [["AnswerF1", "own", slice] for slice in (ALL, MULTI)]
 BASELINE = "independent"
