@@ -25,7 +25,7 @@ import torch.nn.functional as F
 from lines import line
 from torch import Tensor, nn
 
-from jpr.models.memory import SHAPES, Load, Peak, Shape, inference, training
+from jpr.models.memory import SHAPES, Load, Peak, inference, training
 from jpr.models.t5 import T5, T5Config
 from jpr.models.writing import generate
 
@@ -49,7 +49,7 @@ class Setting:
         return training(SIZES[self.size], self.load, checkpointing=self.way == "checkpointing")
 
 
-SIZES = {**SHAPES, "tiny": Shape(100, 16, 16, 32, 2, 2, 2)}
+SIZES = {**SHAPES, "tiny": T5Config(100, 16, 16, 32, 2, 2, 2)}
 LARGE = (
     Setting("small", "training", Load(100)),
     Setting("small", "training", Load(25, batch=8)),
@@ -73,7 +73,7 @@ TINY = tuple(
 def reader(setting: Setting, device: str) -> T5:
     """Make a reader at random."""
     with torch.device(device):
-        model = T5(T5Config(**asdict(SIZES[setting.size])), DROPOUT)
+        model = T5(SIZES[setting.size], DROPOUT)
     model.encoder.checkpointing = setting.way == "checkpointing"
     return model.bfloat16().eval() if setting.way == "inference" else model.train()
 

@@ -10,7 +10,8 @@ there is not made again, and training that was stopped goes on.
 Sources of the ten passages of a question: the first stage; IndepPR; JPR; JPR with λ = 0.5, which
 prefers passages that tell an answer. Systems: for each, a T5 trained on what that source chooses
 for the training questions (recipes/reader.toml), and the joint model's own spans, of these passages
-alone or ("all") of all candidates.
+alone or ("all") of all candidates. "half" is the T5 with every second layer left out and twice the
+passages: by `jpr.models.memory` 20 is the most that then trains in the memory of the whole T5.
 
 Writes `places/SOURCE-PACK.npy`, `models/read-SOURCE`, and `answers/SYSTEM-PACK.json`: for every
 question the answers as tokens. recipes/reader_table.py scores them.
@@ -19,6 +20,8 @@ question the answers as tokens. recipes/reader_table.py scores them.
 import argparse
 import json
 import platform
+import re
+import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,6 +30,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors.torch import load_file, save_file
 
 from jpr.decode import Evidence
 from jpr.disk import publish_file
@@ -67,6 +71,17 @@ READS = "joint-0"
 """The model whose spans are read."""
 
 
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A T5 to begin with, and how many passages it reads."""
+
+    weights: str
+    k: int
+
+
+SIZES = {"t5": Size("flan", K), "half": Size("flan-half", 20)}
+
+
 class Chosen:
     """What sources choose of the candidates of packs, remembered in files."""
 
@@ -75,11 +90,11 @@ class Chosen:
         self._folder, self._models, self._device, self._limit = folder, models, device, limit
         folder.mkdir(parents=True, exist_ok=True)
 
-    def __call__(self, source: str, pack: str, wanted: Sequence[str]) -> Places:
-        """Return the places (Q, K) chosen for the questions with these ids; 255 for none."""
-        file = self._folder / f"{source}-{pack}.npy"
+    def __call__(self, source: str, pack: str, wanted: Sequence[str], k: int = K) -> Places:
+        """Return the places (Q, k) chosen for the questions with these ids; 255 for none."""
+        file = self._folder / f"{source}-{pack}{'' if k == K else f'-{k}'}.npy"
         if not file.exists():
-            found = self._chosen(SOURCES[source], pack, wanted)
+            found = self._chosen(SOURCES[source], pack, wanted, k)
             part = file.with_suffix(".part")
             with part.open("wb") as out:
                 np.save(out, found)
@@ -87,14 +102,14 @@ class Chosen:
         places: Places = np.load(file)
         return places
 
-    def _chosen(self, source: Source, pack: str, wanted: Sequence[str]) -> Places:
+    def _chosen(self, source: Source, pack: str, wanted: Sequence[str], k: int) -> Places:
         feed = open_feed(FeedConfig(f"packs/{pack}"))
         number = {id: at for at, id in enumerate(feed.pack.question_ids)}
         some = np.array([number[id] for id in wanted])
-        found = np.full((len(some), K), NOWHERE, dtype=np.uint8)
+        found = np.full((len(some), k), NOWHERE, dtype=np.uint8)
         if not source.model:
             there = np.diff(feed.pack.candidate_starts)[some]
-            found[:] = np.where(np.arange(K) < there[:, None], np.arange(K), NOWHERE)
+            found[:] = np.where(np.arange(k) < there[:, None], np.arange(k), NOWHERE)
             return found
         model, prompts = begin(ModelConfig(init=str(self._models / source.model)))
         words = Words.of(prompts.tokenizer)
@@ -103,7 +118,7 @@ class Chosen:
         some = some[: self._limit or len(some)]
         for first in range(0, len(some), 64):
             listed = feed.listed(some[first : first + 64], feed.longest)
-            for row, places in enumerate(development.chosen(choose, listed, K)["way"]):
+            for row, places in enumerate(development.chosen(choose, listed, k)["way"]):
                 found[first + row, : len(places)] = places
         return found
 
@@ -125,25 +140,48 @@ def scored(pack: str, places: Places, file: Path) -> FeedConfig:
 
 
 def trained(
-    source: str, chosen: Chosen, models: Path, train: str, options: argparse.Namespace
+    source: str, reader: str, chosen: Chosen, models: Path, options: argparse.Namespace
 ) -> Path:
-    """Train the reader of a source, unless it is there."""
-    folder = models / f"read-{source}"
+    """Train a reader of a source, unless it is there."""
+    train, size = options.train, SIZES[reader]
+    folder = models / f"read-{reader}-{source}"
     if (folder / "model.safetensors").exists():
         return folder
+    halve(models)
     recipe = read_any_recipe(RECIPE)
     assert isinstance(recipe, ReaderTraining)
     ids = Pack.open(f"packs/t5_{train}").question_ids
-    feed = scored(f"t5_{train}", chosen(source, train, ids), Path(f"scores/{source}-{train}.npy"))
+    places = chosen(source, train, ids, size.k)
+    feed = scored(f"t5_{train}", places, Path(f"scores/{reader}-{source}-{train}.npy"))
     loop = replace(recipe.loop, steps=options.steps or recipe.loop.steps)
-    reader = replace(recipe.reader, weights=str(models / "flan"))
+    begun = replace(recipe.reader, weights=str(models / size.weights))
     train_reader(
-        replace(recipe, loop=loop, reader=reader, data=(feed,)),
+        replace(recipe, k=size.k, loop=loop, reader=begun, data=(feed,)),
         folder,
-        tell=lambda line: print(source, json.dumps(line), flush=True),
+        tell=lambda line: print(reader, source, json.dumps(line), flush=True),
         device=options.device,
     )
     return folder
+
+
+def halve(models: Path) -> None:
+    """Leave out every second layer of flan-t5-small, unless that is done."""
+    whole, home = models / SIZES["t5"].weights, models / SIZES["half"].weights
+    if (home / "model.safetensors").exists():
+        return
+    home.mkdir(exist_ok=True)
+    config = json.loads((whole / "config.json").read_text(encoding="utf-8"))
+    config |= {name: config[name] // 2 for name in ("num_layers", "num_decoder_layers")}
+    (home / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    shutil.copy(whole / "tokenizer.json", home)
+    kept = {}
+    for name, weight in load_file(whole / "model.safetensors").items():
+        found = re.fullmatch(r"(\w+\.block\.)(\d+)(\..+)", name)
+        if not found:
+            kept[name] = weight
+        elif int(found[2]) % 2 == 0:
+            kept[f"{found[1]}{int(found[2]) // 2}{found[3]}"] = weight
+    save_file(kept, home / "model.safetensors")
 
 
 def batches(feed: Feed, size: int, limit: int) -> Iterator[NDArray[np.int64]]:
@@ -162,7 +200,7 @@ def written(
     model = model.to(device, torch.bfloat16 if device == "cuda" else torch.float32).eval()
     name = f"t5_{pack}"
     feed = open_feed(scored(name, places, Path(f"scores/answer-{pack}.npy")))
-    reading = Reading(model, prompts, replace(ways, stop_penalty=penalty), K)
+    reading = Reading(model, prompts, replace(ways, stop_penalty=penalty), places.shape[1])
     assembler = Assembler.of(feed.pack, prompts, device)
     found: list[object] = [[] for _ in range(len(feed.pack))]
     for some in batches(feed, 32, limit):
@@ -234,7 +272,7 @@ def main() -> None:
     parser.add_argument("--train", default="train", help="the pack of training questions")
     parser.add_argument("--sources", nargs="*", default=list(SOURCES), choices=list(SOURCES))
     parser.add_argument("--sets", nargs="*", default=list(SETS), choices=list(SETS))
-    parser.add_argument("--readers", nargs="*", default=["spans", "all", "t5"])
+    parser.add_argument("--readers", nargs="*", default=["spans", "all", *SIZES])
     parser.add_argument("--penalties", nargs="*", type=float, default=[0.0], help="of t5, to end")
     parser.add_argument("--steps", type=int, default=0, help="fewer steps, to try it out")
     parser.add_argument("--limit", type=int, default=0, help="fewer questions, to try it out")
@@ -246,8 +284,8 @@ def main() -> None:
         for reader in options.readers:
             began = time.perf_counter()
             folder = options.models / READS
-            if reader == "t5":
-                folder = trained(source, chosen, options.models, options.train, options)
+            if reader in SIZES:
+                folder = trained(source, reader, chosen, options.models, options)
             for pack in options.sets:
                 answer_set(source, reader, folder, pack, chosen, options)
             print(source, reader, round(time.perf_counter() - began, 1), "s", flush=True)
@@ -258,14 +296,15 @@ def answer_set(
 ) -> None:
     """Write the answers of a system to the questions of a set, unless they are there."""
     ids = Pack.open(f"packs/{pack}").question_ids
-    for penalty in options.penalties if reader == "t5" else [0.0]:
+    writes, k = reader in SIZES, SIZES[reader].k if reader in SIZES else K
+    for penalty in options.penalties if writes else [0.0]:
         name = f"{reader}-{source}" + (f"-{penalty:g}" if penalty else "")
         file, began = options.answers / f"{name}-{pack}.json", time.perf_counter()
         if file.exists():
             continue
-        places = chosen(source, pack, ids)
+        places = chosen(source, pack, ids, k)
         how = (folder, pack, places, options.device, options.limit)
-        answers = written(*how, penalty) if reader == "t5" else spans(*how, every=reader == "all")
+        answers = written(*how, penalty) if writes else spans(*how, every=reader == "all")
         made = {
             "system": name,
             "pack": pack,

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from reader_models import SIZES
 
 from jpr import EM, AnswerF1, evaluate_answers, load_questions, load_rankings
 from jpr.decode import Evidence
@@ -40,9 +41,10 @@ ABOUT = (
     "candidates: the first stage's first, IndepPR's, JPR's, and JPR's with λ = 0.5, which prefers "
     "passages that tell an answer (`told`). `t5` is flan-t5-small as a reader (Fusion in Decoder, "
     "grounded, greedy), trained for each source on what it chooses for the same training questions "
-    "(`recipes/reader.toml`); `spans` the joint model's own answers in those passages alone, `all` "
-    "the same by all candidates, of which those are given that the ten contain. Thresholds and "
-    "penalties were tuned on AmbigNQ dev and WebQuestions dev."
+    "(`recipes/reader.toml`); `half` the same T5 without every second layer, which reads 20 in the "
+    "memory that the whole one needs for ten; `spans` the joint model's own answers in those "
+    "passages alone, `all` the same by all candidates, of which those are given that the ten "
+    "contain. Thresholds and penalties were tuned on AmbigNQ dev and WebQuestions dev."
 )
 SHOWN = [["AnswerF1", "own", slice] for slice in (ALL, MULTI)]
 BASELINE = "independent"
@@ -71,12 +73,17 @@ def spans_answers(
     return likely(told(known, mass, hits, range(len(hits)), places))
 
 
+def writes(system: str) -> bool:
+    """Tell whether a system is a T5."""
+    return system.split("-")[0] in SIZES
+
+
 def answers_of(
     made: Mapping[str, Any], at: int, hits: Sequence[Hit], places: Places
 ) -> tuple[Answer, ...]:
     """Return the answers of a system to its question number `at`."""
     found = made["answers"][at]
-    if made["system"].startswith("t5"):
+    if writes(made["system"]):
         written = [Written(tuple(one["tokens"]), one["log_prob"]) for one in found]
         return placed(written, hits, places)
     return spans_answers(found, hits, places)
@@ -115,7 +122,9 @@ def asked(
 
 
 def tested(names: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield each reader's independent system, and its others."""
+    """Yield each reader's independent system and its others; and the whole T5 and the half one."""
+    if {"t5-joint", "half-joint"} <= set(names):
+        yield "t5-joint", ["half-joint"]
     for reader in dict.fromkeys(name.split("-")[0] for name in names):
         baseline = f"{reader}-{BASELINE}"
         others = [n for n in names if n.split("-")[0] == reader and n != baseline]
@@ -144,9 +153,7 @@ def main() -> None:
         run = load_rankings(options.runs / f"hybrid-{data}.jsonl")
         rankings = {ranking.question.id: ranking for ranking in run}
         given = {
-            name: list(
-                predictions(one, rankings, finders["t5" if name.startswith("t5") else "joint"])
-            )
+            name: list(predictions(one, rankings, finders["t5" if writes(name) else "joint"]))
             for name, one in systems.items()
         }
         scored = evaluate_answers(questions, given, [AnswerF1, EM])

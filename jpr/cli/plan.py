@@ -10,7 +10,8 @@ from jpr.cli import screen
 from jpr.errors import ConfigError
 
 if TYPE_CHECKING:
-    from jpr.models.memory import Load, Shape
+    from jpr.models.memory import Load
+    from jpr.models.t5_config import T5Config
 
 NAME = "plan"
 HELP = """Tell how many passages a T5 reader of each size can take in a given memory.
@@ -91,10 +92,11 @@ def read_memory(text: str) -> int:
     return size
 
 
-def _shapes(sizes: str | None, model: Path | None) -> "dict[str, Shape]":
+def _shapes(sizes: str | None, model: Path | None) -> "dict[str, T5Config]":
     """Return what to plan for, by name."""
     from jpr.disk import read_object
-    from jpr.models.memory import SHAPES, Shape
+    from jpr.models.memory import SHAPES
+    from jpr.models.t5_config import T5Config
 
     asked = [] if sizes is None else [name.strip().lower() for name in sizes.split(",")]
     for name in asked:
@@ -102,11 +104,11 @@ def _shapes(sizes: str | None, model: Path | None) -> "dict[str, Shape]":
             raise ConfigError(f"--sizes {sizes}: no size {name!r}; choose of {', '.join(SHAPES)}")
     found = {name: SHAPES[name] for name in asked}
     if model is not None:
-        found[str(model)] = Shape.of(read_object(model / "config.json"))
+        found[str(model)] = T5Config.of(read_object(model / "config.json"))
     return found or dict(SHAPES)
 
 
-def _need(shape: "Shape", load: "Load", way: str) -> int:
+def _need(shape: "T5Config", load: "Load", way: str) -> int:
     """Return the bytes that something needs of a device, all told."""
     from jpr.models.memory import OUTSIDE, inference, training
 
@@ -115,7 +117,7 @@ def _need(shape: "Shape", load: "Load", way: str) -> int:
     return training(shape, load, checkpointing=way == "checkpointing").total + OUTSIDE
 
 
-def _fits(name: str, shape: "Shape", load: "Load", room: int, ways: list[str]) -> Found:
+def _fits(name: str, shape: "T5Config", load: "Load", room: int, ways: list[str]) -> Found:
     """Return the largest k of a reader, way by way."""
     from dataclasses import replace
 

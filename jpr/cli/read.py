@@ -64,6 +64,10 @@ def run(
     timeout: Annotated[
         float | None, typer.Option(help="--llm: seconds for a question.  [default: 60]")
     ] = None,
+    skip: Annotated[
+        list[str] | None,
+        typer.Option(help="--llm: the id of a question to leave without answers; repeatable."),
+    ] = None,
     any_text: Annotated[
         bool,
         typer.Option("--any-text", help="--llm, a T5: give answers that no passage contains, too."),
@@ -79,16 +83,20 @@ def run(
 ) -> None:
     """Read question by question."""
     from jpr.read.batch import read_to_file
+    from jpr.read.llm import LlmReader
     from jpr.read.load import is_fusion, load_fusion
 
-    for_llm = {"--llm-model": llm_model, "--timeout": timeout}
+    for_llm = {"--llm-model": llm_model, "--timeout": timeout, "--skip": skip}
     for_spans = {"--least": least, "--choose": choose}
     for_t5 = {"--beams": beams, "--stop-penalty": stop_penalty}
     reader: KeyedReader
     refuse_own(out, source, corpus, questions)
     if llm is not None:
         _refuse("--llm reads by itself", {"--model": model, **for_spans, **for_t5})
-        reader = _endpoint(llm, llm_model, timeout, most, any_text)
+        limit = 60.0 if timeout is None else timeout
+        reader = LlmReader(
+            llm, llm_model or "", timeout=limit, most=most, any_text=any_text, skip=skip or ()
+        )
     elif model is not None and is_fusion(model):
         _refuse("not for a T5 that writes", {**for_llm, **for_spans})
         how = {"width": beams, "stop_penalty": stop_penalty, "most": most}
@@ -108,15 +116,6 @@ def _refuse(why: str, options: "Mapping[str, object]") -> None:
     """Refuse options that would be ignored."""
     if given := [n for n, value in options.items() if not any(value is x for x in _NOT)]:
         raise ConfigError(f"{', '.join(given)}: {why}; leave out what is not used")
-
-
-def _endpoint(
-    url: str, model: str | None, timeout: float | None, most: int, any_text: bool
-) -> "KeyedReader":
-    from jpr.read.llm import LlmReader
-
-    limit = 60.0 if timeout is None else timeout
-    return LlmReader(url, model or "", timeout=limit, most=most, any_text=any_text)
 
 
 def _spans(model: Path | None, least: float | None, most: int, choose: int | None) -> "KeyedReader":

@@ -7,10 +7,10 @@ inference is in bfloat16 throughout. Bytes are those that torch allocates; what 
 besides, `OUTSIDE`, comes on top. docs/plan.md compares with what was measured.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from jpr.errors import DataError
+from jpr.models.t5_config import T5Config
 
 HALF, FULL = 2, 4
 """Bytes of a number in bfloat16 and in float32."""
@@ -20,91 +20,13 @@ OUTSIDE = 10**9
 """What a driver and gaps between tensors take: an allowance, not a measured number."""
 _AT_ONCE = 65_536
 """Tokens that the encoder reads at once without gradients (`jpr.models.ragged.Grain`)."""
-_KINDS: dict[object, str] = {int: "a positive number", str: "a name", bool: "true or false"}
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """The shape of a T5, by the names that config.json and `T5Config` have for it."""
-
-    vocab_size: int
-    d_model: int
-    d_kv: int
-    d_ff: int
-    num_layers: int
-    num_heads: int
-    num_decoder_layers: int
-    relative_attention_num_buckets: int = 32
-    feed_forward_proj: str = "relu"
-    tie_word_embeddings: bool = True
-
-    @classmethod
-    def of(cls, config: Mapping[str, object]) -> "Shape":
-        """Take what is needed of a config.json."""
-        if (kind := config.get("model_type")) != "t5":
-            raise DataError(f"config.json is not that of a T5: its model_type is {kind!r}")
-        known = {name: config[name] for name in cls.__dataclass_fields__ if name in config}
-        if known.get("num_decoder_layers") is None:
-            known["num_decoder_layers"] = known.get("num_layers")
-        for name, field in cls.__dataclass_fields__.items():
-            value: object = known.setdefault(name, field.default)
-            if type(value) is not field.type or (type(value) is int and value < 1):
-                told = known[name] if name in config else None
-                raise DataError(
-                    f"config.json of a T5 has {name} = {told!r}; give {_KINDS[field.type]}"
-                )
-        return cls(**known)  # type: ignore[arg-type]  # all are checked
-
-    @property
-    def inner(self) -> int:
-        """The width of all heads together."""
-        return self.num_heads * self.d_kv
-
-    @property
-    def is_gated(self) -> bool:
-        """Whether the feed-forward layers have gates."""
-        return self.feed_forward_proj.startswith("gated-")
-
-    @property
-    def wide(self) -> int:
-        """What a feed-forward layer makes of a token first: with gates, twice its inner width."""
-        return self.d_ff * (2 if self.is_gated else 1)
-
-    @property
-    def words(self) -> int:
-        """The weights of the matrix by which words go in."""
-        return self.vocab_size * self.d_model
-
-    @property
-    def encoder_block(self) -> int:
-        """The weights in the matrices of a block of the encoder."""
-        return self.d_model * (4 * self.inner + self.wide + self.d_ff)
-
-    @property
-    def decoder_block(self) -> int:
-        """The weights in the matrices of a block of the decoder."""
-        return self.encoder_block + 4 * self.d_model * self.inner
-
-    @property
-    def multiplied(self) -> int:
-        """The weights that tokens are multiplied with: all matrices, words when they come out."""
-        encoder = self.num_layers * self.encoder_block
-        return encoder + self.num_decoder_layers * self.decoder_block + self.words
-
-    @property
-    def weights(self) -> int:
-        """How many weights there are."""
-        norms = 2 * self.num_layers + 3 * self.num_decoder_layers + 2
-        small = norms * self.d_model + 2 * self.relative_attention_num_buckets * self.num_heads
-        return self.multiplied + small + (0 if self.tie_word_embeddings else self.words)
-
 
 SHAPES = {
-    "small": Shape(32128, 512, 64, 2048, 6, 8, 6),
-    "base": Shape(32128, 768, 64, 3072, 12, 12, 12),
-    "large": Shape(32128, 1024, 64, 4096, 24, 16, 24),
-    "3b": Shape(32128, 1024, 128, 16384, 24, 32, 24),
-    "11b": Shape(32128, 1024, 128, 65536, 24, 128, 24),
+    "small": T5Config(32128, 512, 64, 2048, 6, 8, 6),
+    "base": T5Config(32128, 768, 64, 3072, 12, 12, 12),
+    "large": T5Config(32128, 1024, 64, 4096, 24, 16, 24),
+    "3b": T5Config(32128, 1024, 128, 16384, 24, 32, 24),
+    "11b": T5Config(32128, 1024, 128, 65536, 24, 128, 24),
 }
 """T5's own sizes, the first generation."""
 
@@ -152,7 +74,7 @@ class Peak:
         return sum(parts)
 
 
-def training(shape: Shape, load: Load, *, checkpointing: bool, fused: bool = True) -> Peak:
+def training(shape: T5Config, load: Load, *, checkpointing: bool, fused: bool = True) -> Peak:
     """Return the peak of a step of training.
 
     `checkpointing` keeps of the encoder's blocks only what goes in. Where our kernels do not work,
@@ -195,7 +117,7 @@ def training(shape: Shape, load: Load, *, checkpointing: bool, fused: bool = Tru
     return max(peaks, key=lambda peak: peak.total)
 
 
-def kept_in_block(shape: Shape, fused: bool) -> int:
+def kept_in_block(shape: T5Config, fused: bool) -> int:
     """Return what a token leaves in a block of the encoder for the way back."""
     normed = 2 * (FULL + HALF) * shape.d_model + 2 * FULL  # twice: input, output, scale
     attended = HALF * 4 * shape.inner + FULL * shape.num_heads  # q, k, v, mixed; log-sum
@@ -206,7 +128,7 @@ def kept_in_block(shape: Shape, fused: bool) -> int:
     return normed + attended + fed + HALF * shape.d_ff + masks  # before dropout and after
 
 
-def _ends(shape: Shape, fused: bool) -> int:
+def _ends(shape: T5Config, fused: bool) -> int:
     """Return what a token leaves before the first block and after the last.
 
     Its id, two masks of dropout, what the last norm was taken of, and its vector in memory.
@@ -214,7 +136,7 @@ def _ends(shape: Shape, fused: bool) -> int:
     return 8 + shape.d_model * (2 + FULL + (HALF if fused else FULL))
 
 
-def _back(shape: Shape, load: Load, fused: bool) -> int:
+def _back(shape: T5Config, load: Load, fused: bool) -> int:
     """Return what it takes to go back through a block of the encoder."""
     each = FULL * shape.d_model + HALF * (shape.d_ff + shape.wide)  # gradients around the ReLU
     if not fused:  # the gradient of the bias of all pairs, and the sum of those so far
@@ -222,7 +144,7 @@ def _back(shape: Shape, load: Load, fused: bool) -> int:
     return load.read * each + HALF * shape.d_model * shape.wide  # and of a matrix
 
 
-def _decoder(shape: Shape, load: Load, fused: bool) -> int:
+def _decoder(shape: T5Config, load: Load, fused: bool) -> int:
     """Return what the decoder's layers keep: keys and values of the memory, little of answers."""
     d, of_memory = shape.d_model, 2 * HALF * shape.inner
     if not fused:  # the memory is in 32 bits, and copied for keys and for values
@@ -233,17 +155,17 @@ def _decoder(shape: Shape, load: Load, fused: bool) -> int:
     return shape.num_decoder_layers * layer + load.written * 16 * d
 
 
-def _logits(shape: Shape, load: Load) -> int:
+def _logits(shape: T5Config, load: Load) -> int:
     """Return logits in 32 bits thrice: themselves, log-probabilities and, later, gradients."""
     return 3 * FULL * load.written * shape.vocab_size
 
 
-def inference(shape: Shape, load: Load) -> Peak:
+def inference(shape: T5Config, load: Load) -> Peak:
     """Return the peak of reading and then writing word by word."""
     return max(reading(shape, load), writing(shape, load), key=lambda peak: peak.total)
 
 
-def reading(shape: Shape, load: Load) -> Peak:
+def reading(shape: T5Config, load: Load) -> Peak:
     """Return the peak of the encoder without gradients, which reads so many tokens at a time."""
     rows = min(load.batch * load.passages, max(1, _AT_ONCE // load.tokens))
     now, d = rows * load.tokens, HALF * shape.d_model
@@ -255,7 +177,7 @@ def reading(shape: Shape, load: Load) -> Peak:
     return Peak(HALF * shape.weights, 0, 0, 0, 0, work + WORKSPACE)
 
 
-def writing(shape: Shape, load: Load) -> Peak:
+def writing(shape: T5Config, load: Load) -> Peak:
     """Return the peak of the decoder without gradients: keys and values of all its layers."""
     layers = 2 * HALF * shape.inner * shape.num_decoder_layers
     kept = HALF * shape.d_model * load.read + layers * (load.read + load.written)

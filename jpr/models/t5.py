@@ -25,12 +25,12 @@ from jpr.models.t5_blocks import (
     EncoderBlock,
     Norm,
     Relative,
-    T5Config,
     attention,
     is_fused,
     trains_fused,
     working_dtype,
 )
+from jpr.models.t5_config import T5Config
 
 __all__ = ["T5", "Memory", "T5Config", "T5Decoder", "T5Encoder"]
 

@@ -1,82 +1,23 @@
-"""The parts of a T5: its configuration, attention, feed-forward layers, blocks.
+"""The parts of a T5: attention, feed-forward layers, blocks.
 
 A block knows only its weights; what it attends to comes as functions. So the same blocks serve
 whole sequences under a mask and single steps over caches.
 """
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from jpr.errors import ConfigError, DataError
+from jpr.errors import ConfigError
+from jpr.models.t5_config import T5Config
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Mixes values (…, heads, d_kv) by the agreement of queries with keys, all of the same shape."""
 AttendCross = Callable[[Tensor], Tensor]
 """Mixes what is in memory by its agreement with queries (…, heads, d_kv), to the same shape."""
-
-_SIZES = ("vocab_size", "d_model", "d_kv", "d_ff", "num_layers", "num_heads")
-_FEEDS = ("relu", "gated-gelu")
-
-
-@dataclass(frozen=True, slots=True)
-class T5Config:
-    """The shape of a T5, as in Hugging Face's config.json."""
-
-    vocab_size: int
-    d_model: int
-    d_kv: int
-    d_ff: int
-    num_layers: int
-    num_heads: int
-    num_decoder_layers: int
-    relative_attention_num_buckets: int = 32
-    relative_attention_max_distance: int = 128
-    layer_norm_epsilon: float = 1e-6
-    feed_forward_proj: str = "relu"
-    """`relu` in the first generation, `gated-gelu` in v1.1 and flan."""
-    tie_word_embeddings: bool = True
-    """Whether words come out by the matrix by which they go in."""
-    scale_decoder_outputs: bool = True
-    """Whether the decoder's vectors are divided by √d before the head: so in v1.0."""
-    pad_token_id: int = 0
-    eos_token_id: int = 1
-    decoder_start_token_id: int = 0
-
-    @classmethod
-    def of(cls, config: Mapping[str, object]) -> "T5Config":
-        """Take what is needed of a config.json."""
-        kind = config.get("model_type")
-        if kind != "t5":
-            raise DataError(f"config.json is not that of a T5: its model_type is {kind!r}")
-        known = {name: config[name] for name in cls.__dataclass_fields__ if name in config}
-        if known.get("num_decoder_layers") is None:
-            known["num_decoder_layers"] = known.get("num_layers")
-        known.setdefault("decoder_start_token_id", known.get("pad_token_id", 0))
-        known.setdefault("scale_decoder_outputs", known.get("tie_word_embeddings", True))
-        for name in (*_SIZES, "num_decoder_layers"):
-            if type(size := known.get(name)) is not int or size < 1:
-                raise DataError(
-                    f"config.json of a T5 has {name} = {size!r}; give a positive number"
-                )
-        if known.get("feed_forward_proj", "relu") not in _FEEDS:
-            found = f"feed_forward_proj = {known['feed_forward_proj']!r}"
-            raise DataError(f"config.json has {found}; known are {' and '.join(_FEEDS)}")
-        return cls(**known)  # type: ignore[arg-type]  # the rest is checked by use
-
-    @property
-    def inner(self) -> int:
-        """The width of all heads together, which need not be the model's."""
-        return self.num_heads * self.d_kv
-
-    @property
-    def is_gated(self) -> bool:
-        """Whether the feed-forward layers have gates."""
-        return self.feed_forward_proj != "relu"
 
 
 def check_dtype(dtype: torch.dtype) -> None:

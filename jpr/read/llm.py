@@ -9,7 +9,7 @@ import math
 import os
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from hashlib import sha256
@@ -62,6 +62,7 @@ class LlmReader:
         most: int = 20,
         parallel: int = 4,
         any_text: bool = False,
+        skip: Collection[str] = (),
     ) -> None:
         """Ask `model` at `url`, the base to which /chat/completions is added.
 
@@ -70,6 +71,7 @@ class LlmReader:
         OPENAI_API_KEY says; "" sends none. A question takes `timeout` seconds at most, `retries`
         more requests where the server fails, and has `most` answers at most; `read_many` has
         `parallel` questions under way. `any_text` keeps what no passage contains, unsupported.
+        Questions with the ids in `skip`, which the server never answers say, have no answers.
         """
         host = _URL.fullmatch(url)
         if not host:  # nor is it shown: it may hold a password
@@ -83,6 +85,7 @@ class LlmReader:
         self._url, self._host, self._token = url.rstrip("/"), host[1], token
         self._model, self._timeout, self._retries = model, timeout, retries
         self._most, self._parallel, self._any_text = most, parallel, any_text
+        self._skip = frozenset(skip)
         self._opener = OpenerDirector()  # without the handlers that would follow a redirect
         for handler in (ProxyHandler(), HTTPHandler(), HTTPSHandler()):
             self._opener.add_handler(handler)
@@ -103,9 +106,9 @@ class LlmReader:
 
     def _read(self, ranking: Ranking, given_up: Event) -> Outcome:
         places = [at for at, hit in enumerate(ranking.hits) if hit.passage.text.strip()]
-        if not places:
-            return Outcome(ranking, ())
         question = ranking.question
+        if not places or question.id in self._skip:
+            return Outcome(ranking, ())
         if not question.text.strip():
             raise DataError(f"question {question.id!r} has no text; give the questions")
         messages = _messages(question.text, [ranking.hits[at].passage for at in places])

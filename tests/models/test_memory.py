@@ -18,7 +18,6 @@ from jpr.errors import DataError
 from jpr.models.memory import (
     SHAPES,
     Load,
-    Shape,
     inference,
     kept_in_block,
     most_passages,
@@ -30,11 +29,11 @@ from jpr.models.t5_blocks import EncoderBlock
 
 ROOT = Path(__file__).parents[2]
 BASE = SHAPES["base"]
-TINY = Shape(100, 48, 16, 128, 2, 4, 3)
+TINY = T5Config(100, 48, 16, 128, 2, 4, 3)
 GATED = replace(TINY, feed_forward_proj="gated-gelu", tie_word_embeddings=False)
 
 shapes = st.builds(
-    Shape,
+    T5Config,
     vocab_size=st.integers(1, 40_000),
     d_model=st.integers(1, 2048),
     d_kv=st.integers(1, 128),
@@ -66,9 +65,9 @@ def test_weights_are_those_of_t5() -> None:
 
 
 @pytest.mark.parametrize("shape", [TINY, GATED])
-def test_weights_are_those_of_the_model(shape: Shape) -> None:
+def test_weights_are_those_of_the_model(shape: T5Config) -> None:
     with torch.device("meta"):
-        model = T5(T5Config(**asdict(shape)))
+        model = T5(shape)
     assert sum(weight.numel() for weight in model.parameters()) == shape.weights
 
 
@@ -101,10 +100,10 @@ class _Flash(torch.autograd.Function):
 
 
 @pytest.mark.parametrize("shape", [TINY, GATED])
-def test_a_block_keeps_what_is_counted(shape: Shape) -> None:
+def test_a_block_keeps_what_is_counted(shape: T5Config) -> None:
     """Tensor by tensor, on the CPU, where a norm keeps one more and masks have two bytes."""
     tokens, d = 50, shape.d_model
-    block = EncoderBlock(T5Config(**asdict(shape)), dropout=0.1)
+    block = EncoderBlock(shape, dropout=0.1)
     kept: dict[int, Tensor] = {}
 
     def keep(tensor: Tensor) -> Tensor:
@@ -122,7 +121,7 @@ def test_a_block_keeps_what_is_counted(shape: Shape) -> None:
 
 
 @given(shapes, loads, st.sampled_from(["passages", "batch", "answer", "tokens"]), st.booleans())
-def test_more_never_needs_less(shape: Shape, load: Load, what: str, checkpointing: bool) -> None:
+def test_more_never_needs_less(shape: T5Config, load: Load, what: str, checkpointing: bool) -> None:
     more = replace(load, **{what: getattr(load, what) + 1})
     here, there = (
         training(shape, each, checkpointing=checkpointing).total for each in (load, more)
@@ -133,7 +132,7 @@ def test_more_never_needs_less(shape: Shape, load: Load, what: str, checkpointin
 
 
 @given(shapes, loads, st.booleans())
-def test_checkpointing_never_needs_more(shape: Shape, load: Load, fused: bool) -> None:
+def test_checkpointing_never_needs_more(shape: T5Config, load: Load, fused: bool) -> None:
     with_it, without = (
         training(shape, load, checkpointing=does, fused=fused).total for does in (True, False)
     )
@@ -142,7 +141,7 @@ def test_checkpointing_never_needs_more(shape: Shape, load: Load, fused: bool) -
 
 @given(shapes, loads)
 def test_inference_needs_less_than_training_and_kernels_less_than_none(
-    shape: Shape, load: Load
+    shape: T5Config, load: Load
 ) -> None:
     least = training(shape, load, checkpointing=True)
     assert inference(shape, load).total < least.total
@@ -150,7 +149,9 @@ def test_inference_needs_less_than_training_and_kernels_less_than_none(
 
 
 @given(shapes, loads, st.integers(10**6, 10**12))
-def test_the_k_that_fits_fits_and_one_more_does_not(shape: Shape, load: Load, memory: int) -> None:
+def test_the_k_that_fits_fits_and_one_more_does_not(
+    shape: T5Config, load: Load, memory: int
+) -> None:
     def needs(k: int) -> int:
         return inference(shape, replace(load, passages=k)).total
 
@@ -202,10 +203,8 @@ def test_what_was_measured_in_reading() -> None:
 
 def test_a_shape_is_read_from_config_json() -> None:
     config: dict[str, object] = {"model_type": "t5", **asdict(GATED), "dropout_rate": 0.1}
-    assert Shape.of(config) == GATED
-    assert Shape.of(config | {"num_decoder_layers": None}).num_decoder_layers == 2
-    of_model = T5Config.of(config)
-    assert (of_model.inner, of_model.is_gated) == (GATED.inner, GATED.is_gated)
+    assert T5Config.of(config) == GATED
+    assert T5Config.of(config | {"num_decoder_layers": None}).num_decoder_layers == 2
 
 
 @pytest.mark.parametrize(
@@ -215,18 +214,18 @@ def test_a_shape_is_read_from_config_json() -> None:
         ({"d_model": 0}, "d_model = 0; give a positive number"),
         ({"d_kv": "64"}, "d_kv = '64'; give a positive number"),
         ({"num_heads": True}, "num_heads = True; give a positive number"),
-        ({"feed_forward_proj": 1}, "feed_forward_proj = 1; give a name"),
+        ({"feed_forward_proj": 1}, "feed_forward_proj = 1; known are relu and gated-gelu"),
         ({"tie_word_embeddings": 1}, "tie_word_embeddings = 1; give true or false"),
     ],
 )
 def test_what_is_wrong_with_config_json(change: dict[str, object], says: str) -> None:
     with pytest.raises(DataError, match=says):
-        Shape.of({"model_type": "t5", **asdict(TINY), **change})
+        T5Config.of({"model_type": "t5", **asdict(TINY), **change})
 
 
 def test_what_is_absent_from_config_json() -> None:
     with pytest.raises(DataError, match="vocab_size = None; give a positive number"):
-        Shape.of({"model_type": "t5"})
+        T5Config.of({"model_type": "t5"})
 
 
 def test_torch_is_not_needed() -> None:
