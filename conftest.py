@@ -1,5 +1,7 @@
-"""Modules that cannot be imported here are not looked through for examples."""
+"""Modules that cannot be imported here are not looked through for examples, nor adapters."""
 
+import os
 from importlib.util import find_spec
 
-collect_ignore = [] if find_spec("triton") else ["jpr/models/kernels.py"]
+os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "false"  # read when Haystack is imported
+collect_ignore = ["jpr/adapters", *([] if find_spec("triton") else ["jpr/models/kernels.py"])]
