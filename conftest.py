@@ -4,4 +4,5 @@ import os
 from importlib.util import find_spec
 
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "false"  # read when Haystack is imported
-collect_ignore = ["jpr/adapters", *([] if find_spec("triton") else ["jpr/models/kernels.py"])]
+_KERNELS = [] if find_spec("triton") else ["jpr/models/kernels.py", "jpr/models/kernels_train.py"]
+collect_ignore = ["jpr/adapters", *_KERNELS]
