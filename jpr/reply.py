@@ -113,7 +113,7 @@ def replies_to(pipeline: Pipeline, questions: Iterable[Question]) -> Iterator[Re
     reranker = pipeline.reranker
     if isinstance(reranker, JointReranker):
         for found, choice in zip(given, reranker.decode_many(read, pipeline.k), strict=True):
-            yield _reply(pipeline, _tree(reranker.decoding, found, choice))
+            yield _reply(pipeline, tree_of(reranker.decoding, found, choice))
         return
     for found, ranking in zip(given, reranker.rank_many(read, pipeline.k), strict=True):
         yield _reply(pipeline, _plain(found, ranking))
@@ -154,7 +154,7 @@ class OpenQuestion:
         decoding = reranker.decoding.other(decoder, beta)
         with self._lock:
             choice = self._choice(reranker, decoding, count)
-        return _reply(self._pipeline, _tree(decoding, self.candidates, choice))
+        return _reply(self._pipeline, tree_of(decoding, self.candidates, choice))
 
     def _choice(self, reranker: JointReranker, decoding: Decoding, k: int) -> Choice:
         if not self.candidates.hits:
@@ -170,7 +170,8 @@ def _checked(question: Question) -> Question:
     return question
 
 
-def _tree(decoding: Decoding, candidates: Ranking, choice: Choice) -> Tree:
+def tree_of(decoding: Decoding, candidates: Ranking, choice: Choice) -> Tree:
+    """Return how a joint model chose from candidates."""
     beta = decoding.beta if decoding.decoder in TREES else None
     return Tree(decoding.decoder, beta, candidates, choice)
 
@@ -198,7 +199,7 @@ def reply_json(reply: Reply, independent: Reply | None = None) -> dict[str, obje
         "question": reply.question,
         "answers": answers_json(reply),
         "passages": passages_json(reply),
-        "tree": _tree_json(reply.tree),
+        "tree": tree_json(reply.tree) | {"titles": _titles(reply.tree)},
     }
     if independent is None:
         return told
@@ -246,16 +247,18 @@ def _spans(answers: Sequence[Answer], passage: Passage) -> list[dict[str, int]]:
     ]
 
 
-def _tree_json(tree: Tree) -> dict[str, object]:
+def tree_json(tree: Tree) -> dict[str, object]:
+    """Return a tree as JSON has it; passages are named by their ids."""
+    nodes = tree_nodes(tree.candidates, tree.choice)
+    return {"decoder": tree.decoder, "beta": tree.beta, "nodes": nodes}
+
+
+def _titles(tree: Tree) -> dict[str, str]:
+    """Return the titles of all passages that the tree names, by their ids."""
     named = {
         place
         for node in tree.nodes
         for place in (node.passage, *(other for _, other, _ in node.instead_of))
     }
     passages = [tree.candidates.hits[place].passage for place in sorted(named)]
-    return {
-        "decoder": tree.decoder,
-        "beta": tree.beta,
-        "nodes": tree_nodes(tree.candidates, tree.choice),
-        "titles": {passage.id: passage.title for passage in passages},
-    }
+    return {passage.id: passage.title for passage in passages}

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from jpr.cli import screen
+from jpr.cli.inputs import DocsOption, IndexOption, refuse_both
 from jpr.cli.rerank import DECODERS
 from jpr.errors import ConfigError
 
@@ -29,12 +30,8 @@ _TREES = DECODERS[:2]
 
 def run(
     question: Annotated[str, typer.Argument(help="What to ask.")],
-    docs: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Folder of documents to ask.")
-    ] = None,
-    index: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Index to ask, made by `jpr index`.")
-    ] = None,
+    docs: DocsOption = None,
+    index: IndexOption = None,
     k: Annotated[int, typer.Option("-k", help="How many passages.")] = 5,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     explain: Annotated[
@@ -74,8 +71,7 @@ def run(
 def _check(question: str, docs: Path | None, index: Path | None, k: int) -> None:
     if not question.strip():
         raise ConfigError("the question is empty; ask something")
-    if docs is not None and index is not None:
-        raise ConfigError("--docs and --index exclude each other; leave one out")
+    refuse_both(docs, index)
     if k < 1:
         raise ConfigError(f"-k {k}: ask for at least one passage")
 

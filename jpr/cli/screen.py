@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
-from jpr.disk import cache_folder as cache_folder
 from jpr.stages import Progress
 
 T = TypeVar("T")

@@ -2,7 +2,6 @@
 
 import os
 import sys
-from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from jpr.cli import screen
+from jpr.cli.doctor import EXTRAS
+from jpr.cli.inputs import DocsOption, IndexOption, refuse_both
 from jpr.errors import ConfigError, MissingExtraError
 from jpr.serve.limits import Limits
 
@@ -36,12 +37,8 @@ _USUAL = Limits()
 
 
 def run(
-    docs: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Folder of documents to ask.")
-    ] = None,
-    index: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Index to ask, made by `jpr index`.")
-    ] = None,
+    docs: DocsOption = None,
+    index: IndexOption = None,
     mcp: Annotated[
         bool, typer.Option("--mcp", help="Serve an assistant, on standard input and output.")
     ] = False,
@@ -68,18 +65,17 @@ def run(
     ] = _USUAL.batch,
 ) -> None:
     """Serve until told to end."""
-    if docs is not None and index is not None:
-        raise ConfigError("--docs and --index exclude each other; leave one out")
+    refuse_both(docs, index)
     if mcp:
         if (host, port, token_file) != (_HOST, _PORT, None):
             told = "--host, --port and --token-file"
             raise ConfigError(f"--mcp serves standard input and output; leave out {told}")
-        _need("mcp", ["mcp"])
+        _need("mcp")
         from jpr.serve.mcp import serve_mcp
 
         serve_mcp(_opened(docs, index))
         return
-    _need("serve", ["fastapi", "uvicorn", "python_multipart"])
+    _need("serve")
     from jpr.serve.log import log_to
     from jpr.serve.run import Address, serve
 
@@ -93,8 +89,8 @@ def run(
     serve(service, address, token)
 
 
-def _need(extra: str, packages: Sequence[str]) -> None:
-    if not all(map(find_spec, packages)):
+def _need(extra: str) -> None:
+    if not all(map(find_spec, EXTRAS[extra])):
         raise MissingExtraError("jpr serve --mcp" if extra == "mcp" else "jpr serve", extra)
 
 

@@ -12,10 +12,16 @@ from typing import TypeVar
 
 from jpr.errors import ConfigError
 from jpr.pipeline import Pipeline, worded
-from jpr.reply import INDEPENDENT, OpenQuestion, Reply, replies_to, reply_json
-from jpr.rerank.batch import tree_nodes
-from jpr.rerank.decoding import TREES, Decoding
-from jpr.rerank.explain import Choice
+from jpr.reply import (
+    INDEPENDENT,
+    OpenQuestion,
+    Reply,
+    replies_to,
+    reply_json,
+    tree_json,
+    tree_of,
+)
+from jpr.rerank.decoding import Decoding
 from jpr.rerank.joint import JointReranker
 from jpr.serve.jobs import Ask, How, Rerank, Reranked, Search, Told
 from jpr.serve.metrics import Metrics
@@ -138,7 +144,7 @@ class Engine:
                 Reranked(
                     tuple(every.items())[: job.how.k or len(hits)],
                     choice.answers,
-                    _tree(decoding, job.candidates, choice),
+                    tree_json(tree_of(decoding, job.candidates, choice)),
                     self._patient.tokens[at],
                 ),
             )
@@ -150,14 +156,6 @@ def _key(ask: Ask) -> tuple[str, str]:
 
 def _search(ask: Ask) -> Search:
     return Search(ask.pipeline, ask.question, ask.pipeline.candidates)
-
-
-def _tree(decoding: Decoding, candidates: Ranking, choice: Choice) -> dict[str, object]:
-    return {
-        "decoder": decoding.decoder,
-        "beta": decoding.beta if decoding.decoder in TREES else None,
-        "nodes": tree_nodes(candidates, choice),
-    }
 
 
 def _falling(hits: Sequence[Hit]) -> dict[int, float]:

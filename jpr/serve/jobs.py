@@ -1,6 +1,5 @@
 """What requests ask for, and what they get: records between HTTP and the engine."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from jpr.pipeline import Pipeline
@@ -61,11 +60,3 @@ class Search:
     pipeline: Pipeline
     query: str
     k: int
-
-
-def hits_json(ranking: Ranking) -> list[Mapping[str, object]]:
-    """Return passages that were found."""
-    return [
-        {"id": h.passage.id, "title": h.passage.title, "text": h.passage.text, "score": h.score}
-        for h in ranking.hits
-    ]

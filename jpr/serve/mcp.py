@@ -10,9 +10,10 @@ from pydantic import Field
 import jpr
 from jpr.errors import JprError
 from jpr.pipeline import Pipeline
+from jpr.retrieve.retrievers import hits_json
 from jpr.serve.batching import WorkThread
 from jpr.serve.engine import Engine
-from jpr.serve.jobs import Ask, How, Rerank, Reranked, Search, Told, hits_json
+from jpr.serve.jobs import Ask, How, Rerank, Reranked, Search, Told
 from jpr.serve.metrics import Metrics
 from jpr.types import Ranking
 

@@ -7,11 +7,12 @@ from dataclasses import replace
 from fastapi import UploadFile
 
 from jpr.pipeline import Pipeline
+from jpr.retrieve.retrievers import hits_json
 from jpr.serve.batching import WorkThread
 from jpr.serve.corpora import Corpora, Corpus, File
 from jpr.serve.engine import Engine
 from jpr.serve.gate import Refusal
-from jpr.serve.jobs import Ask, Rerank, Reranked, Search, Told, hits_json
+from jpr.serve.jobs import Ask, Rerank, Reranked, Search, Told
 from jpr.serve.limits import Limits
 from jpr.serve.metrics import Metrics
 from jpr.serve.shapes import (
