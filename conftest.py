@@ -1,5 +1,8 @@
-"""Modules that cannot be imported here are not looked through for examples."""
+"""Modules that cannot be imported here are not looked through for examples, nor adapters."""
 
+import os
 from importlib.util import find_spec
 
-collect_ignore = [] if find_spec("triton") else ["jpr/models/kernels.py"]
+os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "false"  # read when Haystack is imported
+_KERNELS = [] if find_spec("triton") else ["jpr/models/kernels.py", "jpr/models/kernels_train.py"]
+collect_ignore = ["jpr/adapters", *_KERNELS]

@@ -1,4 +1,7 @@
 # The public names and where they live: read by type checkers and, at run time, by __init__.py.
+from jpr.asking import ask as ask
+from jpr.asking import ask_async as ask_async
+from jpr.asking import open_pipeline as open_pipeline
 from jpr.corpus import read_passages as read_passages
 from jpr.corpus import write_passages as write_passages
 from jpr.coverage import Coverage as Coverage
@@ -28,6 +31,7 @@ from jpr.read.fusion import FusionReader as FusionReader
 from jpr.read.llm import LlmReader as LlmReader
 from jpr.read.load import load_reader as load_reader
 from jpr.read.spans import SpanReader as SpanReader
+from jpr.reply import Reply as Reply
 from jpr.rerank.diversify import DiverseReranker as DiverseReranker
 from jpr.rerank.diversify import Mmr as Mmr
 from jpr.rerank.diversify import Pyversity as Pyversity

@@ -34,11 +34,20 @@ def _sync(path: Path) -> None:
 
 
 @contextmanager
-def locked(file: Path) -> Iterator[None]:
-    """Hold a lock, which goes with the process; BlockingIOError where another process holds it."""
+def locked(file: Path, *, wait: bool = False) -> Iterator[None]:
+    """Hold a lock, which goes with the process.
+
+    Where another holds it, wait for that one, or raise BlockingIOError.
+    """
     with file.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         yield
+
+
+def cache_folder() -> Path:
+    """Return where results that can be computed again are kept."""
+    base = os.environ.get("JPR_CACHE") or os.environ.get("XDG_CACHE_HOME")
+    return Path(base, "jpr") if base else Path.home() / ".cache" / "jpr"
 
 
 def read_json(file: Path) -> object:

@@ -10,6 +10,13 @@ from jpr.stages import Reader, Reranker, Retriever
 from jpr.types import Outcome, Question
 
 
+def worded(question: str) -> Question:
+    """Return the question with this text; one without a word is an error."""
+    if not question.strip():
+        raise DataError("the question has no text; ask something")
+    return Question("1", question)
+
+
 @dataclass(frozen=True, slots=True)
 class Pipeline:
     """From a question to its answers and the passages that say them."""
@@ -31,9 +38,7 @@ class Pipeline:
 
     def __call__(self, question: str) -> Outcome:
         """Answer a question."""
-        if not question.strip():
-            raise DataError("the question has no text; ask something")
-        return next(self.ask_many([Question("1", question)]))
+        return next(self.ask_many([worded(question)]))
 
     def ask_many(self, questions: Iterable[Question]) -> Iterator[Outcome]:
         """Answer many questions, in their order.

@@ -53,3 +53,20 @@ def test_writing_is_timed_for_every_system(
     assert [row["grounded"] for row in report["rows"]] == [False, True] * 6
     assert len(report["ratios"]) == 3
     assert all(row["ms"] > 0 for row in report["rows"])
+
+
+def test_the_service_is_timed_and_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "serve.json"
+    monkeypatch.setattr("sys.argv", ["serve.py", "--tiny", "--out", str(out)])
+    runpy.run_path(str(BENCHMARKS / "serve.py"), run_name="__main__")
+    report = json.loads(out.read_text(encoding="utf-8"))
+    measured = [(row["batch"], row["clients"]) for row in report["rows"]]
+    assert measured == [(batch, clients) for batch in (8, 1) for clients in (1, 8, 64)]
+    overload = report["overload"]
+    assert overload["answered"] == overload["sent"] == overload["served"] + overload["sent away"]
+    assert overload["with retry-after"] == overload["sent away"] > 0
+    assert overload["patient clients served"] == 64
+    assert report["memory"]["requests"] == 160
+    assert len(capsys.readouterr().out.splitlines()) == 1 + len(measured) + 3

@@ -23,7 +23,7 @@ from jpr.judge.measures import MEASURES
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = {
     page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8")
-    for page in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+    for page in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 }
 FORMATS = {format.name: kind for kind in KINDS for format in kind.formats}
 BLOCK = re.compile(r"^```(?P<info>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)

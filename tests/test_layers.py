@@ -8,9 +8,12 @@ import jpr
 LAYERS = [
     {"__main__"},
     {"cli"},
+    {"adapters", "serve"},
     {"report"},
     {"judge"},
     {"train"},
+    {"asking"},
+    {"reply"},
     {"pipeline"},
     {"read"},
     {"rerank"},

@@ -13,10 +13,11 @@ Answer AnswerF1 Bm25Retriever ConfigError Coverage DataError Decoding DenseRetri
 DistinctRetriever DiverseReranker EM ERR_IA FirstStageOrder FormatError FunctionRetriever
 FusionReader Hit HybridRetriever Index JointReranker JprError LlmReader MRecall MRecall_clusters
 MRecall_superset MissingExtraError Mmr OracleReranker Outcome Passage Pipeline PointwiseReranker
-Prediction Pyversity Question Ranking Recall ReciprocalRanks RunRetriever ScoreMix SpanReader
-StRecall Support add_to_index alpha_nDCG build_index compare cover evaluate evaluate_answers
-load_encoder load_predictions load_qrels load_questions load_rankings load_reader open_retriever
-read_passages remove_from_index write_passages write_questions write_rankings
+Prediction Pyversity Question Ranking Recall ReciprocalRanks Reply RunRetriever ScoreMix SpanReader
+StRecall Support add_to_index alpha_nDCG ask ask_async build_index compare cover evaluate
+evaluate_answers load_encoder load_predictions load_qrels load_questions load_rankings load_reader
+open_pipeline open_retriever read_passages remove_from_index write_passages write_questions
+write_rankings
 """.split()  # noqa: SIM905  it reads better so
 
 

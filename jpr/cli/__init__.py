@@ -15,6 +15,7 @@ import typer
 
 import jpr
 from jpr.cli import (
+    ask,
     calibrate,
     convert,
     doctor,
@@ -32,6 +33,7 @@ from jpr.cli import (
     retrieve,
     screen,
     search,
+    serve,
     train,
     validate,
 )
@@ -46,6 +48,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for command in (
+    ask,
+    serve,
     index,
     encode,
     search,

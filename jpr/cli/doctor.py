@@ -28,6 +28,14 @@ EXTRAS = {
     "dask": ("distributed",),
     "milvus": ("pymilvus",),
     "plot": ("matplotlib",),
+    "docs": ("lxml", "pypdf", "docx"),
+    "haystack": ("haystack",),
+    "langchain": ("langchain_core",),
+    "llamaindex": ("llama_index",),
+    "pyterrier": ("pyterrier",),
+    "rerankers": ("rerankers",),
+    "serve": ("fastapi", "python_multipart", "uvicorn"),
+    "mcp": ("mcp",),
 }
 """What each extra brings."""
 _UNITS = {

@@ -8,6 +8,7 @@ import typer
 
 from jpr.cli import screen
 from jpr.cli.inputs import naming
+from jpr.disk import cache_folder
 
 NAME = "group-answers"
 HELP = """Turn the regular expressions of CuratedTREC into distinct answers, as the paper does.
@@ -44,7 +45,7 @@ def run(
             asked,
             read_passages(passages),
             workers=workers or screen.workers(),
-            cache=None if no_cache else screen.cache_folder() / "expressions",
+            cache=None if no_cache else cache_folder() / "expressions",
             progress=progress,
         )
     with publish(out) as stream:

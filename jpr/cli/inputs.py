@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from jpr.cli import screen
+from jpr.disk import cache_folder
 from jpr.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -30,6 +31,18 @@ QuestionsOption = Annotated[
 CorpusOption = Annotated[
     Path | None, typer.Option("--corpus", help="Passages, if the run holds only their ids.")
 ]
+DocsOption = Annotated[
+    Path | None, typer.Option("--docs", metavar="FOLDER", help="Folder of documents to ask.")
+]
+IndexOption = Annotated[
+    Path | None, typer.Option("--index", metavar="DIR", help="Index to ask, made by `jpr index`.")
+]
+
+
+def refuse_both(docs: Path | None, index: Path | None) -> None:
+    """Refuse two things to ask."""
+    if docs is not None and index is not None:
+        raise ConfigError("--docs and --index exclude each other; leave one out")
 
 
 @contextmanager
@@ -84,7 +97,7 @@ def score_runs(measures: "Sequence[Measure]", inputs: Inputs, curve: bool) -> "E
             qrels=qrels,
             strict=inputs.strict,
             workers=screen.workers(),
-            cache=screen.cache_folder() if inputs.cache else None,
+            cache=cache_folder() if inputs.cache else None,
             progress=progress,
         )
 

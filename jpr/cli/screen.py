@@ -6,7 +6,6 @@ import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TypeVar
 
 from jpr.stages import Progress
@@ -109,9 +108,3 @@ def counted(records: Iterable[T], progress: Progress) -> Iterator[T]:
 def workers() -> int:
     """Return how many processes this machine can run side by side."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def cache_folder() -> Path:
-    """Return where results that can be computed again are kept."""
-    base = os.environ.get("JPR_CACHE") or os.environ.get("XDG_CACHE_HOME")
-    return Path(base, "jpr") if base else Path.home() / ".cache" / "jpr"

@@ -58,19 +58,17 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Search and print."""
+    from jpr.retrieve.retrievers import hits_json
     from jpr.types import Question
 
     if not question.strip():
         raise ConfigError("the question is empty; say what to look for")
     opened, _ = open_index(index, k, retriever, where, encoder, distinct)
-    hits = opened.retrieve(Question("", question), k).hits
+    found = opened.retrieve(Question("", question), k)
     if as_json:
-        rows = [
-            {"id": h.passage.id, "title": h.passage.title, "text": h.passage.text, "score": h.score}
-            for h in hits
-        ]
-        screen.say_json({"question": question, "hits": rows})
+        screen.say_json({"question": question, "hits": hits_json(found)})
         return
+    hits = found.hits
     for rank, hit in enumerate(hits[:_SHOWN], start=1):
         screen.say(f"{rank:3}  {hit.score:6.3g}  {hit.passage.title}  [{hit.passage.id}]")
         screen.say(f"             {' '.join(hit.passage.text.split())[:_WIDTH]}")

@@ -6,7 +6,7 @@ without its ending. A folder's own files come before those of its subfolders, ea
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from jpr.corpus.jsonl import is_beir
@@ -17,8 +17,8 @@ from jpr.formats import Format, Head, Located
 from jpr.types import Passage
 
 _ENDINGS = (".txt", ".md")
-_HEADING = re.compile(r"#{1,6}[ \t]++(.*)")
-_FENCE = ("```", "~~~")
+HEADING = re.compile(r"#{1,6}[ \t]++(.*)")
+FENCE = ("```", "~~~")
 
 
 def _sniff(head: Head) -> bool:
@@ -28,27 +28,40 @@ def _sniff(head: Head) -> bool:
 def _read(path: Path) -> Located[Passage]:
     root = path if path.is_dir() else path.parent
     found = False
-    for file in _files(path) if path.is_dir() else (path,):
+    for file in files_below(path, _ENDINGS) if path.is_dir() else (path,):
         found = True
         lines = [text for _, text in read_lines(file)]
         title = _heading(lines) if file.suffix.lower() == ".md" else ""
-        yield 0, Passage(_relative(file, root), title or file.stem, "\n".join(lines))
+        yield 0, Passage(name_below(file, root), title or file.stem, "\n".join(lines))
     if not found:
         raise FormatError(path, 0, "the folder holds no .txt or .md file; name the right folder")
 
 
-def _files(root: Path) -> Iterator[Path]:
-    def refuse(error: OSError) -> None:
-        raise FormatError(error.filename, 0, f"cannot be listed: {error.strerror}") from error
+def _refuse(problem: FormatError) -> None:
+    raise problem
 
-    for folder, folders, names in os.walk(root, onerror=refuse):
+
+def files_below(
+    root: Path, endings: tuple[str, ...], refuse: Callable[[FormatError], None] = _refuse
+) -> Iterator[Path]:
+    """Yield the files with one of these endings, a folder's own before those of its subfolders.
+
+    Hidden ones are passed over, and links to folders are not followed. `refuse` is told of a
+    folder that cannot be listed.
+    """
+
+    def unlisted(error: OSError) -> None:
+        refuse(FormatError(error.filename, 0, f"cannot be listed: {error.strerror}"))
+
+    for folder, folders, names in os.walk(root, onerror=unlisted):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
-            if name.lower().endswith(_ENDINGS) and not name.startswith("."):
+            if name.lower().endswith(endings) and not name.startswith("."):
                 yield Path(folder, name)
 
 
-def _relative(file: Path, root: Path) -> str:
+def name_below(file: Path, root: Path) -> str:
+    """Return a file's path below a folder, as ids have it."""
     id = file.relative_to(root).as_posix()
     try:
         id.encode("utf-8")
@@ -60,10 +73,10 @@ def _relative(file: Path, root: Path) -> str:
 def _heading(lines: list[str]) -> str:
     """Return the first markdown heading above any block of code."""
     for line in lines:
-        if line.startswith(_FENCE):
+        if line.startswith(FENCE):
             return ""
-        if heading := _HEADING.match(line):
-            return heading[1].strip().rstrip("#").rstrip()
+        if found := HEADING.match(line):
+            return found[1].strip().rstrip("#").rstrip()
     return ""
 
 

@@ -1,5 +1,6 @@
 """ONNX models on the CPU."""
 
+import os
 from pathlib import Path
 
 import onnxruntime
@@ -19,7 +20,8 @@ _DAMAGE = (
 def open_session(path: Path, threads: int = 0) -> onnxruntime.InferenceSession:
     """Open a model, to run on so many threads; 0 is one per core. Threads may share it."""
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
+    # Left to itself, it takes all cores of the machine, also those this process may not use.
+    options.intra_op_num_threads = threads or _cores()
     # The graph is made as it should run; a fused norm, for one, is slower on the CPU.
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     # Matrices that are only stored in 8 bits become 32 bits once, not at every run.
@@ -33,3 +35,12 @@ def open_session(path: Path, threads: int = 0) -> onnxruntime.InferenceSession:
         raise FormatError(path, 0, f"cannot be read: {error.strerror}") from error
     except _DAMAGE as error:
         raise FormatError(path, 0, "is no model that can be run; copy it again") from error
+
+
+def _cores() -> int:
+    """Return how many cores this process may use, where they are not all; else 0.
+
+    Told the number of all of them, it would not bind its threads to them, and be a tenth slower.
+    """
+    mine = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
+    return mine if mine < (os.cpu_count() or 1) else 0

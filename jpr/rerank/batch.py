@@ -80,14 +80,18 @@ def rerank_with_trees(
 
 def tree_line(candidates: Ranking, choice: Choice) -> str:
     """Return how passages of the candidates of a question were chosen, as a line of JSON."""
+    question, nodes = candidates.question, tree_nodes(candidates, choice)
+    return json_line({"id": question.id, "question": question.text, "nodes": nodes})
+
+
+def tree_nodes(candidates: Ranking, choice: Choice) -> list[dict[str, object]]:
+    """Return the nodes of such a line."""
     ids = [hit.passage.id for hit in candidates.hits]
-    question = candidates.question
     made = choice.decoded.nodes
-    nodes = [
+    return [
         {**_node(node, ids), "adds": [_answer(one) for one in adds]}
         for node, adds in zip(made, choice.adds or [()] * len(made), strict=True)
     ]
-    return json_line({"id": question.id, "question": question.text, "nodes": nodes})
 
 
 def _node(node: Node, ids: Sequence[str]) -> dict[str, object]:

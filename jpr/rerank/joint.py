@@ -1,88 +1,34 @@
 """Joint passage ranking: of the candidates, the k that cover most together (paper, section 3)."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
-from math import inf
 from pathlib import Path
 from random import Random
 from typing import Literal
 
-from jpr.decode import (
-    Covering,
-    Decoded,
-    Limits,
-    Search,
-    beam,
-    decode_many,
-    independent,
-    sequence,
-    tree,
-)
+from jpr.decode import Decoded
 from jpr.encode.folder import DEVICES, torch_reads, wants_gpu, weight_files
 from jpr.encode.tokens import read_tokenizer
 from jpr.errors import ConfigError, FormatError, MissingExtraError
 from jpr.models.joint_about import ENCODER, STEP, is_plain_pointer, read_about
-from jpr.rerank.evidence import Words, evidence
-from jpr.rerank.explain import Choice, Places, added
-from jpr.rerank.order import checked, ranked
+from jpr.rerank.consider import Considered
+from jpr.rerank.decoding import DECODERS as DECODERS
+from jpr.rerank.decoding import TREES
+from jpr.rerank.decoding import Decoding as Decoding
+from jpr.rerank.evidence import Words
+from jpr.rerank.explain import Choice, Places
+from jpr.rerank.order import checked
 from jpr.rerank.prompt import Prompts, read_prompt_settings
 from jpr.rerank.scorer import Asked, Scorer
 from jpr.rerank.stop import Stop, read_stop
-from jpr.rerank.told import told
 from jpr.types import Hit, Question, Ranking
 
 DEFAULT = Path(__file__).parent.parent / "assets" / "joint"
 """The joint model that comes with the package (docs/model-card.md)."""
-TREES = ("tree", "sets")
-DECODERS = (*TREES, "seq", "beam", "independent")
 Auto = Literal["auto"]
 """As many passages as a question is worth."""
-
-
-@dataclass(frozen=True, slots=True)
-class Decoding:
-    """How passages are chosen, given the model."""
-
-    decoder: str = "tree"
-    beta: float = 2.0
-    """tree, sets: the larger, the wider and less diverse."""
-    width: int = 4
-    """beam: sequences kept."""
-    threshold: float = float("-inf")
-    """Stop before an expansion that is worth less (`Choice.worths`): `k` is then the most."""
-    budget: int | None = None
-    """Tokens that the chosen passages may have together."""
-    answers: bool = True
-    """Whether to choose for the answers that passages add, where the model reads answers."""
-    relevance: float = 0.0
-    """Then, how much it counts besides that a passage is likely to tell one: from 0, where all that
-    counts is what it contains. A reader of the chosen passages alone is better served by 0.5."""
-
-    def __post_init__(self) -> None:
-        if self.decoder not in DECODERS:
-            raise ConfigError(f"decoder {self.decoder!r}; choose of {', '.join(DECODERS)}")
-        if self.budget is not None and self.budget < 1:
-            raise ConfigError(f"a budget of {self.budget} tokens; give at least one")
-        if not 0 <= self.relevance < inf:
-            raise ConfigError(f"relevance {self.relevance}; give a number from 0")
-
-    @property
-    def adds_answers(self) -> bool:
-        """Whether passages are chosen for what they add; IndepPR takes each by itself."""
-        return self.answers and self.decoder != "independent"
-
-    def search(self, n: int, limits: Limits, ahead: int = 1) -> Search:
-        """Return the search for one question with n candidates."""
-        searches: dict[str, Callable[[], Search]] = {
-            "tree": lambda: tree(n, limits, self.beta, ahead),
-            "sets": lambda: tree(n, limits, self.beta, ahead, orders=False),
-            "seq": lambda: sequence(n, limits),
-            "beam": lambda: beam(n, limits, self.width),
-            "independent": lambda: independent(n, limits),
-        }
-        return searches[self.decoder]()
 
 
 class JointReranker:
@@ -142,6 +88,19 @@ class JointReranker:
         """Names the weights."""
         return self._scorer.key
 
+    @property
+    def scorer(self) -> Scorer:
+        """The model itself."""
+        return self._scorer
+
+    def over(self, scorer: Scorer) -> "JointReranker":
+        """Return the same with another way to ask the model, one that counts or limits say."""
+        return JointReranker(scorer, self._prompts, self._decoding, self._stop)
+
+    def decoded_by(self, decoding: Decoding) -> "JointReranker":
+        """Return the same model with another way to choose."""
+        return JointReranker(self._scorer, self._prompts, decoding, self._stop)
+
     def reading(self) -> "JointReranker":
         """Return the same model to read passages with, not to choose any."""
         if not self._scorer.reads_answers:
@@ -192,6 +151,11 @@ class JointReranker:
         """Do as `rank_many` does, and say how."""
         return self._choices(rankings, k, explain=True)
 
+    def consider(self, rankings: Sequence[Ranking]) -> Considered:
+        """Read the candidates of some questions, to choose from them in several ways."""
+        asked = [ask(self._prompts, self._scorer.numbers, ranking) for ranking in rankings]
+        return Considered(rankings, asked, self._scorer, self._words, self._places)
+
     def _choices(
         self, rankings: Iterable[Ranking], k: int | Auto, *, explain: bool
     ) -> Iterator[Choice]:
@@ -205,67 +169,11 @@ class JointReranker:
     def _chosen(self, batch: Sequence[Ranking], k: int, *, explain: bool) -> Iterator[Choice]:
         """Choose for a batch; questions without candidates have nothing to choose from."""
         some = [ranking for ranking in batch if ranking.hits]
-        asked = [ask(self._prompts, self._scorer.numbers, ranking) for ranking in some]
         found: Iterator[Choice] = iter(
-            self._decoded(some, asked, k, explain=explain) if some else ()
+            self.consider(some).choose(self._decoding, k, explain=explain) if some else ()
         )
         for ranking in batch:
             yield next(found) if ranking.hits else Choice(ranking, Decoded(()))
-
-    def _decoded(
-        self, given: Sequence[Ranking], asked: Sequence[Asked], k: int, *, explain: bool
-    ) -> Iterator[Choice]:
-        """Let the model read, search, and say what was chosen, and if wanted what it adds."""
-        opened = self._scorer.open(asked)
-        covering, for_answers = None, self._decoding.adds_answers
-        if opened.passages is not None and (for_answers or explain):
-            found = [evidence(one, self._words) for one in opened.passages]
-            covering = Covering(opened.ask, found, self._decoding.relevance)
-        chooser = covering if for_answers else None
-        searches = [self._search(one, k) for one in asked]
-        for at, decoded in enumerate(decode_many(searches, chooser or opened.ask)):
-            decoded, worths = self._stopped(chooser, at, decoded)
-            chosen = [(node.passage, node.score) for node in decoded.nodes if node.is_new]
-            choice = Choice(ranked(given[at].question, given[at].hits, chosen), decoded, (), worths)
-            yield self._told(covering, chooser, at, given[at], choice) if explain else choice
-
-    def _told(
-        self,
-        covering: Covering | None,
-        chooser: Covering | None,
-        question: int,
-        given: Ranking,
-        choice: Choice,
-    ) -> Choice:
-        """Add the answers, and what each passage adds where passages were chosen for that."""
-        if covering is None:
-            return choice
-        known, decoded = covering.evidence[question], choice.decoded
-        adds = added(chooser, question, decoded, given, self._places) if chooser else ()
-        mass = covering.mass(question, ())
-        answers = told(known, mass, given.hits, decoded.passages, self._places)
-        return choice._replace(adds=adds, answers=answers)
-
-    def _stopped(
-        self, covering: Covering | None, question: int, decoded: Decoded
-    ) -> tuple[Decoded, tuple[float, ...]]:
-        """Return what was chosen up to the first that adds too little, and what each is worth.
-
-        One passage is always kept.
-        """
-        nodes, least = decoded.nodes, self._decoding.threshold
-        worths = [
-            covering.worth(question, node.prefix, node.passage) if covering else node.score
-            for node in nodes
-        ]
-        little = (at for at, worth in enumerate(worths) if worth < least and at > 0)
-        enough = next(little, len(nodes))
-        return Decoded(nodes[:enough]), tuple(worths[:enough])
-
-    def _search(self, asked: Asked, k: int) -> Search:
-        costs = [len(one.ids) for one in asked.prompted]
-        limits = Limits(k, budget=self._decoding.budget, costs=costs)
-        return self._decoding.search(len(costs), limits, self._scorer.ahead)
 
 
 def ask(prompts: Prompts, most: int, ranking: Ranking) -> Asked:

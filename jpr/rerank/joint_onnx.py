@@ -40,6 +40,7 @@ class OnnxScorer:
     """The models of a folder."""
 
     batch = 1  # a step is for one question, and its candidates fill the encoder's batches
+    stays_open = True
     ahead = 4  # a step mostly waits for weights and memory, which all its prefixes share
 
     def __init__(self, folder: Path, threads: int = 0) -> None:

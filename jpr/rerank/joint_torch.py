@@ -24,6 +24,7 @@ class TorchScorer:
     """A `JointModel` on its device."""
 
     batch = 8
+    stays_open = False  # the next questions take the room
 
     def __init__(self, model: JointModel, key: str = "") -> None:
         """Take a model where it is; `key` names its weights."""

@@ -45,6 +45,8 @@ class Scorer(Protocol):
     """For how many prefixes of a question it likes to be asked together."""
     numbers: int
     """How many numbers its index head has words for; 0 for a pointer, which needs none."""
+    stays_open: bool
+    """Whether it can still be asked of candidates after it has read others."""
     reads_answers: bool
     """Whether it says where answers are."""
     key: str

@@ -50,6 +50,11 @@ class Index:
         open_current(self._folder, self._open)
         self._accepted = lru_cache(maxsize=16)(self._rows_accepted)
 
+    @classmethod
+    def open(cls, folder: str | Path) -> "Index":
+        """Open the index in a folder."""
+        return cls(folder)
+
     def _open(self, version: Path) -> None:
         self.manifest = read_contents(version)
         self.store = PassageStore(version / "store")

@@ -3,7 +3,7 @@
 Each works on rows and scores; only the passages that are returned are read from the store.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Protocol
@@ -173,3 +173,11 @@ def _batches(questions: Iterable[Question]) -> Iterator[Sequence[Question]]:
     rest = iter(questions)
     while batch := list(islice(rest, _BATCH)):
         yield batch
+
+
+def hits_json(ranking: Ranking) -> list[Mapping[str, object]]:
+    """Return passages that were found as JSON has them."""
+    return [
+        {"id": h.passage.id, "title": h.passage.title, "text": h.passage.text, "score": h.score}
+        for h in ranking.hits
+    ]

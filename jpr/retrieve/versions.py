@@ -47,6 +47,11 @@ def next_version(folder: Path) -> Iterator[tuple[Path | None, Path]]:
             shutil.rmtree(path)
 
 
+def is_built(folder: Path) -> bool:
+    """Tell whether a folder holds a version that is in use."""
+    return _current(folder) is not None
+
+
 def open_current(folder: Path, open_version: Callable[[Path], T]) -> T:
     """Open the version in use; once more where another takes its place meanwhile."""
     for _ in range(_ATTEMPTS):

@@ -31,7 +31,9 @@ class LoopConfig:
     """How weights are changed, step by step."""
 
     steps: int
+    """How often the weights are changed."""
     learning_rate: float = 5e-5
+    """The rate of weights that were trained before."""
     fresh_learning_rate: float = 3e-4
     """The rate of weights that begin at random, such as a new decoder's."""
     warmup: int = 100
@@ -39,6 +41,7 @@ class LoopConfig:
     decay: str = "linear"
     """What follows: `linear` or `cosine` down to nothing, or `flat`, which is the paper's."""
     weight_decay: float = 0.01
+    """AdamW's, on matrices only."""
     clip: float = 1.0
     """The longest gradient; longer ones are shortened."""
     average: float = 0.0
@@ -46,11 +49,15 @@ class LoopConfig:
     micros: int = 1
     """Micro-batches per step and process, one after the other, to save memory."""
     eval_every: int = 200
+    """Steps from one evaluation on development packs to the next."""
     patience: int = 0
     """Stop after so many evaluations without a better one; 0 never stops early."""
     save_every: int = 500
+    """Steps from one saved state, which `--resume` goes on with, to the next."""
     log_every: int = 20
+    """Steps from one line of the log to the next."""
     seed: int = 0
+    """What all chance comes from."""
 
     def problems(self) -> list[str]:
         """Return what is wrong, each in a sentence."""

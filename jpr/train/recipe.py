@@ -30,12 +30,15 @@ class ModelConfig:
     weights: str = ""
     """Hugging Face folder of an encoder (bert) or a T5 to begin with."""
     encoder: str = "bert"
+    """`bert`, or `t5`, which brings its own decoder."""
     head: str = "pointer"
+    """`pointer`, or `index`, the paper's, which needs a T5."""
     layers: int = 2
     """bert: how many fresh layers the decoder has."""
     memory: str = "passages"
     """bert: what the decoder attends to."""
     dropout: float = 0.1
+    """The share of numbers that training forgets at random."""
     prior: bool = True
     """pointer: whether to learn how much the first stage's rank counts; not where the first stage
     was trained on the same questions, whose ranks are then better than those of others."""
@@ -66,6 +69,7 @@ class FeedConfig:
     """A pack to train on."""
 
     pack: str
+    """Folder that `jpr pack` made."""
     sources: tuple[str, ...] = ()
     """Take only the questions of these files, which its `pack.json` names."""
     weight: float = 1.0
@@ -121,6 +125,7 @@ class DevConfig:
     """What decides which weights are kept: MRecall@k, on average over packs."""
 
     packs: tuple[str, ...] = ()
+    """Folders that `jpr pack` made; without any, the last weights are kept."""
     limit: int = 0
     """Look at so many questions of each pack only; 0 looks at all."""
     decoder: str = "seq"
@@ -130,6 +135,7 @@ class DevConfig:
     select: str = "all"
     """Whether `all` questions decide, or the `multi` ones, with several answers."""
     batch: int = 32
+    """Questions looked at together."""
 
     def problems(self) -> list[str]:
         """Return what is wrong, each in a sentence."""
@@ -179,6 +185,7 @@ class ReaderConfig:
     weights: str
     """Hugging Face folder of a T5 to begin with, or of a reader to go on with."""
     dropout: float = 0.1
+    """The share of numbers that training forgets at random."""
     max_tokens: int = 256
     """Tokens of question and passage together."""
     longest: int = 40
@@ -201,9 +208,11 @@ class LossConfig:
     """What decides which weights are kept: the loss on these packs."""
 
     packs: tuple[str, ...] = ()
+    """Folders that `jpr pack` made; without any, the last weights are kept."""
     limit: int = 0
     """Look at so many questions of each pack only; 0 looks at all."""
     batch: int = 32
+    """Questions looked at together."""
 
     def problems(self) -> list[str]:
         """Return what is wrong, each in a sentence."""

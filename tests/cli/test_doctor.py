@@ -19,6 +19,14 @@ HEAVY = {
     *(module for modules in EXTRAS.values() for module in modules),
 }  # fmt: skip
 """What the command line itself can do without."""
+MODULES = {
+    "haystack-ai": "haystack",
+    "langchain-core": "langchain_core",
+    "llama-index-core": "llama_index",
+    "python-docx": "docx",
+    "python-multipart": "python_multipart",
+}
+"""What is imported of a distribution, where its name is another."""
 
 
 def test_what_is_here_is_told() -> None:
@@ -68,11 +76,17 @@ def test_a_library_that_is_broken_is_told_as_such(tmp_path: Path) -> None:
     assert found["can"]["checkpoints"] is False
 
 
+def distribution(needs: str) -> str:
+    found = re.match(r"[\w.-]+", needs)
+    assert found
+    return found[0]
+
+
 def test_the_extras_are_those_of_the_package() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
     brings = {
-        extra: {re.match(r"[\w.-]+", needs)[0] for needs in extras[extra]}  # type: ignore[index]
+        extra: {MODULES.get(name, name) for name in map(distribution, extras[extra])}
         for extra in extras
         if extra != "dev"
     }

@@ -1,0 +1,1 @@
+"""jpr inside other libraries, one file each, over any reranker; see docs/adapters.md."""

@@ -1,0 +1,130 @@
+"""A question to the models inside, over an index, a folder of documents, or the encyclopedia.
+
+The function is `jpr.ask`; this file has another name because a module and a public function cannot
+share one.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from jpr.corpus.jsonl import read_objects
+from jpr.disk import cache_folder
+from jpr.encode.encoder import TextEncoder
+from jpr.encode.folder import DEFAULT, load_encoder
+from jpr.encode.vectors import StoredVectors, open_vectors
+from jpr.errors import ConfigError, FormatError, JprError
+from jpr.pipeline import Pipeline
+from jpr.read.spans import SpanReader
+from jpr.reply import Reply, reply_to
+from jpr.rerank.joint import JointReranker
+from jpr.retrieve.documents import Watched, alone, index_documents, unwatched
+from jpr.retrieve.index import build_index
+from jpr.retrieve.retrievers import KeyedRetriever, open_retriever
+from jpr.retrieve.versions import is_built
+from jpr.types import Passage
+
+ENCYCLOPEDIA = Path(__file__).parent / "assets" / "encyclopedia"
+"""Passages and questions that this project wrote, and the vectors of the passages."""
+CANDIDATES = 100
+
+
+def ask(
+    question: str,
+    *,
+    docs: str | Path | None = None,
+    index: str | Path | None = None,
+    k: int = 5,
+) -> Reply:
+    """Answer a question from a folder of documents, an index, or else the encyclopedia inside.
+
+    Documents are indexed when they are first asked, and again what has changed since.
+    """
+    return reply_to(open_pipeline(docs, index, k, device="cpu"), question)
+
+
+async def ask_async(
+    question: str,
+    *,
+    docs: str | Path | None = None,
+    index: str | Path | None = None,
+    k: int = 5,
+) -> Reply:
+    """Do the same in a thread, while others are served."""
+    return await asyncio.to_thread(ask, question, docs=docs, index=index, k=k)
+
+
+def open_pipeline(
+    docs: str | Path | None = None,
+    index: str | Path | None = None,
+    k: int = 5,
+    *,
+    candidates: int = CANDIDATES,
+    device: str = "auto",
+    watched: Watched = unwatched,
+) -> Pipeline:
+    """Open the models inside over documents, an index, or else the encyclopedia.
+
+    They choose k passages of at least so many candidates. Models are loaded once and shared;
+    `watched` shows how far an indexing has come.
+    """
+    if docs is not None and index is not None:
+        raise ConfigError("ask documents or an index, not both; leave one out")
+    if index is not None:
+        retriever: KeyedRetriever = open_retriever(index)
+    else:
+        encoder = shared_encoder(device)
+        home = cache_folder()
+        if docs is not None:
+            folder = index_documents(
+                Path(docs), home / "documents", encoder, DEFAULT / "tokenizer.json", watched
+            )
+        else:
+            folder = encyclopedia(home / "encyclopedia", encoder)
+        retriever = open_retriever(folder, encoder=encoder)
+    joint, reader = _model(device)
+    return Pipeline(retriever, joint, reader, k, max(k, candidates))
+
+
+@cache
+def shared_encoder(device: str) -> TextEncoder:
+    """Return the encoder inside, loaded once."""
+    return load_encoder(device=device)
+
+
+@cache
+def _model(device: str) -> tuple[JointReranker, SpanReader]:
+    joint = JointReranker.load(device=device)
+    return joint, SpanReader(joint)
+
+
+def encyclopedia(home: Path, encoder: TextEncoder) -> Path:
+    """Return the index of the encyclopedia, which is made of its vectors where there is none."""
+    source = ENCYCLOPEDIA / "passages.jsonl"
+    try:
+        text = source.read_bytes()
+    except OSError as error:
+        raise FormatError(source, 0, "is missing; install jpr again") from error
+    folder = home / hashlib.sha256(text + encoder.key.encode()).hexdigest()[:24]
+    index = folder / "index"
+    if is_built(index):
+        return index
+    with alone(folder):
+        if not is_built(index):  # by another, while we waited
+            passages = [passage for _, passage in read_objects(source)]
+            stored = _stored_vectors(passages, encoder)
+            vectors = None if stored is None else lambda *_: stored
+            build_index(passages, index, source="encyclopedia", vectors=vectors, encoder=encoder)
+    return index
+
+
+def _stored_vectors(passages: Sequence[Passage], encoder: TextEncoder) -> StoredVectors | None:
+    """Open the vectors that come along, if they are of these passages and this encoder."""
+    try:
+        stored = open_vectors(ENCYCLOPEDIA / "vectors")
+        fit = stored.key == encoder.key and len(list(stored.checked(passages))) == len(stored)
+    except JprError:
+        return None
+    return stored if fit else None

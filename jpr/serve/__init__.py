@@ -1,0 +1,1 @@
+"""The pipeline behind HTTP, and behind the Model Context Protocol."""

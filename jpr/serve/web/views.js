@@ -1,0 +1,182 @@
+// A reply as elements of the page: answers, passages, two rankings side by side, a node's numbers.
+
+import { make } from "./dom.js";
+import { colour, excerpt, letter, percent, pieces } from "./reply.js";
+
+const EXCERPT = 130;
+
+/** The answers, each with how likely it is and links to its passages. */
+export function answerList(reply) {
+  const ranks = new Map(reply.passages.map((passage, at) => [passage.id, at + 1]));
+  return reply.answers.map((answer, at) =>
+    make("li", { class: `answer ${colour(at)}`, "data-answer": at },
+      badge(at),
+      make("span", { class: "text" }, answer.text),
+      answer.score === null ? null : meter(answer.score),
+      make("span", { class: "where" }, ...links(answer.passages, ranks))));
+}
+
+function meter(probability) {
+  const fill = make("span", { class: "fill" });
+  fill.style.inlineSize = `${100 * probability}%`;
+  return make("span", { class: "meter", title: "probability" },
+    make("span", { class: "gauge", "aria-hidden": "true" }, fill),
+    make("span", { class: "share" }, percent(probability)));
+}
+
+function links(ids, ranks) {
+  const found = ids.filter((id) => ranks.has(id)).map((id) => ranks.get(id)).sort((a, b) => a - b);
+  return found.map((rank) =>
+    make("a", { href: `#passage-${rank}`, "data-rank": rank, "aria-label": `Passage ${rank}` }, String(rank)));
+}
+
+function badge(answer, again = false) {
+  return make("span", { class: `badge ${colour(answer)}${again ? " again" : ""}`, "aria-hidden": "true" }, letter(answer));
+}
+
+/** The passages of the joint choice, in full. */
+export function passageList(ranking, names) {
+  return make("ol", { class: "full" }, ...ranking.rows.map((row) =>
+    make("li", { class: "passage", id: `passage-${row.rank}`, tabindex: "-1", "data-rank": row.rank },
+      number(row),
+      make("div", { class: "body" },
+        make("h3", {}, ...heading(row, names)),
+        make("p", { class: "facts" }, ...news(row, names), ...facts(row)),
+        make("p", { class: "text" }, ...marked(row.text, everySpan(row)))))));
+}
+
+function number(row) {
+  return make("button", { class: "number", type: "button", "data-tree": row.id, "aria-label": `Passage ${row.rank} in the tree` }, String(row.rank));
+}
+
+function facts(row) {
+  const meta = row.meta ?? {};
+  const source = [meta.file ?? meta.source, meta.page !== undefined ? `page ${meta.page}` : null];
+  return [`depth ${row.depth}`, ...source, row.id]
+    .filter((one) => one !== null && one !== undefined)
+    .map((one) => make("span", { class: "fact" }, String(one)));
+}
+
+/** What a passage adds to those before it and repeats, or what it was chosen for instead. */
+function news(row, names) {
+  const told = (answers, verb, again) => answers.length
+    ? make("span", { class: again ? "news again" : "news" }, verb,
+        ...answers.map((answer) => make("span", { class: "tells" }, badge(answer, again), spokenName(answer, names))))
+    : null;
+  const all = [told(row.fresh, "adds", false), told(row.again, "repeats", true), hope(row)].filter(Boolean);
+  return all.length ? all : [make("span", {}, "no answer")];
+}
+
+function hope(row) {
+  if (row.fresh.length || !row.hope) return null;
+  return make("span", { class: "fact" }, "chosen for ", make("q", {}, row.hope.answer), ` ${percent(row.hope.probability)}`);
+}
+
+/** The spans of a passage's answers, and of what it was chosen for. */
+function everySpan(row) {
+  if (row.fresh.length || !row.hope) return row.spans;
+  return [...row.spans, ...row.hope.spans.map(([start, end]) => ({ answer: null, start, end }))];
+}
+
+function spokenName(answer, names) {
+  return make("span", { class: "unseen" }, ` ${names[answer]} `);
+}
+
+/** A title; an answer that stands in it alone is marked there. */
+function heading(row, names) {
+  const title = row.title || row.id;
+  const inText = new Set(row.spans.map((span) => span.answer));
+  const spans = [...row.fresh, ...row.again].filter((answer) => !inText.has(answer)).flatMap((answer) => {
+    const start = Array.from(title.toLowerCase().split(names[answer].toLowerCase())[0]).length;
+    const end = start + Array.from(names[answer]).length;
+    return end <= Array.from(title).length ? [{ answer, start, end }] : [];
+  });
+  return marked(title, spans);
+}
+
+function marked(text, spans) {
+  return pieces(text, spans).map((piece) => {
+    const told = piece.answers.filter((answer) => answer !== null);
+    if (told.length) {
+      const letters = told.map(letter).join("");
+      return make("mark", { class: colour(told[0]), "data-answers": told.join(" "), "data-letters": letters }, piece.text);
+    }
+    return piece.answers.length ? make("span", { class: "hope" }, piece.text) : document.createTextNode(piece.text);
+  });
+}
+
+/** Both rankings, with the repeated answers marked. */
+export function sideBySide(joint, independent, names) {
+  return make("div", { class: "both" },
+    column("Chosen jointly", joint, names),
+    column("Ranked one by one", independent, names));
+}
+
+function column(title, ranking, names) {
+  const many = ranking.repeating ? count(ranking.repeating, "passage") : "no passage";
+  const told = `${count(ranking.found, "answer")}, ${many} only ${repeats(ranking)}`;
+  return make("section", { class: "column", "aria-label": title },
+    make("h3", {}, title),
+    make("p", { class: "fine" }, told),
+    make("ol", {}, ...ranking.rows.map((row) => brief(row, names))));
+}
+
+function brief(row, names) {
+  const cut = excerpt(row.text, everySpan(row), EXCERPT);
+  const isRepeat = row.again.length && !row.fresh.length;
+  return make("li", { class: isRepeat ? "brief repeats" : "brief" },
+    make("span", { class: "rank", "aria-hidden": "true" }, String(row.rank)),
+    make("div", { class: "body" },
+      make("h4", {}, ...heading(row, names)),
+      make("p", { class: "facts" }, ...news(row, names)),
+      make("p", { class: "text" }, ...marked(cut.text, cut.spans))));
+}
+
+/** In a sentence or two what choosing jointly changed. */
+export function difference(joint, independent) {
+  if (!independent) return "";
+  const told = (ranking) => {
+    const rest = ranking.repeating ? `, ${ranking.repeating} of which only ${repeats(ranking)}` : "";
+    return `${count(ranking.found, "answer")} in ${count(ranking.rows.length, "passage")}${rest}`;
+  };
+  return `Chosen jointly: ${told(joint)}. One by one: ${told(independent)}.`;
+}
+
+function repeats({ repeating }) {
+  return repeating < 2 ? "repeats" : "repeat";
+}
+
+/** A number and its noun. */
+export function count(n, noun) {
+  return `${n} ${noun}${n === 1 ? "" : "s"}`;
+}
+
+/** What is known of a node: its probability, what it may add, the passages passed over. */
+export function nodeFacts(node, penalised) {
+  const which = node.is_new ? String(node.rank) : `${node.rank} again`;
+  const least = Math.max(node.probability, ...node.over.map((other) => other.probability), 1e-9);
+  const row = (one, chosen) => {
+    const fill = make("span", { class: "fill" });
+    fill.style.inlineSize = `${(100 * one.probability) / least}%`;
+    return make("tr", { class: chosen ? "taken" : "" },
+      make("th", { scope: "row" }, one.title, make("span", { class: "after" }, after(one))),
+      make("td", { class: "gauge", "aria-hidden": "true" }, fill),
+      make("td", { class: "number" }, percent(one.probability)),
+      penalised ? make("td", { class: "number" }, one.score === null ? "–" : one.score.toFixed(2).replace("-", "−")) : null);
+  };
+  const may = node.is_new ? node.adds : [];
+  return [
+    make("p", { class: "which" }, make("b", {}, which), ` ${node.title}`),
+    may.length ? make("p", { class: "may" }, "may add ", ...may.flatMap((one, at) => [at ? ", " : "", make("b", {}, one.answer), ` ${percent(one.probability)}`])) : null,
+    make("table", {},
+      make("thead", {}, make("tr", {},
+        make("th", { scope: "col" }, node.over.length ? "taken, and passed over" : "taken"), make("td", {}),
+        make("th", { scope: "col", class: "number" }, "P"),
+        penalised ? make("th", { scope: "col", class: "number", title: "log P times the length penalty of β: the largest is taken" }, "score") : null)),
+      make("tbody", {}, row(node, true), ...node.over.map((other) => row(other, false)))),
+  ].filter(Boolean);
+}
+
+function after(one) {
+  return one.after.length ? ` after ${one.after.at(-1)}` : " at depth 1";
+}

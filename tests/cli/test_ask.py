@@ -1,0 +1,183 @@
+"""`jpr ask`, from the folder of documents to the screen, with the models that come along."""
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from jpr.asking import ask
+from jpr.cli import drawn, main
+from jpr.cli.drawn import Mark
+from jpr.reply import Reply
+from tests.cli.running import fails, jpr
+from tests.corpus.document_samples import pdf, with_password
+
+QUESTION = "who won the cup"
+TEXTS = {
+    "yokohama.txt": "Brazil won the cup in 2002, in Yokohama.",
+    "brazil.md": "# Brazil\nBrazil won the cup in 1994 after penalties, and again in 2002.",
+    "berlin.html": "<title>Berlin</title><p>In 2006 <b>Italy</b> won the cup in Berlin.",
+    "rivers.csv": "river,sea\nDanube,Black Sea\nRhine,North Sea\n",
+}
+
+
+@pytest.fixture(scope="module")
+def docs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("docs")
+    for name, text in TEXTS.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    (folder / "gin.pdf").write_bytes(pdf("Nothing here.", "Eli Whitney made the cotton gin."))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def reply(docs: Path, tmp_path_factory: pytest.TempPathFactory) -> Reply:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JPR_CACHE", str(tmp_path_factory.mktemp("cache")))
+        return ask(QUESTION, docs=docs, k=3)
+
+
+def test_answers_passages_and_the_tree_are_printed(docs: Path) -> None:
+    shown = jpr("ask", QUESTION, "--docs", docs, "-k", 3, "--explain", "--compare")
+    question, first, second, blank, *rest = shown.splitlines()
+    assert (question, blank) == (QUESTION, "")
+    assert sorted([first.split("  ")[1], second.split("  ")[1]]) == ["Brazil", "Italy"]
+    assert "[1] " in rest[0]
+    assert "    In 2006 **Italy** won the cup in Berlin.\n    adds Italy\n" in shown
+    assert "repeats Brazil" in shown
+    assert "together: 2 answers" in shown
+    assert "  └── [1] " in shown
+    assert "How they were chosen from 7 (seq)" in shown
+    assert "\x1b" not in shown
+    assert all(line == line.rstrip() for line in shown.splitlines())
+
+
+def test_json_says_all_of_it(docs: Path) -> None:
+    told = json.loads(jpr("ask", QUESTION, "--docs", docs, "-k", 2, "--json", "--beta", 0.5))
+    assert list(told) == ["question", "answers", "passages", "tree"]
+    assert sorted(answer["text"] for answer in told["answers"]) == ["Brazil", "Italy"]
+    assert [len(passage["adds"]) for passage in told["passages"]] == [1, 1]
+    assert (told["tree"]["decoder"], told["tree"]["beta"]) == ("tree", 0.5)
+    assert {passage["meta"]["file"] for passage in told["passages"]} <= set(TEXTS)
+    both = json.loads(jpr("ask", QUESTION, "--docs", docs, "-k", 2, "--json", "--compare"))
+    assert list(both["independent"]) == ["answers", "passages"]
+    assert len(both["independent"]["passages"]) == 2
+
+
+def test_a_page_is_named(docs: Path) -> None:
+    shown = jpr("ask", "who made the cotton gin", "--docs", docs, "-k", 1)
+    assert shown.splitlines()[1].split("  ")[1] == "Eli Whitney"
+    assert "gin.pdf, page 2" in shown
+
+
+def test_documents_are_kept_up_with(tmp_path: Path) -> None:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    file = folder / "cup.txt"
+    file.write_text("Brazil won the cup in 2002.", encoding="utf-8")
+    first = jpr("ask", QUESTION, "--docs", folder, "--json")
+    assert jpr("ask", QUESTION, "--docs", folder, "--json") == first
+    file.write_text("Italy won the cup in 2006.", encoding="utf-8")
+    second = jpr("ask", QUESTION, "--docs", folder, "--json")
+    found = [json.loads(told)["answers"][0]["text"] for told in (first, second)]
+    assert found == ["Brazil", "Italy"]
+
+
+def test_an_index_is_asked(tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus.tsv"
+    corpus.write_text(
+        "1\tThe Danube flows into the Black Sea.\tDanube\n2\tBees make honey.\tBees\n",
+        encoding="utf-8",
+    )
+    jpr("index", corpus, "--out", tmp_path / "index", "--encoder", "none")
+    shown = jpr("ask", "where does the danube flow", "--index", tmp_path / "index")
+    assert "**Black Sea**" in shown
+    assert "  1\n" in shown  # the passage's id
+
+
+def test_a_file_that_cannot_be_read_is_noted_and_the_rest_is_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "good.txt").write_text(TEXTS["yokohama.txt"], encoding="utf-8")
+    (tmp_path / "locked.pdf").write_bytes(with_password(pdf("Secret.")))
+    monkeypatch.setattr(sys, "argv", ["jpr", "ask", QUESTION, "--docs", str(tmp_path)])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 0
+    said = capsys.readouterr()
+    assert "**Brazil**" in said.out
+    assert said.err.count("\n") == 1
+    assert "locked.pdf: is encrypted; save it without a password; left out" in said.err
+
+
+def test_a_question_without_answer_has_none(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("zzz", encoding="utf-8")
+    told = json.loads(jpr("ask", "qqq ?", "--docs", tmp_path, "--json"))
+    assert len(told["passages"]) == 1
+
+
+def test_mistakes_are_told(
+    docs: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def said(*arguments: object) -> str:
+        return fails(capsys, monkeypatch, "ask", *arguments)
+
+    assert "the question is empty" in said(" ")
+    assert "exclude each other" in said("why?", "--docs", docs, "--index", docs)
+    assert "there is no such folder" in said("why?", "--docs", tmp_path / "nowhere")
+    assert "is no folder" in said("why?", "--docs", docs / "yokohama.txt")
+    (tmp_path / "picture.jpg").write_bytes(b"x")
+    assert "holds no text that can be read" in said("why?", "--docs", tmp_path)
+    assert "holds no index" in said("why?", "--index", tmp_path)
+    assert "-k 0: ask for at least one" in said("why?", "-k", 0)
+    assert "--decode bush; choose one of" in said("why?", "--decode", "bush")
+    assert "--beta is for --decode tree and sets" in said("why?", "--decode", "seq", "--beta", 1)
+    assert "give a finite number" in said("why?", "--beta", "nan")
+    assert "see jpr ask --help" in said()
+
+
+class Terminal(io.StringIO):
+    """What looks like a screen."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_has_colours_and_its_width(
+    reply: Reply, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stdout", screen)
+    for name, value in {"TERM": "xterm", "COLUMNS": "50"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    drawn.draw(reply, reply, explain=True)
+    shown = screen.getvalue()
+    assert "\x1b[1;32m" in shown
+    assert "**" not in shown
+    assert "adds" in shown
+
+
+def test_what_stands_around_answers_is_shown_in_whole_words() -> None:
+    text = " ".join(["word"] * 100)
+    mark = Mark(200, 204, "bold", "**")
+    assert drawn._windows(text, []) == [(0, 279)]
+    assert drawn._windows(text, [mark]) == [(65, 339)]
+    assert drawn._windows(text, [mark, mark._replace(start=400, end=404)]) == [(65, 499)]
+    assert drawn._excerpt("short text", []).plain == "short text"
+    shown = drawn._excerpt(text, [mark]).plain
+    assert shown.startswith("… word word")
+    assert shown.endswith("word word …")
+    long = "x" * 1000
+    assert drawn._windows(long, [mark]) == [(200, 204)]
+
+
+def test_of_overlapping_answers_the_first_is_marked() -> None:
+    marks = [Mark(0, 9, "", "**"), Mark(4, 16, "", "**"), Mark(10, 16, "", "*")]
+    marked = drawn._marked("old stone castle\x1b[2J", (0, 20), marks)
+    assert marked.plain == "**old stone** *castle*[2J"

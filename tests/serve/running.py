@@ -1,0 +1,79 @@
+"""Services of tiny random models on loopback ports; as a program, one until it is told to end."""
+
+import asyncio
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from threading import Thread
+
+from jpr.pipeline import Pipeline
+from jpr.read.spans import SpanReader
+from jpr.rerank.joint import JointReranker
+from jpr.rerank.save import export_joint
+from jpr.retrieve.bring import FunctionRetriever
+from jpr.retrieve.index import build_index
+from jpr.retrieve.retrievers import open_retriever
+from jpr.serve.corpora import Corpora
+from jpr.serve.limits import Limits
+from jpr.serve.log import log_to
+from jpr.serve.mcp import serve_mcp
+from jpr.serve.run import Address, serve, server_of
+from jpr.serve.service import Service
+from jpr.types import Hit, Passage
+from tests.rerank.tiny import NAMES, tokenizer, write_pointer
+
+QUESTION = "which colour ?"
+PASSAGES = [Passage(name, name, f"{name} which colour {name}") for name in NAMES]
+HITS = [Hit(passage, 1.0 / (place + 1)) for place, passage in enumerate(PASSAGES)]
+
+
+def make_pipeline(folder: Path, *, onnx: bool = True) -> Pipeline:
+    """A tiny model over ten passages; without `onnx` in torch, which keeps no candidates read."""
+    model = write_pointer(folder / "torch", answers=True)
+    if onnx:
+        (folder / "onnx").mkdir()
+        export_joint(model, folder / "onnx", [])
+        model = folder / "onnx"
+    build_index(PASSAGES, folder / "index", source="test")
+    joint = JointReranker.load(model, "tree", 2.0, device="cpu", threads=1)
+    return Pipeline(open_retriever(folder / "index"), joint, SpanReader(joint), 3, 10)
+
+
+def make_service(pipeline: Pipeline, limits: Limits | None = None) -> Service:
+    limits = limits or Limits()
+    return Service(pipeline, limits, Corpora(limits, tokenizer()))
+
+
+@contextmanager
+def running(
+    pipeline: Pipeline, limits: Limits | None = None, token: str | None = None
+) -> Iterator[str]:
+    """Run a service in a thread, and yield its address."""
+    address = Address(port=0)
+    with address.bind() as bound:
+        server = server_of(make_service(pipeline, limits), address.door(token))
+        thread = Thread(target=lambda: asyncio.run(server.serve(sockets=[bound])))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+def _slowly(_: str, k: int) -> list[Hit]:
+    time.sleep(1)
+    return HITS[:k]
+
+
+if __name__ == "__main__":
+    made = make_pipeline(Path(sys.argv[1]))
+    if "--mcp" in sys.argv:
+        serve_mcp(made)
+    else:
+        log_to(sys.stderr)
+        slow = replace(made, retriever=FunctionRetriever(_slowly))
+        serve(make_service(slow), Address(port=0), None)

@@ -1,0 +1,68 @@
+"""`jpr serve` before it serves: options that have no meaning, and the token."""
+
+from pathlib import Path
+
+import pytest
+
+from jpr.cli import serve
+from jpr.errors import ConfigError, MissingExtraError
+from jpr.serve.limits import Limits
+from jpr.serve.run import Address
+
+
+def test_documents_or_an_index(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="--docs and --index exclude each other"):
+        serve.run(docs=tmp_path, index=tmp_path)
+
+
+def test_an_assistant_needs_no_address() -> None:
+    with pytest.raises(ConfigError, match="--mcp serves standard input and output"):
+        serve.run(mcp=True, port=9000)
+
+
+@pytest.mark.parametrize(("mcp", "extra"), [(False, "serve"), (True, "mcp")])
+def test_what_is_not_installed_is_named(
+    monkeypatch: pytest.MonkeyPatch, mcp: bool, extra: str
+) -> None:
+    monkeypatch.setattr(serve, "find_spec", lambda _: None)
+    with pytest.raises(MissingExtraError, match=rf"pip install 'jpr\[{extra}\]'"):
+        serve.run(mcp=mcp)
+
+
+def test_the_token_is_of_the_file_or_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("JPR_TOKEN", raising=False)
+    assert serve.token_of(None) is None
+    monkeypatch.setenv("JPR_TOKEN", "from-environment")
+    assert serve.token_of(None) == "from-environment"
+    file = tmp_path / "token"
+    file.write_text("from-file\n")
+    assert serve.token_of(file) == "from-file"
+    file.write_text("\n")
+    with pytest.raises(ConfigError, match="is empty; put a token there"):
+        serve.token_of(file)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        serve.token_of(tmp_path / "none")
+
+
+def test_an_address_that_is_taken_is_told() -> None:
+    with Address(port=0).bind() as bound:
+        port = bound.getsockname()[1]
+        with pytest.raises(ConfigError, match=f"127.0.0.1:{port}: .*; take another --host or --p"):
+            Address(port=port).bind()
+    with pytest.raises(ConfigError, match="take another --host"):
+        Address("no.such.host.invalid").bind()
+
+
+def test_only_names_of_this_machine_are_local() -> None:
+    assert Address("::1").is_local
+    assert Address().door(None).hosts == ("127.0.0.1", "localhost", "::1")
+    assert Address().door("secret").hosts == ()  # say behind a proxy
+    assert not Address("0.0.0.0").is_local
+    assert Address("0.0.0.0").door("secret").hosts == ()
+
+
+def test_limits_are_above_zero() -> None:
+    with pytest.raises(ConfigError, match="max seconds is 0; give a number above 0"):
+        Limits(seconds=0)

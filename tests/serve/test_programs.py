@@ -1,0 +1,71 @@
+"""Whole processes: one that is told to end, and one that an assistant talks to."""
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
+
+from tests.serve.running import QUESTION
+from tests.serve.test_gate import wait_for, waiting
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_told_to_end_it_finishes_what_is_under_way(tmp_path: Path) -> None:
+    program = [sys.executable, "-m", "tests.serve.running", str(tmp_path)]
+    with subprocess.Popen(program, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        url = json.loads(process.stderr.readline())["url"]
+        with ThreadPoolExecutor() as threads:
+            ask = {"question": QUESTION}
+            asked = threads.submit(httpx.post, f"{url}v1/ask", json=ask, timeout=30)
+            wait_for(lambda: waiting(url.rstrip("/")) == 1)
+            process.send_signal(signal.SIGTERM)
+            wait_for(lambda: is_refused(url))
+            assert not asked.done()
+            assert asked.result().status_code == 200
+        events = [json.loads(line)["event"] for line in process.stderr]
+        assert process.wait(10) == 0
+    assert events[-2:] == ["request", "ended"]
+
+
+def is_refused(url: str) -> bool:
+    try:
+        httpx.get(f"{url}healthz")
+    except httpx.ConnectError:
+        return True
+    return False
+
+
+def test_an_assistant_asks_and_searches(tmp_path: Path) -> None:
+    program = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "tests.serve.running", str(tmp_path), "--mcp"],
+        cwd=ROOT,
+    )
+
+    async def talk() -> tuple[dict[str, Any], Any, Any, Any]:
+        async with Client(stdio_client(program)) as client:
+            tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+            found = await client.call_tool("search", {"query": "red"})
+            told = await client.call_tool("ask", {"question": QUESTION, "k": 2})
+            wrong = await client.call_tool("ask", {"question": " "})
+            return tools, found, told, wrong
+
+    tools, found, told, wrong = asyncio.run(talk())
+    assert set(tools) == {"ask", "search"}
+    assert tools["ask"].description.startswith("Find every distinct answer to a question")
+    assert [hit["id"] for hit in found.structured_content["hits"]] == ["red"]
+    assert len(told.structured_content["passages"]) == 2
+    assert told.structured_content["answers"]
+    assert json.loads(told.content[0].text) == told.structured_content
+    assert wrong.is_error
+    assert "the question has no text" in wrong.content[0].text

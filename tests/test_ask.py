@@ -1,0 +1,80 @@
+"""`jpr.ask`: the models inside over documents, an index, or the encyclopedia."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from jpr import Index, asking, build_index, read_passages
+from jpr.asking import ENCYCLOPEDIA, ask, ask_async, open_pipeline
+from jpr.errors import ConfigError, FormatError
+from jpr.reply import reply_to
+from jpr.types import Passage
+
+FACTS = {
+    "gin.txt": "Eli Whitney invented the cotton gin in 1793.",
+    "bell.txt": "Alexander Graham Bell invented the telephone in 1876.",
+}
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("JPR_CACHE", str(folder))
+    return folder
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Path:
+    for name, text in FACTS.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def test_documents_are_asked(docs: Path, cache: Path) -> None:
+    reply = ask("who invented the cotton gin", docs=docs, k=1)
+    assert reply.answers[0].text == "Eli Whitney"
+    assert reply.ranking.hits[0].passage.meta == {"file": "gin.txt"}
+    assert (cache / "jpr" / "documents").is_dir()
+    again = asyncio.run(ask_async("who invented the telephone", docs=str(docs), k=1))
+    assert again.answers[0].text == "Alexander Graham Bell"
+
+
+def test_an_index_is_asked_and_models_are_loaded_once(tmp_path: Path) -> None:
+    passages = [Passage(name, "", text) for name, text in FACTS.items()]
+    build_index(passages, tmp_path / "index", source="facts")
+    assert len(Index.open(tmp_path / "index").store) == 2
+    first, second = (open_pipeline(index=tmp_path / "index", device="cpu") for _ in range(2))
+    assert first.reranker is second.reranker
+    assert open_pipeline(index=tmp_path / "index", k=200, device="cpu").candidates == 200
+    assert reply_to(first, "who invented the telephone").answers[0].text == "Alexander Graham Bell"
+
+
+def test_the_encyclopedia_is_asked_where_nothing_else_is() -> None:
+    reply = ask("Who plays Mark on Roseanne?")
+    assert "Glenn Quinn" in [answer.text for answer in reply.answers]
+    assert len(reply.ranking.hits) == 5
+
+
+def test_the_vectors_that_come_along_are_those_of_the_encyclopedia() -> None:
+    passages = list(read_passages(ENCYCLOPEDIA / "passages.jsonl"))
+    stored = asking._stored_vectors(passages, asking.shared_encoder("cpu"))
+    assert stored is not None
+    assert len(stored) == len(passages)
+
+
+def test_an_encyclopedia_without_its_vectors_is_encoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = ['{"id": "1", "title": "Bees", "text": "Bees make honey."}\n']
+    (tmp_path / "passages.jsonl").write_text("".join(lines), encoding="utf-8")
+    monkeypatch.setattr(asking, "ENCYCLOPEDIA", tmp_path)
+    assert ask("what do bees make").answers[0].text == "honey"
+    monkeypatch.setattr(asking, "ENCYCLOPEDIA", tmp_path / "nowhere")
+    with pytest.raises(FormatError, match="is missing; install jpr again"):
+        ask("what do bees make")
+
+
+def test_only_one_thing_is_asked(docs: Path) -> None:
+    with pytest.raises(ConfigError, match="not both"):
+        ask("why?", docs=docs, index=docs)

@@ -1,0 +1,219 @@
+"""Replies: answers, passages and the tree, from one reading of the candidates."""
+
+import asyncio
+import json
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from math import exp
+
+import pytest
+
+from jpr import DataError, FunctionRetriever, JointReranker, Pipeline, SpanReader
+from jpr.errors import ConfigError
+from jpr.reply import (
+    Reply,
+    open_question,
+    passages_json,
+    replies_to,
+    reply_json,
+    reply_to,
+    reply_to_async,
+)
+from jpr.rerank.decoding import DECODERS, TREES
+from jpr.rerank.order import FirstStageOrder
+from jpr.rerank.save import export_joint, new_folder
+from jpr.text import normalise_answer
+from jpr.types import Answer, Hit, Outcome, Passage, Question, Ranking
+from tests.rerank.tiny import NAMES, hits, write_pointer
+
+QUESTION = "which colour ?"
+
+
+def find(text: str, k: int) -> list[Hit]:
+    """Passages for any question but one."""
+    doubled = [Hit(replace(hit.passage, id=f"{hit.passage.id}+"), 0.1) for hit in hits(NAMES[:3])]
+    return [] if text == "none" else [*hits(NAMES), *doubled]
+
+
+@pytest.fixture(scope="module", params=["torch", "onnx"])
+def joint(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> JointReranker:
+    home = tmp_path_factory.mktemp(request.param)
+    made = write_pointer(home / "torch", answers=True)
+    if request.param == "onnx":
+        with new_folder(home / "onnx") as folder:
+            export_joint(made, folder, [])
+    return JointReranker.load(home / request.param, "seq", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def pipeline(joint: JointReranker) -> Pipeline:
+    return Pipeline(FunctionRetriever(find), joint, SpanReader(joint, 1e-3), 4, 20)
+
+
+def check(reply: Reply) -> None:
+    """What holds of any reply."""
+    told = json.loads(json.dumps(reply_json(reply), allow_nan=False))
+    assert list(told) == ["question", "answers", "passages", "tree"]
+    ids = [passage["id"] for passage in told["passages"]]
+    assert ids == [hit.passage.id for hit in reply.ranking.hits]
+    for answer in told["answers"]:
+        assert list(answer) == ["text", "score", "passages"]
+        assert answer["passages"]
+        assert set(answer["passages"]) <= set(ids)
+    seen: set[str] = set()
+    for passage in told["passages"]:
+        assert list(passage)[:7] == ["id", "title", "text", "score", "depth", "spans", "adds"]
+        own = {a["text"] for a in told["answers"] if passage["id"] in a["passages"]}
+        assert set(passage["adds"]) == own - seen
+        seen |= own
+        for span in passage["spans"]:
+            written = passage["text"][span["start"] : span["end"]]
+            answer = told["answers"][span["answer"]]
+            assert normalise_answer(written) == normalise_answer(answer["text"])
+    assert seen == {answer["text"] for answer in told["answers"]}
+    check_tree(told)
+
+
+def check_tree(told: dict[str, object]) -> None:
+    tree, passages = told["tree"], told["passages"]
+    assert isinstance(tree, dict)
+    assert isinstance(passages, list)
+    grown: list[list[str]] = [[]]
+    depths: dict[str, int] = {}
+    for node in tree["nodes"]:
+        assert node["prefix"] in grown
+        assert node["depth"] == len(node["prefix"]) + 1
+        grown.append([*node["prefix"], node["passage"]])
+        if node["is_new"]:
+            depths[node["passage"]] = node["depth"]
+        named = [node["passage"], *(other["passage"] for other in node["instead_of"])]
+        assert set(named) <= set(tree["titles"])
+    assert depths == {passage["id"]: passage["depth"] for passage in passages}
+
+
+def test_a_reply_is_the_outcome_of_the_pipeline_and_how_it_came_about(pipeline: Pipeline) -> None:
+    reply, outcome = reply_to(pipeline, QUESTION), pipeline(QUESTION)
+    assert reply.answers == outcome.answers
+    assert [hit.passage for hit in reply.ranking.hits] == [
+        hit.passage for hit in outcome.ranking.hits
+    ]
+    assert (reply.question, reply.tree.decoder, reply.tree.beta) == (QUESTION, "seq", None)
+    assert [len(node.prefix) for node in reply.tree.nodes] == [0, 1, 2, 3]
+    scores = [answer["score"] for answer in reply_json(reply)["answers"]]  # type: ignore[attr-defined]
+    assert scores == [round(exp(answer.log_prob), 4) for answer in reply.answers]
+    check(reply)
+
+
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_what_was_read_once_is_decoded_as_if_it_were_read_anew(
+    pipeline: Pipeline, decoder: str
+) -> None:
+    opened = open_question(pipeline, QUESTION)
+    reply_to(pipeline, "another ?")  # the model reads something else meanwhile
+    for beta in (None, -1.0, 3.0) if decoder in TREES else (None,):
+        for k in (1, 5):
+            again = opened.reply(decoder=decoder, beta=beta, k=k)
+            anew = reply_to(pipeline, QUESTION, decoder=decoder, beta=beta, k=k)
+            assert [hit.passage.id for hit in again.ranking.hits] == [
+                hit.passage.id for hit in anew.ranking.hits
+            ]
+            assert [a.text for a in again.answers] == [a.text for a in anew.answers]
+            assert len(again.ranking.hits) == k
+            assert again.tree.decoder == decoder
+            check(again)
+
+
+def test_beta_alone_asks_for_a_tree(pipeline: Pipeline) -> None:
+    tree = reply_to(pipeline, QUESTION, beta=0.5).tree
+    assert (tree.decoder, tree.beta) == ("tree", 0.5)
+    wide, deep = (reply_to(pipeline, QUESTION, beta=beta).tree.depths for beta in (30.0, -30.0))
+    assert max(wide) < max(deep)
+
+
+def test_threads_may_share_a_question(pipeline: Pipeline) -> None:
+    opened = open_question(pipeline, QUESTION)
+    betas = [float(beta) for beta in range(-4, 5)] * 3
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda beta: opened.reply(beta=beta), betas))
+    for beta, reply in zip(betas, found, strict=True):
+        alone = opened.reply(beta=beta)
+        assert [h.passage.id for h in reply.ranking.hits] == [
+            h.passage.id for h in alone.ranking.hits
+        ]
+
+
+def test_many_questions_are_answered_as_one_by_one(pipeline: Pipeline) -> None:
+    asked = [Question(str(n), text) for n, text in enumerate((QUESTION, "none", "which red ?"))]
+    for question, reply in zip(asked, replies_to(pipeline, asked), strict=True):
+        alone = reply_to(pipeline, question.text)
+        assert reply.ranking.question == question
+        assert [a.text for a in reply.answers] == [a.text for a in alone.answers]
+        assert reply.adds == alone.adds
+        check(reply)
+
+
+def test_a_question_without_passages_has_no_answers(pipeline: Pipeline) -> None:
+    reply = reply_to(pipeline, "none")
+    assert (reply.answers, reply.ranking.hits, reply.adds, reply.tree.nodes) == ((), (), (), ())
+    check(reply)
+
+
+def test_a_question_is_answered_in_a_thread(pipeline: Pipeline) -> None:
+    reply = asyncio.run(reply_to_async(pipeline, QUESTION, k=2))
+    assert [a.text for a in reply.answers] == [
+        a.text for a in reply_to(pipeline, QUESTION, k=2).answers
+    ]
+
+
+def test_what_has_no_meaning_is_told(pipeline: Pipeline) -> None:
+    for question in ("", " \n"):
+        with pytest.raises(DataError, match="has no text"):
+            reply_to(pipeline, question)
+        with pytest.raises(DataError, match="has no text"):
+            list(replies_to(pipeline, [Question("1", question)]))
+    with pytest.raises(ConfigError, match="k = 0"):
+        reply_to(pipeline, QUESTION, k=0)
+    with pytest.raises(ConfigError, match="choose of tree, sets"):
+        reply_to(pipeline, QUESTION, decoder="bush")
+    with pytest.raises(ConfigError, match="β is for the decoders tree and sets"):
+        reply_to(pipeline, QUESTION, decoder="seq", beta=1.0)
+    with pytest.raises(ConfigError, match="give a finite number"):
+        reply_to(pipeline, QUESTION, beta=float("nan"))
+
+
+class FirstWord:
+    """A reader that takes the first word of every passage for an answer."""
+
+    def read(self, ranking: Ranking) -> Outcome:
+        answers = (Answer(h.passage.text.split()[0], -1.0) for h in ranking.hits)
+        return Outcome(ranking, tuple(answers))
+
+    def read_many(self, rankings: Iterable[Ranking]) -> Iterator[Outcome]:
+        return map(self.read, rankings)
+
+
+def test_other_rerankers_and_readers_reply_too(joint: JointReranker) -> None:
+    first = Pipeline(FunctionRetriever(find), FirstStageOrder(), FirstWord(), 2, 20)
+    assert [answer.text for answer in reply_to(first, QUESTION).answers] == NAMES[:2]
+    ((reply,), (empty,)) = (list(replies_to(first, [Question("1", t)])) for t in ("all", "none"))
+    assert (reply.tree.decoder, reply.tree.depths, empty.answers) == ("", (1, 1), ())
+    assert reply_json(reply)["tree"] == {"decoder": "", "beta": None, "nodes": [], "titles": {}}
+    with pytest.raises(ConfigError, match="are for a joint model"):
+        reply_to(first, QUESTION, beta=1.0)
+    mixed = Pipeline(FunctionRetriever(find), joint, FirstWord(), 2, 20)
+    told = reply_to(mixed, QUESTION)
+    assert [answer.text for answer in told.answers] == [
+        hit.passage.id.rstrip("+") for hit in told.ranking.hits
+    ]
+    assert len(told.tree.nodes) == 2
+
+
+def test_what_is_known_of_a_passage_is_in_the_reply(joint: JointReranker) -> None:
+    passage = Passage("report.pdf#3", "report", "red which red", {"file": "report.pdf", "page": 2})
+    found = FunctionRetriever(lambda *_: [Hit(passage, 1.0)])
+    reply = reply_to(Pipeline(found, joint, SpanReader(joint), 1, 1), QUESTION)
+    (told,) = passages_json(reply)
+    assert told["meta"] == {"file": "report.pdf", "page": 2}
