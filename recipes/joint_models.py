@@ -65,6 +65,8 @@ RUNS = {
             "printed",
             "gamma_half",
             "gamma_more",
+            "strangers",
+            "strangers_long",
         )
     },
     **{name: Run(name) for name in ("short", "short_cloze", "short_alone", "short_dropout")},

@@ -64,6 +64,8 @@ ABLATION = {
     "targets as printed": "printed-0: sequence",
     "γ = 0.5": "gamma_half-0: sequence",
     "γ = 1.5": "gamma_more-0: sequence",
+    "with other questions' passages": "strangers-0: sequence",
+    "with more of them, longer": "strangers_long-0: sequence",
     "independent, chosen for answers": "independent-0: sequence",
     "stage 1 alone, chosen for answers": "first: sequence",
     "joint, passages alone": "joint-0: sequence, passages alone",

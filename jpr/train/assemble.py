@@ -95,7 +95,7 @@ class Assembler:
         self._check_numbers(number)
         starts, lengths = self._pieces(asked, self.candidates[known], number)
         mark, title, _ = _PLACES[self.settings.style]
-        prior = -torch.log1p((known - self.candidate_starts[asked]).float())
+        prior = -torch.log1p(self._ranks(asked, known)[1].float())
         ids = laid_out(self.tokens, starts, lengths)
         counts = tuple(chosen.sum(1).tolist())
         return Candidates(
@@ -115,7 +115,8 @@ class Assembler:
         rows, asked = self.candidates[known], questions[:, None].expand_as(edges).flatten()
         lengths = self._pieces(asked, rows, torch.zeros_like(known))[1] * chosen[:, None]
         before = (lengths.flatten().cumsum(0) - lengths.flatten()).view_as(lengths)
-        place, answer, first, last = self._spans_of(known, chosen)
+        own, _ = self._ranks(asked, known)
+        place, answer, first, last = self._spans_of(known, chosen & own)
         titled = self.title_lengths[rows[place]]
         _, of_title, of_text = _PLACES[self.settings.style]
         in_text = first >= titled
@@ -125,6 +126,12 @@ class Assembler:
         shift = (before[place, piece] - shift)[read]
         number = chosen.cumsum(0) - 1
         return Spans(number[place[read]], answer[read], first[read] + shift, last[read] + shift)
+
+    def _ranks(self, asked: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
+        """Tell which candidates are the question's own, and at which rank; others come after."""
+        first, after = self.candidate_starts[asked], self.candidate_starts[asked + 1]
+        own = (known >= first) & (known < after)
+        return own, torch.where(own, known - first, after - first)
 
     def _spans_of(self, known: Tensor, chosen: Tensor) -> Tensor:
         """Return the spans (4, …) of chosen candidates, each with its place among `known` (R,)."""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jpr.errors import ConfigError, DataError
-from jpr.train.oracle import Bits, Flags, Real, Whole, subsample
+from jpr.train.oracle import Bits, Flags, Real, Whole, subsample, useful
 from jpr.train.pack import Pack
 
 
@@ -38,6 +38,11 @@ class Listed:
         covers = np.take_along_axis(self.covers, places[..., None], axis=1)
         there = places >= 0
         return Listed(self.questions, np.where(there, edges, -1), covers * there[..., None])
+
+    def with_strangers(self, edges: Whole, where: Flags) -> "Listed":
+        """Return candidates of other questions (Q, C) in place of some that contain no answer."""
+        replaced = where & self.inside & ~useful(self.covers)
+        return Listed(self.questions, np.where(replaced, edges, self.edges), self.covers)
 
     def rows(self, which: Whole) -> "Listed":
         """Return some of the questions."""
@@ -86,12 +91,18 @@ class Feed:
         return Listed(questions, edges, self._covers(questions, first, longest))
 
     def prior_of(self, listed: Listed) -> Real:
-        """Return s(p) (Q, C): IndepPR's, or −log of the first stage's rank where there is none."""
+        """Return s(p) (Q, C): IndepPR's, or −log of the first stage's rank where there is none.
+
+        Other questions' candidates are as good as the worst of a question's own.
+        """
+        first, after = (self.pack.candidate_starts[listed.questions + i][:, None] for i in (0, 1))
+        own = (listed.edges >= first) & (listed.edges < after)
         if self.scores is not None:
-            return listed.values(self.scores)
-        first = self.pack.candidate_starts[listed.questions]
-        ranks: Real = np.maximum(listed.edges - first[:, None], 0).astype(np.float64)
-        return -np.log1p(ranks)
+            found = listed.values(self.scores)
+        else:
+            found = -np.log1p(np.where(own, listed.edges - first, 0).astype(np.float64))
+        worst = np.where(own, found, np.inf).min(axis=1, keepdims=True)
+        return np.where(own, found, np.where(listed.inside, worst, 0.0))
 
     def _covers(self, questions: Whole, first: Whole, longest: int) -> Bits:
         counts = np.diff(self.cover_starts)[questions]
@@ -132,15 +143,25 @@ class Draws:
     """Batches without end, drawn from feeds by weight."""
 
     def __init__(
-        self, feeds: Sequence[Feed], *, batch: int, candidates: int, k: int, seed: int
+        self,
+        feeds: Sequence[Feed],
+        *,
+        batch: int,
+        candidates: int,
+        k: int,
+        seed: int,
+        strangers: float = 0.0,
     ) -> None:
-        """Draw `candidates` of each question's, all if that is 0."""
+        """Draw `candidates` of each question's, all if that is 0.
+
+        A share of those without an answer are replaced by other questions': `strangers`.
+        """
         if any(not len(feed.usable) for feed in feeds):
             raise DataError("a pack has no question with an answer among its candidates")
         if batch < len(feeds) * (len(feeds) - 1):
             raise ConfigError(f"batches of {batch} questions cannot mix {len(feeds)} packs")
         self._feeds = sorted(feeds, key=lambda feed: feed.weight)
-        self._batch, self._k, self._seed = batch, k, seed
+        self._batch, self._k, self._seed, self._strangers = batch, k, seed, strangers
         self._longest = max(feed.longest for feed in feeds)
         self._n = min(candidates or self._longest, self._longest)
 
@@ -150,20 +171,26 @@ class Draws:
         noise = chance.random((3, self._batch, self._longest))
         numbers = chance.random((self._batch, max(n_numbers, self._n))).argsort(axis=1)
         slots = chance.permutation(self._batch)[part::parts]
+        others = chance.random((2, self._batch, self._n))
         found, before = [], 0
         for at, questions in enumerate(self._questions(step)):
             own = slots[(slots >= before) & (slots < before + len(questions))]
             if len(own):
                 of_feed = self._feeds[at], questions[own - before]
-                found.append(self._drawn(*of_feed, noise[:, own], numbers[own]))
+                drawn = self._drawn(*of_feed, noise[:, own], others[:, own], numbers[own])
+                found.append(drawn)
             before += len(questions)
         return found
 
-    def _drawn(self, feed: Feed, questions: Whole, noise: Real, numbers: Whole) -> Drawn:
+    def _drawn(
+        self, feed: Feed, questions: Whole, noise: Real, others: Real, numbers: Whole
+    ) -> Drawn:
         whole = feed.listed(questions, self._longest)
         places = subsample(whole.covers, whole.inside, self._n, self._k, noise[0])
         narrow = noise[1:, :, : self._n]
-        return Drawn(feed, whole.at(places), numbers[:, : self._n], (narrow[0], narrow[1]))
+        edges = (others[0] * len(feed.pack.candidates)).astype(np.int64)
+        listed = whole.at(places).with_strangers(edges, others[1] < self._strangers)
+        return Drawn(feed, listed, numbers[:, : self._n], (narrow[0], narrow[1]))
 
     def _questions(self, step: int) -> list[Whole]:
         """Return the questions of a step's batch, feed by feed; the largest takes the rest."""

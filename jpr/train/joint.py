@@ -149,7 +149,12 @@ def train_joint(
     if isinstance(model.head, PointerHead):
         model.head.prior.requires_grad_(config.model.prior)
     draws = Draws(
-        feeds, batch=config.batch, candidates=config.candidates, k=config.k, seed=config.loop.seed
+        feeds,
+        batch=config.batch,
+        candidates=config.candidates,
+        k=config.k,
+        seed=config.loop.seed,
+        strangers=config.strangers,
     )
     assemblers = {feed: Assembler.of(feed.pack, prompts, device) for feed in feeds}
     developments = {pack: _development(pack, prompts, device, config) for pack in config.dev.packs}

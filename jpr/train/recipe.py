@@ -165,10 +165,14 @@ class JointTraining:
     """Questions per step, of all processes together."""
     candidates: int = 25
     """Candidates per question in training; 0 takes all. The paper has |B|/4."""
+    strangers: float = 0.0
+    """The share of those without an answer that is taken from other questions' candidates."""
 
     def problems(self) -> list[str]:
         """Return what is wrong, each in a sentence."""
         found = below(self, 1, "k", "batch") + below(self, 0, "candidates")
+        if not 0 <= self.strangers <= 1:
+            found.append(f"strangers = {self.strangers}; give a number from 0 to 1")
         if 0 < self.candidates <= self.k:
             found.append(f"candidates = {self.candidates}; give more than k = {self.k}")
         if not self.data:

@@ -1,3 +1,4 @@
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -183,6 +184,15 @@ def test_a_pack_without_answers_has_no_spans(pack: Pack) -> None:
     assembler = Assembler.of(replace(pack, **none), Prompts(tokenizer(), PromptSettings()))
     made = assembler.answers(torch.tensor([0]), torch.tensor([[0, 1, -1]]))
     assert len(made.candidates) == len(made.last) == 0
+
+
+def test_what_answers_another_question_is_no_answer_here(pack: Pack) -> None:
+    assembler = Assembler.of(pack, Prompts(tokenizer(), PromptSettings()))
+    edges = torch.arange(12)[None]
+    assert len(assembler.answers(torch.tensor([0]), edges).answers)
+    assert not len(assembler.answers(torch.tensor([2]), edges).answers)
+    prior = assembler.assemble(torch.tensor([2]), edges, torch.zeros_like(edges)).prior
+    assert prior.tolist() == [pytest.approx(-math.log(2))] * 12  # after its only candidate
 
 
 def test_the_first_candidates_of_each_question(pack: Pack) -> None:

@@ -100,6 +100,29 @@ def test_without_scores_the_first_stage_ranks() -> None:
     assert scored.prior_of(listed)[0].tolist() == [6, 9, 0]
 
 
+def test_strangers_take_the_places_of_candidates_without_an_answer_alone() -> None:
+    feed = Feed(invented_pack(n=24))
+    ways = {
+        share: Draws([feed], batch=8, candidates=6, k=2, seed=0, strangers=share).part(0, 0, 1, 0)
+        for share in (0.0, 0.5, 1.0)
+    }
+    (plain,), (half,), (whole,) = (ways[share] for share in (0.0, 0.5, 1.0))
+    answered = np.unpackbits(plain.listed.covers, axis=-1).any(axis=-1)
+    for drawn in (half, whole):
+        assert (drawn.listed.covers == plain.listed.covers).all()
+        assert (drawn.listed.edges == plain.listed.edges)[answered].all()
+    first = feed.pack.candidate_starts[plain.listed.questions][:, None]
+    own = (whole.listed.edges >= first) & (whole.listed.edges < first + 6)
+    assert own[answered].all()
+    assert own[~answered].mean() < 0.3  # a few are its own by chance, one question of 24
+    changed = (half.listed.edges != plain.listed.edges)[~answered].mean()
+    assert 0.2 < changed < 0.8
+    prior = feed.prior_of(whole.listed)
+    worst = np.where(own, prior, np.inf).min(axis=1, keepdims=True)
+    assert (prior >= worst).all()
+    assert (prior == worst)[~own].all()
+
+
 def test_scores_of_another_pack_are_refused() -> None:
     with pytest.raises(DataError, match="were they made for another"):
         Feed(invented_pack(), scores=np.zeros(5))
