@@ -38,14 +38,19 @@ from jpr.types import Answer, Hit, Prediction, Question, Ranking
 
 ABOUT = (
     "Answers to the questions, by who reads what. Passages are ten of each question's 100 "
-    "candidates: the first stage's first, IndepPR's, JPR's, and JPR's with λ = 0.5, which prefers "
-    "passages that tell an answer (`told`). `t5` is flan-t5-small as a reader (Fusion in Decoder, "
-    "grounded, greedy), trained for each source on what it chooses for the same training questions "
-    "(`recipes/reader.toml`); `half` the same T5 without every second layer, which reads 20 in the "
-    "memory that the whole one needs for ten; `spans` the joint model's own answers in those "
-    "passages alone, `all` the same by all candidates, of which those are given that the ten "
-    "contain. Thresholds and penalties were tuned on AmbigNQ dev and WebQuestions dev."
+    "candidates: the first stage's first, IndepPR's, JPR's. `t5` is flan-t5-small as a reader "
+    "(Fusion in Decoder, grounded, greedy), trained for each source on what it chooses for the "
+    "same training questions (`recipes/reader.toml`); `spans` the joint model's own answers in "
+    "those passages alone, `all` the same by all candidates, of which those are given that the ten "
+    "contain. A number after the source is taken off the log-probability to end. Thresholds were "
+    "tuned on AmbigNQ dev and WebQuestions dev."
 )
+ABOUT_SOME = {
+    "half": " `half` is the same T5 without every second layer, which reads 20 passages in the "
+    "memory that the whole one needs for ten.",
+    "told": " `told`: JPR's passages with λ = 0.5, which prefers those that tell an answer.",
+}
+"""Said where there are such systems."""
 SHOWN = [["AnswerF1", "own", slice] for slice in (ALL, MULTI)]
 BASELINE = "independent"
 NOWHERE = 255
@@ -173,7 +178,9 @@ def main() -> None:
         inputs,
         time.perf_counter() - start,
     )
-    about = {"about": ABOUT, **depends, "tests": tests, "shown": SHOWN}
+    names = {part for systems in sets.values() for name in systems for part in name.split("-")}
+    said = ABOUT + "".join(text for part, text in ABOUT_SOME.items() if part in names)
+    about = {"about": said, **depends, "tests": tests, "shown": SHOWN}
     save_records(options.results, "reader", records, about)
 
 

@@ -1,5 +1,6 @@
 """`jpr export`: a model for the CPU, without torch."""
 
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -34,15 +35,25 @@ def run(
         Path | None, typer.Option(metavar="RUN", help="int8: rankings with texts.")
     ] = None,
     precision: Annotated[str, typer.Option(help=f"One of {', '.join(PRECISIONS)}.")] = "int8",
+    prior: Annotated[
+        float | None,
+        typer.Option(
+            help="A joint model that points: how much −log of the first stage's rank is to add to "
+            "log P; by default what was learnt. Tune it on development questions."
+        ),
+    ] = None,
 ) -> None:
     """Read, export, publish."""
     from jpr.rerank.save import export_joint, new_folder
 
     _check(model, sample, precision)
+    is_joint = (model / "joint.json").exists()
+    if prior is not None and not (is_joint and isfinite(prior)):
+        raise ConfigError(f"--prior {prior}; give a number, and a joint model")
     rankings = _read(sample) if sample else []
     with new_folder(out) as folder:
-        if (model / "joint.json").exists():
-            export_joint(model, folder, rankings)
+        if is_joint:
+            export_joint(model, folder, rankings, prior)
         else:
             _export_encoder(model, folder, rankings)
     files = [file for file in out.rglob("*") if file.is_file()]

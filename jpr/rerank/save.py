@@ -29,21 +29,27 @@ _TEXTS = 128
 _PER_QUESTION = 4
 
 
-def export_joint(source: Path, target: Path, sample: Sequence[Ranking] = ()) -> None:
+def export_joint(
+    source: Path, target: Path, sample: Sequence[Ranking] = (), prior: float | None = None
+) -> None:
     """Write a folder of weights for torch as one for ONNX Runtime; `target` must be there.
 
     With a sample of rankings, such as are to be reranked, the model is in 8 bits, which those show
-    how to scale; without, in 32.
+    how to scale; without, in 32. `prior` says how much the first stage's rank is to count.
     """
     settings = read_prompt_settings(source)
     try:
         from jpr.models.export_joint import joint_to_onnx, joint_to_onnx_int8
-        from jpr.models.joint import IndexHead
+        from jpr.models.joint import IndexHead, PointerHead
         from jpr.models.joint_folder import read_joint
     except ImportError as error:
         raise MissingExtraError("exporting a joint model", "train") from error
     model, _ = read_joint(source)
-    weights = digest_of(weight_files(source))
+    if prior is not None:
+        if not isinstance(model.head, PointerHead):
+            raise ConfigError(f"{source}: says numbers; a prior is for a model that points")
+        model.head.prior.data.fill_(prior)
+    weights = digest_of(weight_files(source)) + ("" if prior is None else f", prior {prior:g}")
     tokenizer = read_tokenizer(source / "tokenizer.json")
     if sample:
         numbers = len(model.head.tokens) if isinstance(model.head, IndexHead) else 0

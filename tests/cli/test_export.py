@@ -39,6 +39,19 @@ def test_a_joint_model_in_both_precisions(tmp_path: Path) -> None:
     assert [ctx["id"] for ctx in first["ctxs"]] == [hit.passage.id for hit in wanted.hits]
 
 
+def test_a_prior_brings_back_the_order_of_the_first_stage(tmp_path: Path) -> None:
+    model = write_pointer(tmp_path / "model")
+    chosen = {}
+    for prior in (0, 1000):
+        out = tmp_path / str(prior)
+        jpr("export", model, "--out", out, "--precision", "fp32", "--prior", prior)
+        reranker = JointReranker.load(out, decoder="independent")
+        ranking = reranker.rank(QUESTION, hits(NAMES), len(NAMES))
+        chosen[reranker.key] = [hit.passage.id for hit in ranking.hits]
+    own, first = chosen.values()
+    assert first == [hit.passage.id for hit in hits(NAMES)] != own
+
+
 def test_an_encoder_in_both_precisions(tmp_path: Path) -> None:
     source, run = write_encoder(tmp_path / "model"), sample(tmp_path)
     jpr("export", source, "--out", tmp_path / "exact", "--precision", "fp32")
