@@ -34,15 +34,16 @@ def run(
     corpus: CorpusOption = None,
 ) -> None:
     """Decode without a threshold, look where the answers are, and note where to stop."""
-    from jpr.cli.rerank import ORACLE, read_run
+    from jpr.cli.rerank import read_run
     from jpr.coverage import cover
     from jpr.rerank.joint import JointReranker
+    from jpr.rerank.methods import METHODS, ORACLE
     from jpr.rerank.stop import Stop, calibrated, write_stop
 
     if k < 1:
         raise ConfigError(f"-k {k}: ask for at least one passage")
     reranker = JointReranker.load(model, decode, beta)
-    rankings = read_run(source, corpus, questions, ORACLE)
+    rankings = read_run(source, corpus, questions, METHODS[ORACLE])
     trees, worths = [], []
     with screen.progress("decoding", len(rankings)) as progress:
         for choice in reranker.decode_many(rankings, k):

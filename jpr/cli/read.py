@@ -105,7 +105,7 @@ def run(
         _refuse("for --llm, or a T5 that writes", {**for_llm, **for_t5, "--any-text": any_text})
         _refuse("--choose reads all passages", {"-k": k} if choose else {})
         reader = _spans(model, least, most, choose)
-    rankings = read_run(source, corpus, questions, NAME)
+    rankings = read_run(source, corpus, questions)
     rankings = [ranking.top(k) for ranking in rankings] if k else rankings
     with screen.progress("reading", len(rankings)) as progress:
         read_to_file(reader, rankings, out, progress)

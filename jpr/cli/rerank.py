@@ -11,11 +11,12 @@ from jpr.cli import screen
 from jpr.cli.convert import fill_in
 from jpr.cli.inputs import CorpusOption, QuestionsOption, naming, refuse_own
 from jpr.errors import ConfigError, DataError
+from jpr.rerank.methods import JOINT, METHODS, Method, Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from jpr.rerank.batch import DecodingReranker, KeyedReranker
+    from jpr.rerank.batch import DecodingReranker
     from jpr.types import Ranking
 
 NAME = "rerank"
@@ -29,9 +30,6 @@ Example: jpr rerank bm25.jsonl --out mmr.jsonl --method mmr --lambda 0.9
 
 Example: jpr rerank bm25.trec --out best.jsonl --method oracle --questions dev.jsonl --corpus p.tsv
 """
-JOINT, POINTWISE, ORACLE, FIRST_STAGE = "joint", "pointwise", "oracle", "first-stage"
-DIVERSE = ("mmr", "dpp", "msd", "cover", "ssd")
-METHODS = (JOINT, POINTWISE, *DIVERSE, ORACLE, FIRST_STAGE)
 DECODERS = ("tree", "sets", "seq", "beam", "independent")
 _TREES = DECODERS[:2]
 
@@ -87,25 +85,26 @@ def run(
     refuse_own(out, source, corpus, questions)
     count = _count(k, budget)
     _check(method, decode, beta, answers)
-    for_joint = {
+    given = {
+        "--model": model,
         "--decode": decode,
         "--beta": beta,
         "--trees": trees,
         "--budget": budget,
         "--answers": answers,
+        "--lambda": relevance,
+        "--encoder": encoder,
     }
-    _refuse({"--model": model}, method, (JOINT, POINTWISE))
-    _refuse(for_joint, method, (JOINT,))
-    _refuse({"--lambda": relevance}, method, (JOINT, *DIVERSE))
-    _refuse({"--encoder": encoder}, method, DIVERSE)
+    _refuse(method, [name for name, value in given.items() if value is not None])
     decoding = None
     if method == JOINT:
         load = {"budget": budget, "answers": answers is not False, "relevance": relevance or 0.0}
         decoding, count = _joint(model, decode, beta, load, count)
     elif count is None:
         raise ConfigError(f"-k auto is for --method {JOINT}; give a number")
-    reranker = decoding or _other(method, model, relevance, encoder)
-    rankings = read_run(source, corpus, questions, method)
+    wanted = Wanted(method, model, relevance, encoder)
+    reranker = decoding or METHODS[method].make(wanted)
+    rankings = read_run(source, corpus, questions, METHODS[method])
     with screen.progress("reranking", len(rankings)) as progress:
         if decoding and trees:
             rerank_with_trees(decoding, rankings, out, trees, count, progress)
@@ -149,12 +148,13 @@ def _check(method: str, decode: str | None, beta: float | None, answers: bool | 
         raise ConfigError("--answers: --decode independent takes each passage by itself; leave one")
 
 
-def _refuse(options: "Mapping[str, object]", method: str, methods: "Sequence[str]") -> None:
+def _refuse(method: str, given: "Sequence[str]") -> None:
     """Refuse options that are for other methods than the one that was asked for."""
-    given = [name for name, value in options.items() if value is not None]
-    if given and method not in methods:
+    useless = [name for name in given if name not in METHODS[method].options]
+    if useless:
+        others = [name for name, one in METHODS.items() if {*useless} & {*one.options}]
         raise ConfigError(
-            f"--method {method} has no use for {', '.join(given)} (for {', '.join(methods)}); "
+            f"--method {method} has no use for {', '.join(useless)} (for {', '.join(others)}); "
             "leave out what it cannot use"
         )
 
@@ -172,34 +172,8 @@ def _joint(
     return (reranker.adaptive(), reranker.most) if k is None else (reranker, k)
 
 
-def _other(
-    method: str, model: Path | None, relevance: float | None, encoder: Path | None
-) -> "KeyedReranker":
-    from jpr.rerank.order import FirstStageOrder
-
-    if method == POINTWISE:
-        from jpr.rerank.pointwise import PointwiseReranker
-
-        if model is None:
-            raise ConfigError("--method pointwise needs --model: the folder of a monoT5")
-        return PointwiseReranker.load(model)
-
-    if method == FIRST_STAGE:
-        return FirstStageOrder()
-    if method == ORACLE:
-        from jpr.rerank.oracle import OracleReranker
-
-        return OracleReranker()
-    from jpr.encode.folder import load_encoder
-    from jpr.rerank.diversify import LAMBDA, DiverseReranker, Mmr, Pyversity
-
-    weight = LAMBDA if relevance is None else relevance
-    strategy = Mmr(weight) if method == "mmr" else Pyversity(method, weight)
-    return DiverseReranker(load_encoder(encoder), strategy)
-
-
 def read_run(
-    source: Path, corpus: Path | None, questions: Path | None, method: str
+    source: Path, corpus: Path | None, questions: Path | None, method: Method = METHODS[JOINT]
 ) -> "list[Ranking]":
     """Read the run and refuse, before any work, what the method cannot work with."""
     from jpr.rerank.oracle import check_answers
@@ -210,9 +184,9 @@ def read_run(
         rankings = list(fill_in(load_rankings(source), corpus, questions))
         for ranking in rankings:
             check_unique_passages(ranking)
-            if method != FIRST_STAGE:
+            if method.reads:
                 _check_texts(ranking)
-            if method == ORACLE:
+            if method.knows_answers:
                 check_answers(ranking.question)
     return rankings
 

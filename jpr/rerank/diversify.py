@@ -13,7 +13,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from jpr.encode.folder import load_encoder
 from jpr.errors import ConfigError, DataError, MissingExtraError
+from jpr.rerank.methods import Wanted
 from jpr.rerank.order import Choice, checked, ranked
 from jpr.stages import Encoder
 from jpr.types import Hit, Passage, Question, Ranking
@@ -154,6 +156,13 @@ class DiverseReranker:
             for ranking in rankings
         ]
         return self._encoder.encode_passages(distinct), places
+
+
+def make(wanted: Wanted) -> DiverseReranker:
+    """Return MMR, or what pyversity knows by the method's name."""
+    weight = LAMBDA if wanted.relevance is None else wanted.relevance
+    strategy = Mmr(weight) if wanted.method == "mmr" else Pyversity(wanted.method, weight)
+    return DiverseReranker(load_encoder(wanted.encoder), strategy)
 
 
 def _check_finite(*vectors: Vectors) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import inf, nextafter
 
 from jpr.errors import ConfigError
+from jpr.rerank.methods import Wanted
 from jpr.types import Hit, Question, Ranking
 
 Choice = tuple[int, float]
@@ -22,6 +23,11 @@ class FirstStageOrder:
     def rank_many(self, rankings: Iterable[Ranking], k: int) -> Iterator[Ranking]:
         """Do the same for the candidates of many questions."""
         return (self.rank(ranking.question, ranking.hits, k) for ranking in rankings)
+
+
+def make(_: Wanted) -> FirstStageOrder:
+    """Return it; nothing can be said of it."""
+    return FirstStageOrder()
 
 
 def checked(k: int) -> int:

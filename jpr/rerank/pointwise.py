@@ -13,7 +13,8 @@ from tokenizers import Tokenizer
 
 from jpr.encode.folder import digest_of, wants_gpu, weight_files
 from jpr.encode.tokens import read_tokenizer
-from jpr.errors import DataError, FormatError, MissingExtraError
+from jpr.errors import ConfigError, DataError, FormatError, MissingExtraError
+from jpr.rerank.methods import Wanted
 from jpr.rerank.order import checked, ranked
 from jpr.types import Hit, Passage, Question, Ranking
 
@@ -96,3 +97,10 @@ def _token(tokenizer: Tokenizer, word: str) -> int:
         if (found := tokenizer.token_to_id(spelling)) is not None:
             return int(found)
     raise DataError(f"its tokenizer has no token for {word!r}; is it a monoT5?")
+
+
+def make(wanted: Wanted) -> PointwiseReranker:
+    """Return the monoT5 in a folder."""
+    if wanted.model is None:
+        raise ConfigError(f"--method {wanted.method} needs --model: the folder of a monoT5")
+    return PointwiseReranker.load(wanted.model)
