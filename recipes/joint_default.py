@@ -1,10 +1,10 @@
 """Scores the joint model that comes with the package as users run it: in 8 bits, on the CPU.
 
 Needs: the questions; the first stage's rankings, 100 each with texts (`--runs` of
-recipes/first_stage.py); for a comparison with the same weights in 16 bits, the choices of `joint-0`
-as recipes/joint_models.py left them. Some seconds a question; a run that was stopped goes on.
+recipes/first_stage.py); for a comparison with the same weights in 16 bits, the choices of
+`strangers-0` as recipes/joint_models.py left them. Some seconds a question; a run that was stopped goes on.
 
-    python recipes/joint_default.py questions runs choices/joint-0.json --work reranked
+    python recipes/joint_default.py questions runs choices/strangers-0.json --work reranked
 
 It leaves `joint-default.jsonl` in `results/`, with seconds and agreement in its manifest.
 """
@@ -29,8 +29,9 @@ from jpr.types import Ranking
 K = 10
 EIGHT, SIXTEEN = "joint, 8 bits", "joint, 16 bits"
 ABOUT = (
-    "The joint model that comes with the package, in 8 bits on the CPU, against the weights it was "
-    "made of, in 16 bits on a GPU (`joint` of the table `joint`)."
+    "The joint model that comes with the package, in 8 bits on the CPU and with the first stage's "
+    "rank as a prior (0.3), against the weights it was made of, in 16 bits on a GPU and without one "
+    "(`recipes/joint/strangers.toml`)."
 )
 
 
@@ -98,7 +99,7 @@ def main() -> None:
         records += records_of(bare, "joint-default", data, commit())
         tests += [comparison_row(data, one) for one in compare(scored, SIXTEEN)]
     depends = manifest(
-        "python recipes/joint_default.py questions runs choices/joint-0.json --work reranked",
+        "python recipes/joint_default.py questions runs choices/strangers-0.json --work reranked",
         {
             **{f"{data}.jsonl": options.questions / f"{data}.jsonl" for data in options.data},
             **{f"hybrid-{d}.jsonl": options.runs / f"hybrid-{d}.jsonl" for d in options.data},
