@@ -55,6 +55,8 @@ def _records(
     for slice in (ALL, MULTI):
         scores = evaluation.scores(run, slice)
         for measure, score in zip(evaluation.measures, scores, strict=True):
+            if not score.n:
+                continue  # no question has several answers
             k = measure.k if isinstance(measure, Measure) else 0
             name = repr(measure).removesuffix(f"@{k}")
             value, low, high = (100 * x for x in (score.value, score.low, score.high))
@@ -127,17 +129,19 @@ def _table(data: str, records: Sequence[Record]) -> str:
     for system in _systems(records):
         row = [system]
         for measure, k in columns:
-            everything, multi = (cells[system, measure, k, slice] for slice in (ALL, MULTI))
+            everything = cells[system, measure, k, ALL]
+            several = cells.get((system, measure, k, MULTI))
+            multi = f"{several.value:.1f}" if several else "–"
             row.append(
-                f"{everything.value:.1f} / {multi.value:.1f} "
-                f"({everything.low:.1f}–{everything.high:.1f})"
+                f"{everything.value:.1f} / {multi} ({everything.low:.1f}–{everything.high:.1f})"
             )
         rows.append([*row, headroom[system]] if headroom else row)
     sizes = {record.slice: record.n for record in records}
     header = ["system", *(f"{measure}@{k}" if k else measure for measure, k in columns)]
     header += ["of the headroom"] if headroom else []
-    return f"**{data}** (n = {sizes[ALL]:,}, several answers: {sizes[MULTI]:,})\n\n" + markdown(
-        header, rows
+    return (
+        f"**{data}** (n = {sizes[ALL]:,}, several answers: {sizes.get(MULTI, 0):,})\n\n"
+        + markdown(header, rows)
     )
 
 

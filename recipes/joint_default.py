@@ -2,7 +2,8 @@
 
 Needs: the questions; the first stage's rankings, 100 each with texts (`--runs` of
 recipes/first_stage.py); for a comparison with the same weights in 16 bits, the choices of
-`strangers-0` as recipes/joint_models.py left them. Some seconds a question; a run that was stopped goes on.
+`strangers-0` as recipes/joint_models.py left them. Some seconds a question; a run that was stopped
+goes on.
 
     python recipes/joint_default.py questions runs choices/strangers-0.json --work reranked
 
@@ -30,8 +31,8 @@ K = 10
 EIGHT, SIXTEEN = "joint, 8 bits", "joint, 16 bits"
 ABOUT = (
     "The joint model that comes with the package, in 8 bits on the CPU and with the first stage's "
-    "rank as a prior (0.3), against the weights it was made of, in 16 bits on a GPU and without one "
-    "(`recipes/joint/strangers.toml`)."
+    "rank as a prior (0.3), against the weights it was made of, in 16 bits on a GPU and without "
+    "one (`recipes/joint/strangers.toml`)."
 )
 
 

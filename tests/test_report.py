@@ -13,9 +13,9 @@ from jpr.types import Hit, Passage, Question, Ranking
 ROOT = Path(__file__).parents[1]
 
 
-def results(folder: Path) -> Path:
+def results(folder: Path, answers: tuple[str, ...] = ("red", "blue")) -> Path:
     """A results folder with one recipe: one question, one of whose two answers is first."""
-    question = Question("1", "?", (("red",), ("blue",)))
+    question = Question("1", "?", tuple((answer,) for answer in answers))
     hits = tuple(Hit(Passage(t, "", t), -i) for i, t in enumerate(["red", "grey", "blue"]))
     evaluation = evaluate([question], {"BM25": [Ranking(question, hits)]}, [MRecall @ 2])
     made = manifest("python recipe.py", {"data": ROOT / "LICENSE"}, 1.5)
@@ -38,6 +38,14 @@ def test_the_page_is_made_from_the_records(tmp_path: Path) -> None:
     assert "**three colours** (n = 1, several answers: 1)" in page
     assert "| BM25 | 0.0 / 0.0 (0.0–0.0) |" in page
     assert "python recipe.py" in page
+
+
+def test_a_slice_without_questions_has_no_numbers(tmp_path: Path) -> None:
+    folder = results(tmp_path, ("red",))
+    assert {record.slice for record in load_records(folder)} == {"all"}
+    page = results_page(folder)
+    assert "**three colours** (n = 1, several answers: 0)" in page
+    assert "| BM25 | 100.0 / – (100.0–100.0) |" in page
 
 
 def test_the_page_shows_the_tests_that_a_manifest_names(tmp_path: Path) -> None:
