@@ -1,12 +1,17 @@
-"""Files safe on the disk, JSON objects and locks, by Python's own library alone.
+"""Files safe on the disk, JSON objects, checksums and locks, by Python's own library alone.
 
 So this serves where models are trained too, and `jpr.files`, with its compressed formats, does not.
+
+A record of ours is sealed: it holds the hash of all else that it says. What it says of other files,
+their hashes among it, is then as good as they are.
 """
 
 import fcntl
+import hashlib
 import json
+import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -56,7 +61,7 @@ def read_json(file: Path) -> object:
         value: object = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise FormatError(file, 0, f"cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FormatError(file, 0, f"is no JSON ({error}); copy it again") from error
     return value
 
@@ -67,3 +72,45 @@ def read_object(file: Path) -> dict[str, object]:
     if not isinstance(value, dict):
         raise FormatError(file, 0, "holds no JSON object; is it the right file?")
     return value
+
+
+_SEAL = "sha256"
+_DAMAGED = "is damaged: it is not what was written; copy or make it again"
+
+
+def sealed(record: Mapping[str, object]) -> dict[str, object]:
+    """Return a record with the hash of what it says, for `unsealed`."""
+    return {**record, _SEAL: _hash_of(record)}
+
+
+def unsealed(file: Path, record: Mapping[str, object]) -> dict[str, object]:
+    """Return what was read from a file less its seal, which must be right.
+
+    A record of before there were any has none.
+    """
+    plain = {name: value for name, value in record.items() if name != _SEAL}
+    if record.get(_SEAL) not in (None, _hash_of(plain)):
+        raise FormatError(file, 0, _DAMAGED)
+    return plain
+
+
+def _hash_of(record: Mapping[str, object]) -> str:
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file's bytes as they lie on the disk."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def check_sums(folder: Path, sums: Mapping[str, str], largest: float = math.inf) -> None:
+    """Compare files of a folder with their hashes, but for those of more than so many bytes."""
+    for name, wanted in sums.items():
+        path = folder / name
+        try:
+            same = path.stat().st_size > largest or sha256(path) == wanted
+        except OSError as error:
+            raise FormatError(path, 0, f"cannot be read: {error.strerror}") from error
+        if not same:
+            raise FormatError(path, 0, _DAMAGED)

@@ -9,9 +9,16 @@ JprError
 
 from pathlib import Path
 
+_LONGEST = 2000
+
 
 class JprError(Exception):
     """Catch this to handle every mistake that `jpr` explains; anything else is a bug of ours."""
+
+    def __init__(self, told: str) -> None:
+        """Say it in one line, whatever it quotes: a key of a file may be all of the file."""
+        line = " ".join(told.split()) if "\n" in told or "\r" in told else told
+        super().__init__(line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…")
 
 
 class FormatError(JprError):

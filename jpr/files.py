@@ -2,25 +2,29 @@
 
 import bz2
 import errno
+import fcntl
 import gzip
-import hashlib
 import io
 import lzma
 import os
 import shutil
-import tempfile
 import zlib
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import IO, Any, BinaryIO, TextIO, cast
 
 import zstandard
 
+from jpr.disk import sha256 as sha256
 from jpr.errors import ConfigError, FormatError
 
 _CHUNK = 1 << 20
+_PIECE = 1 << 12
+"""Bytes of zstd that are unpacked at once: they may become 30,000 times as many."""
+_LONGEST_LINE, _TIMES = 256 << 20, 64
+"""Bytes of a line, and how many times the file's own: beyond both it is no text, but a bomb."""
 _DAMAGE = (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
 
 
@@ -108,7 +112,7 @@ class _ZstdFile(io.RawIOBase):
 
     def readinto(self, buffer: Any, /) -> int:  # noqa: ANN401  typeshed has no public name for it
         """Fill the buffer with as much as is at hand."""
-        while not self._output and (self._input or (more := self._packed.read(_CHUNK))):
+        while not self._output and (self._input or (more := self._packed.read(_PIECE))):
             if self._frame.eof:
                 self._frame = zstandard.ZstdDecompressor().decompressobj()
             self._output = self._frame.decompress(self._input or more)
@@ -151,10 +155,13 @@ def _blocks(path: Path) -> Iterator[bytes]:
     """Yield the file's bytes in pieces that end with a whole line."""
     rest: list[bytes] = []
     with open_binary(path) as stream:
+        most = max(_LONGEST_LINE, _TIMES * path.stat().st_size)
         while chunk := _read_chunk(stream, path):
             end = chunk.rfind(b"\n") + 1
             if not end:
                 rest.append(chunk)
+                if len(rest) * _CHUNK > most:
+                    raise FormatError(path, 0, f"a line is longer than {most >> 20} MB: no text")
                 continue
             yield b"".join((*rest, chunk[:end]))
             rest = [chunk[end:]]
@@ -197,7 +204,8 @@ def _compressed(stream: BinaryIO, suffix: str) -> AbstractContextManager[BinaryI
     if suffix == ".bz2":
         return cast(AbstractContextManager[BinaryIO], bz2.BZ2File(stream, "wb"))
     if suffix == ".zst":
-        writer = zstandard.ZstdCompressor(level=10).stream_writer(stream, closefd=False)
+        compressor = zstandard.ZstdCompressor(level=10, write_checksum=True)
+        writer = compressor.stream_writer(stream, closefd=False)
         return cast(AbstractContextManager[BinaryIO], writer)
     return nullcontext(stream)
 
@@ -207,6 +215,7 @@ def publish_binary(path: Path) -> Iterator[BinaryIO]:
     """Write a binary file that appears under its name complete or not at all.
 
     A symbolic link stays, and what it leads to is written. A pipe or device is written directly.
+    What a killed process left in the making, `.NAME.new`, the next one writes over.
     """
     with _explained(path):
         if _is_stream(path):
@@ -217,18 +226,30 @@ def publish_binary(path: Path) -> Iterator[BinaryIO]:
         if target.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{target.name[:100]}.", dir=target.parent)
-        temporary = Path(name)
-        try:
-            with os.fdopen(handle, "wb") as stream:
+        temporary = target.parent / f".{target.name[:100]}.new"
+        with os.fdopen(_alone(temporary), "wb") as stream:
+            try:
                 yield stream
                 stream.flush()
                 os.fsync(stream.fileno())
-            temporary.chmod(0o666 & ~_umask())
-            temporary.replace(target)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+                temporary.chmod(0o666 & ~_umask())
+                temporary.replace(target)
+            except BaseException:
+                temporary.unlink(missing_ok=True)
+                raise
+
+
+def _alone(path: Path) -> int:
+    """Open a file, empty, for one writer at a time; wait for another that is at it."""
+    while True:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        with suppress(OSError):  # some network disks have no locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(handle), path.stat()):
+                os.ftruncate(handle, 0)
+                return handle
+        os.close(handle)  # the other has given it its name meanwhile, or removed it
 
 
 @contextmanager
@@ -267,9 +288,3 @@ def link(source: Path, target: Path) -> None:
         os.link(source, target)
     except OSError:
         shutil.copyfile(source, target)
-
-
-def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file's bytes as they lie on the disk."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,7 +1,9 @@
 """JSON in any of the ways files hold it: a value per line, one array, or one document."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,32 @@ def read_json(path: Path) -> Iterator[tuple[int, Any]]:
         begun = True
 
 
+def strict_json(value: object) -> str:
+    r"""Write a value as JSON that every reader takes, in characters that UTF-8 can hold.
+
+    Half a surrogate pair becomes an escape; NaN and infinity, which JSON has not, become null.
+
+    >>> strict_json({"half": chr(0xD800), "score": float("nan")})
+    '{"half": "\\ud800", "score": null}'
+    """
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(_finite(value))
+    except ValueError:
+        return strict_json(_finite(value))
+    return text
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(one) for key, one in value.items()}
+    return [_finite(one) for one in value] if isinstance(value, list | tuple) else value
+
+
 def _loads_document(text: str) -> object:
     """Decode a value that may be the whole file, whose keys may be ids: none may come twice."""
     value: object = json.loads(text, object_pairs_hook=_unrepeated)
@@ -41,8 +69,7 @@ def _loads_document(text: str) -> object:
 def _unrepeated(pairs: list[tuple[str, object]]) -> dict[str, object]:
     record = dict(pairs)
     if len(record) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
+        (twice, _), *_ = Counter(key for key, _ in pairs).most_common(1)
         raise json.JSONDecodeError(f"key {twice!r:.60} comes twice in one object", "", 0)
     return record
 

@@ -9,11 +9,17 @@ from jpr.rerank.joint import JointReranker
 from jpr.stages import Reader, Reranker, Retriever
 from jpr.types import Outcome, Question
 
+LONGEST = 10_000
+"""Characters of a question."""
+
 
 def worded(question: str) -> Question:
-    """Return the question with this text; one without a word is an error."""
+    """Return the question with this text; one without a word, or as long as a book, is an error."""
     if not question.strip():
         raise DataError("the question has no text; ask something")
+    if len(question) > LONGEST:
+        told = f"the question has {len(question):,} characters"
+        raise DataError(f"{told}; ask in at most {LONGEST:,}")
     return Question("1", question)
 
 

@@ -20,6 +20,8 @@ import string
 import unicodedata
 from collections.abc import Sequence
 from functools import cache
+from itertools import pairwise
+from typing import Literal
 
 import regex
 
@@ -28,6 +30,8 @@ from jpr.types import Question
 
 _TOKEN = regex.compile(r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]")
 _WORD = regex.compile(r"[\p{L}\p{N}\p{M}]")
+_LONG = 2000
+_MANY_MARKS = regex.compile(r"\p{M}{1000}")
 _ARTICLES = regex.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
@@ -49,7 +53,20 @@ WEAK = frozenset(
 
 def fold(text: str) -> str:
     """Return the text with what matching does not distinguish made the same."""
-    return unicodedata.normalize("NFD", text).lower().replace("ς", "σ")
+    return decomposed(text).lower().replace("ς", "σ")
+
+
+def decomposed(text: str, form: Literal["NFD", "NFKD"] = "NFD") -> str:
+    """Return a text in NFD.
+
+    Python sorts the marks of a letter in the square of their number, so of a letter with more than
+    a thousand, which no person wrote, they are sorted a thousand at a time.
+    """
+    if len(text) < _LONG or text.isascii():
+        return unicodedata.normalize(form, text)
+    ends = [found.end() for found in _MANY_MARKS.finditer(text)]
+    pieces = (text[first:last] for first, last in pairwise((0, *ends, len(text))))
+    return "".join(unicodedata.normalize(form, piece) for piece in pieces)
 
 
 def tokens(text: str) -> list[str]:
@@ -101,7 +118,11 @@ def _folded_places(text: str) -> tuple[str, Sequence[int]]:
 
 
 def _spaced(text: str) -> str:
-    return f" {' '.join(tokens(text))} "
+    return _joined(tokens(text))
+
+
+def _joined(words: list[str]) -> str:
+    return f" {' '.join(words)} "
 
 
 def normalise_answer(answer: str) -> str:
@@ -124,6 +145,11 @@ def is_weak(alias: str) -> bool:
     return len(words) == 1 and (words[0].isnumeric() or words[0] in WEAK)
 
 
+_FEW, _SHORT = 8, 100
+"""How many words of an answer, of how many characters, are looked for one by one; with more, a text
+that nearly holds them again and again would take for ever."""
+
+
 class _Needle:
     """An answer's tokens, found in folded text without splitting the text: 20 times as fast."""
 
@@ -135,6 +161,8 @@ class _Needle:
         """Tell what `has_answer` tells, of a text that is folded already."""
         if self._longest not in folded:
             return False
+        if len(self._words) > _FEW or len(self._longest) > _SHORT:
+            return _joined(self._words) in _joined(_TOKEN.findall(folded))
         at = folded.find(self._words[0])
         while at >= 0:
             if self._stands_at(folded, at):
@@ -231,7 +259,7 @@ class AnswerMatcher:
             return False
         try:
             found = self._pattern.search(
-                unicodedata.normalize("NFD", text), timeout=self._time_limit, concurrent=False
+                decomposed(text), timeout=self._time_limit, concurrent=False
             )
         except TimeoutError:
             self._times_out += 1

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from jpr.cli import screen
+from jpr.cli.corpora import Split, TokenizerFile, read_corpus, split_passages
 from jpr.cli.inputs import naming
 from jpr.errors import ConfigError, DataError
 
@@ -27,13 +28,6 @@ Example: jpr convert enwiki.xml.bz2 passages.tsv --to tsv --split words:100
 
 Example: jpr convert run.trec run.jsonl --to ctxs --corpus passages.tsv --questions dev.jsonl
 """
-
-Split = Annotated[
-    str | None, typer.Option(help="Cut passages: words:100, or wordpieces:288 as the paper.")
-]
-TokenizerFile = Annotated[
-    Path | None, typer.Option(help="tokenizer.json, for --split wordpieces:N.")
-]
 
 
 def run(
@@ -91,14 +85,13 @@ def fill_in(
     rankings: "Iterable[Ranking]", corpus: Path | None, questions: Path | None
 ) -> "Iterator[Ranking]":
     """Give rankings the texts of a corpus and the questions of a file, where these are given."""
-    from jpr.corpus import read_passages
     from jpr.questions import load_questions
     from jpr.runs.align import align
     from jpr.runs.texts import fill_texts
 
     if corpus:
         with screen.progress("reading passages", None) as progress:
-            passages = screen.counted(read_passages(corpus), progress)
+            passages = screen.counted(read_corpus(corpus), progress)
             rankings = fill_texts(rankings, passages)
     if questions:
         aligned = align(load_questions(questions), rankings)
@@ -132,22 +125,3 @@ def _passages_of(rankings: "Iterable[Ranking]") -> "Iterator[Passage]":
                     raise DataError("the run holds ids only; give the texts with --corpus")
                 seen.add(hit.passage.id)
                 yield hit.passage
-
-
-def split_passages(
-    passages: "Iterable[Passage]", how: str | None, tokenizer: Path | None
-) -> "Iterator[Passage]":
-    """Cut passages as `--split` and `--tokenizer` say; without them, leave them whole."""
-    from jpr.corpus.split import load_tokenizer, split_wordpieces, split_words
-
-    if how is None:
-        return iter(passages)
-    unit, _, size = how.partition(":")
-    if unit not in ("words", "wordpieces") or not size.isdecimal() or not int(size):
-        raise ConfigError(f"--split {how}: write words:100 or wordpieces:288")
-    if unit == "words":
-        return (piece for passage in passages for piece in split_words(passage, int(size)))
-    if tokenizer is None:
-        raise ConfigError("--split wordpieces needs --tokenizer tokenizer.json")
-    loaded = load_tokenizer(tokenizer)
-    return (piece for passage in passages for piece in split_wordpieces(passage, loaded, int(size)))

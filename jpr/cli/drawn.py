@@ -3,6 +3,10 @@
 Answers are those that the reader is sure of. A passage that adds none of them may add another, less
 likely one, which is why the model chose it: that one is marked otherwise. What is piped has neither
 colours nor line breaks of its own: **answers** and *other ones* then stand between asterisks.
+
+Every percentage is P(a), over all candidates and before anything is chosen, so that all can be
+compared. P(a | prefix), by which passages are chosen, is large for the last answers that are left,
+however unlikely: that and the probabilities of steps are in `--json` alone.
 """
 
 import re
@@ -29,7 +33,12 @@ _COLOURS = ("green", "cyan", "magenta", "yellow", "blue", "red")
 _AROUND = 140
 """Characters shown before and after an answer."""
 _PERHAPS = 0.02
-"""Answers less likely than this are not mentioned."""
+"""Answers that were less likely than this to come next are not mentioned."""
+_MEANING = (
+    "All that the {} candidates say makes 100%, and several good answers share it. Answers far "
+    "below the first, or part of one, are not listed here; “may add” names them."
+)
+"""Of percentages, for who sees them first."""
 _ENDLESS = 10_000
 _SPACES = re.compile(r"\s++")
 
@@ -51,6 +60,9 @@ def parts(reply: Reply, alone: Reply | None, *, explain: bool) -> Iterable[Rende
     yield _answers(reply)
     if not reply.ranking.hits:
         return
+    if explain and reply.answers:
+        meaning = _MEANING.format(len(reply.tree.candidates.hits))
+        yield Padding(Text(meaning, "dim"), (0, 0, 0, 2))
     for at in range(len(reply.ranking.hits)):
         yield from _passage(reply, at, explain)
     if alone:
@@ -81,9 +93,18 @@ def _answers(reply: Reply) -> RenderableType:
     places = {hit.passage.id: at for at, hit in enumerate(reply.ranking.hits, start=1)}
     for at, answer in enumerate(reply.answers):
         where = " ".join(f"[{places[one.passage.id]}]" for one in answer.support)
-        chance = f"{exp(answer.log_prob):.0%}" if isfinite(answer.log_prob) else ""
+        chance = _percent(exp(answer.log_prob)) if isfinite(answer.log_prob) else ""
         table.add_row(Text(_flat(answer.text), _style(at)), Text(chance), Text(where, "dim"))
     return table
+
+
+def _percent(probability: float) -> str:
+    """Return a probability for the eye.
+
+    >>> _percent(0.004), _percent(0.2)
+    ('<1%', '20%')
+    """
+    return "<1%" if probability < 0.01 else f"{probability:.0%}"
 
 
 def _passage(reply: Reply, at: int, explain: bool) -> Iterable[RenderableType]:
@@ -127,17 +148,23 @@ def _marks(reply: Reply, at: int) -> list[Mark]:
 
 
 def _perhaps(reply: Reply, at: int) -> list[Added]:
-    """Return what the model had in mind when it chose a passage that adds no answer."""
+    """Return what the model had in mind when it chose a passage that adds no answer.
+
+    What contains an answer repeats it, and of "Bayard" and "Hippolyte Bayard" the first is enough.
+    """
     choice = reply.tree.choice
     if reply.adds[at] or not choice.adds:
         return []
     nodes = [i for i, node in enumerate(choice.decoded.nodes) if node.is_new]
-    known = {normalise_answer(answer.text) for answer in reply.answers}
-    return [
-        one
-        for one in choice.adds[nodes[at]]
-        if one.probability >= _PERHAPS and normalise_answer(one.text) not in known
-    ]
+    answers = [f" {normalise_answer(answer.text)} " for answer in reply.answers]
+    found: dict[str, Added] = {}
+    for one in choice.adds[nodes[at]]:
+        own = f" {normalise_answer(one.text)} "
+        again = any(answer in own for answer in answers)
+        again = again or any(own in other or other in own for other in found)
+        if one.probability >= _PERHAPS and not again:
+            found[own] = one
+    return list(found.values())
 
 
 def _excerpt(text: str, marks: Sequence[Mark]) -> Text:
@@ -184,10 +211,12 @@ def _adds(reply: Reply, at: int) -> Text:
     """Say what a passage adds to those before it, or may add, and what it only repeats."""
     new = reply.adds[at]
     old = [reply.answers[a].text for a in reply.holds[at] if reply.answers[a].text not in new]
-    told = Text("", "italic").append("adds ")
-    told.append(", ".join(new), "bold") if new else told.append("no sure answer")
-    if perhaps := [f"{one.text} ({one.probability:.0%})" for one in _perhaps(reply, at)[:2]]:
-        told.append(f", perhaps {' or '.join(perhaps)}")
+    perhaps = [f"{_flat(one.text)} ({_percent(one.overall)})" for one in _perhaps(reply, at)[:2]]
+    told = Text("", "italic")
+    if new:
+        told.append("adds ").append(", ".join(map(_flat, new)), "bold")
+    else:
+        told.append(f"may add {' or '.join(perhaps)}" if perhaps else "adds no answer")
     return told.append(f"; repeats {', '.join(old)}", "dim") if old else told
 
 
@@ -211,7 +240,6 @@ def _tree(reply: Reply) -> Drawing:
 
 def _label(reply: Reply, node: Node, passage: Passage, at: int) -> Text:
     label = Text().append(f"[{at + 1}] ", "dim").append(_title(passage))
-    label.append(f"  {exp(node.log_prob):.0%}", "dim")
     if not node.is_new:
         return label.append("  again", "dim")
     for answer, told in enumerate(reply.answers):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from jpr.cli import screen
-from jpr.cli.convert import Split, TokenizerFile, split_passages
+from jpr.cli.corpora import Split, TokenizerFile, read_corpus
 from jpr.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ def run(
     tokenizer: TokenizerFile = None,
 ) -> None:
     """Read, cut, encode."""
-    from jpr.corpus import read_passages
     from jpr.encode.folder import load_encoder
     from jpr.encode.vectors import encode_to_folder
 
@@ -49,7 +48,7 @@ def run(
         raise ConfigError("--workers starts processes here, --scheduler uses others; choose one")
     opened = load_encoder(encoder, device)
     total = _count(corpus, split, tokenizer)
-    passages = split_passages(read_passages(corpus), split, tokenizer)
+    passages = read_corpus(corpus, split, tokenizer)
     with (
         mapping(workers, scheduler, encoder, device) as map_chunks,
         screen.progress("encoding passages", total) as progress,
@@ -62,10 +61,8 @@ def run(
 
 def _count(corpus: Path, split: str | None, tokenizer: Path | None) -> int:
     """Count the passages first: reading them is nothing beside encoding them."""
-    from jpr.corpus import read_passages
-
     with screen.progress("counting passages", None) as progress:
-        passages = split_passages(read_passages(corpus), split, tokenizer)
+        passages = read_corpus(corpus, split, tokenizer, lambda _: None)
         return sum(1 for _ in screen.counted(passages, progress))
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from jpr.cli import screen
+from jpr.cli.corpora import read_corpus
 from jpr.cli.inputs import naming
 from jpr.disk import cache_folder
 
@@ -34,7 +35,6 @@ def run(
     ] = False,
 ) -> None:
     """Search, group, write, and say what was dropped."""
-    from jpr.corpus import read_passages
     from jpr.files import publish
     from jpr.questions import load_questions, write_questions
     from jpr.questions.trec_regex import group_answers
@@ -43,7 +43,7 @@ def run(
     with naming(questions), screen.progress("searching passages", None) as progress:
         grouped = group_answers(
             asked,
-            read_passages(passages),
+            read_corpus(passages),
             workers=workers or screen.workers(),
             cache=None if no_cache else cache_folder() / "expressions",
             progress=progress,

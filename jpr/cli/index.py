@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from jpr.cli import screen
-from jpr.cli.convert import Split, TokenizerFile, split_passages
+from jpr.cli.corpora import Split, TokenizerFile, is_documents, read_corpus
 from jpr.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -25,11 +25,14 @@ if TYPE_CHECKING:
 NAME = "index"
 HELP = """Index a corpus, so that `jpr search` and `jpr retrieve` find passages in it.
 
-Any format of passages will do (`jpr formats`). An index that is already in the folder stays in use
-until the new one is whole. If this command is killed, nothing is lost; given once more, it goes on
-with the passages that were not encoded yet.
+Any format of passages will do (`jpr formats`), and any folder of documents that `jpr ask --docs`
+reads: it is cut into the same passages, unless --split says how. An index that is already in the
+folder stays in use until the new one is whole. If this command is killed, nothing is lost; given
+once more, it goes on with the passages that were not encoded yet.
 
 Example: jpr index psgs_w100.tsv.gz --out wiki
+
+Example: jpr index contracts/ --out contracts.index
 
 Example: jpr index articles/ --out notes --split words:100 --encoder none
 
@@ -91,7 +94,7 @@ def run(
     if corpus is None or remove is not None:
         _tell(remove_from_index(_ids(remove or ""), out), out)
         return
-    passages, source = wish.checked(split_passages(_read(corpus), split, tokenizer)), corpus.name
+    passages, source = wish.checked(_read(corpus, split, tokenizer)), corpus.name
     if uri is not None:
         _into_milvus(passages, source, wish, (uri, collection, graph))
     elif add:
@@ -136,16 +139,18 @@ def _ids(remove: str) -> list[str]:
     return [line for _, line in read_lines(path) if line]
 
 
-def _read(corpus: Path) -> "Iterator[Passage]":
+def _read(corpus: Path, split: str | None, tokenizer: Path | None) -> "Iterator[Passage]":
     """Yield the passages of a corpus, and show how far its reading has come."""
-    from jpr.corpus import read_passages
+    if is_documents(corpus):
+        yield from read_corpus(corpus, split, tokenizer)
+        return
     from jpr.files import watch_reading
 
     files = [corpus] if corpus.is_file() else [path for path in corpus.rglob("*") if path.is_file()]
     total = sum(path.stat().st_size for path in files) // _MB
     with screen.progress("reading and indexing, MB", total) as progress, watch_reading() as reading:
         shown = 0
-        for count, passage in enumerate(read_passages(corpus)):
+        for count, passage in enumerate(read_corpus(corpus, split, tokenizer)):
             yield passage
             if count % 1000 == 0 and (done := reading.bytes // _MB) > shown:
                 progress(done - shown)

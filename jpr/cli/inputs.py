@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from jpr.cli import screen
+from jpr.cli.corpora import read_corpus
 from jpr.disk import cache_folder
 from jpr.errors import ConfigError, DataError
 
@@ -141,7 +142,6 @@ def _questions(path: Path | None, qrels: "list[Judgement]") -> "list[Question]":
 
 def _rankings(paths: Iterable[Path], corpus: Path | None) -> Runs:
     """Read runs, and the texts that all of them lack in one pass over the corpus."""
-    from jpr.corpus import read_passages
     from jpr.runs import load_rankings
     from jpr.runs.texts import fill_texts, texts_for
 
@@ -149,7 +149,7 @@ def _rankings(paths: Iterable[Path], corpus: Path | None) -> Runs:
     if corpus is None:
         return runs
     with screen.progress("reading passages", None) as progress:
-        passages = screen.counted(read_passages(corpus), progress)
+        passages = screen.counted(read_corpus(corpus), progress)
         texts = texts_for(chain.from_iterable(runs.values()), passages)
     for path in runs:
         with naming(path):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from jpr.cli import screen
+from jpr.cli.corpora import read_corpus
 from jpr.cli.inputs import naming
 from jpr.errors import ConfigError, DataError
 
@@ -134,11 +135,10 @@ def _tell_what_is_odd(known: "RunSurvey") -> None:
 
 
 def _texts(surveys: "Sequence[RunSurvey]", corpus: Path) -> "Mapping[str, Passage]":
-    from jpr.corpus import read_passages
     from jpr.train.sources import texts_of
 
     with screen.progress("reading passages", None) as progress:
-        return texts_of(surveys, screen.counted(read_passages(corpus), progress))
+        return texts_of(surveys, screen.counted(read_corpus(corpus), progress))
 
 
 def _name(path: Path) -> str:

@@ -2,23 +2,35 @@
 
 import json
 import os
+import re
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
+from jpr.jsonfile import strict_json
 from jpr.stages import Progress
 
 T = TypeVar("T")
 _FOLDED = 12
 """Where there is little room, one column of a table is folded, to this width at least."""
 _ENDLESS = 10_000
+_CONTROL = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def note(text: str) -> None:
     """Say something beside the result."""
-    sys.stderr.write(f"jpr: {text}\n")
+    sys.stderr.write(f"jpr: {plain(text)}\n")
+
+
+def plain(text: str) -> str:
+    r"""Return a text with escapes for what would move the cursor, or is half a character.
+
+    >>> plain("a\tb\x1b[2J")
+    'a\tb\\x1b[2J'
+    """
+    return _CONTROL.sub(lambda sign: ascii(sign[0])[1:-1], text)
 
 
 @contextmanager
@@ -37,11 +49,11 @@ def say(text: str) -> None:
 
 def say_json(value: object) -> None:
     """Write the result as JSON, with escapes for what the output's encoding lacks."""
-    text = json.dumps(value, ensure_ascii=False)
+    text = strict_json(value)
     try:
         text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
-        text = json.dumps(value)
+        text = json.dumps(json.loads(text))
     say(text)
 
 
@@ -59,7 +71,7 @@ def table(
         column.overflow = "fold"
         column.justify = "right" if i >= numbers_from else "left"
     for row in rows:
-        drawn.add_row(*map(Text, row))
+        drawn.add_row(*(Text(plain(cell)) for cell in row))
     console = Console(highlight=False)
     width = console.width if sys.stdout.isatty() else 200
     console.width = width if width >= _least_width([header, *rows], folds) else _ENDLESS

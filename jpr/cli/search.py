@@ -70,8 +70,9 @@ def run(
         return
     hits = found.hits
     for rank, hit in enumerate(hits[:_SHOWN], start=1):
-        screen.say(f"{rank:3}  {hit.score:6.3g}  {hit.passage.title}  [{hit.passage.id}]")
-        screen.say(f"             {' '.join(hit.passage.text.split())[:_WIDTH]}")
+        named = f"{hit.passage.title}  [{hit.passage.id}]"
+        screen.say(f"{rank:3}  {hit.score:6.3g}  {screen.plain(named)}")
+        screen.say(f"             {screen.plain(' '.join(hit.passage.text.split())[:_WIDTH])}")
     if len(hits) > _SHOWN:
         screen.note(f"{len(hits) - _SHOWN} more; --json prints all")
     if not hits:

@@ -7,26 +7,35 @@ are links that lead out of the folder.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 
 from tokenizers import Tokenizer
 
 from jpr.corpus.folder import files_below, name_below
 from jpr.corpus.pdf import read_pdf
-from jpr.corpus.prose import Unit, read_docx, read_html, read_markdown, read_plain
+from jpr.corpus.prose import Unit, read_html, read_markdown, read_plain
 from jpr.corpus.split import split_wordpieces
 from jpr.corpus.tables import read_csv, read_jsonl
+from jpr.corpus.word import read_docx
 from jpr.errors import FormatError, MissingExtraError
+from jpr.stages import Progress
 from jpr.types import Passage
 
+Cut = Callable[[Passage], Iterable[Passage]]
+"""Cuts a passage into pieces."""
 EXTRA = "docs"
+_ENDINGS = ".txt .md .html .pdf .docx .csv and .jsonl"
 WORDPIECES = 140
 """Of a passage at most, some hundred words: with title and question it fits what models read."""
 _PORTION = 100_000
-_UNREADABLE = re.compile("[!-~]{300,}+")
+_LONGEST_TITLE = 500
+"""Characters."""
+_UNREADABLE = re.compile("(?<![!-~])[!-~]{300,}+")
 """What no person reads, a picture in base64 say, and models take for one unknown word."""
 
 
@@ -89,23 +98,65 @@ def find_documents(folder: Path) -> Found:
     return Found(files, tuple(problems))
 
 
-def read_document(file: Path, name: str, tokenizer: Tokenizer) -> list[Passage]:
-    """Read a file, called `name`, and cut it into passages."""
-    pieces = [
+def read_documents(
+    folder: Path, found: Found, cut: Cut, note: Callable[[str], None], progress: Progress
+) -> Iterator[Passage]:
+    """Read all documents of a folder; what cannot be read is left out, and `note` is told."""
+    for problem in found.problems:
+        note(f"{problem}; left out")
+    empty = True
+    for name, file in found.files.items():
+        try:
+            passages = _read(file, name, cut)
+        except FormatError as error:
+            note(f"{error}; left out")
+        else:
+            empty = False
+            yield from passages
+        progress(1)
+    if empty:
+        raise nothing_read(folder)
+
+
+def nothing_read(folder: Path) -> FormatError:
+    """Return what is wrong with a folder without a document that can be read."""
+    return FormatError(folder, 0, f"holds no text that can be read; {_ENDINGS} can")
+
+
+def usual_cut(tokenizer: Tokenizer) -> Cut:
+    """Return the cut into pieces that the models read whole."""
+    return partial(split_wordpieces, tokenizer=tokenizer, limit=WORDPIECES)
+
+
+def read_document(
+    file: Path, name: str, tokenizer: Tokenizer, most: int | None = None
+) -> list[Passage]:
+    """Read a file, called `name`, and cut it into passages; more than `most` are an error."""
+    return _read(file, name, usual_cut(tokenizer), most)
+
+
+def _read(file: Path, name: str, cut: Cut, most: int | None = None) -> list[Passage]:
+    every = (
         piece
         for unit in KINDS[file.suffix.lower()].read(file)
         for text in _portions(_UNREADABLE.sub("…", unit.text))
-        for piece in split_wordpieces(
-            Passage(name, unit.title, text, {**unit.meta, "file": name}), tokenizer, WORDPIECES
-        )
+        for piece in cut(Passage(name, _short(unit.title), text, {**unit.meta, "file": name}))
         if piece.text
-    ]
+    )
+    pieces = list(islice(every, None if most is None else most + 1))
+    if most is not None and len(pieces) > most:
+        raise FormatError(file, 0, f"is more than {most:,} passages; split it")
     if not pieces:
         raise FormatError(file, 0, "holds no text; if its pages are pictures, recognise them first")
     return [
         Passage(id, piece.title, piece.text, piece.meta)
         for id, piece in zip(passage_ids(name, len(pieces)), pieces, strict=True)
     ]
+
+
+def _short(title: str) -> str:
+    """Cut a title that no title is as long as: every passage below it has it."""
+    return title if len(title) <= _LONGEST_TITLE else title[: _LONGEST_TITLE - 1] + "…"
 
 
 def _portions(text: str) -> Iterator[str]:

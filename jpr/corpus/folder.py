@@ -50,14 +50,20 @@ def files_below(
     folder that cannot be listed.
     """
 
-    def unlisted(error: OSError) -> None:
-        refuse(FormatError(error.filename, 0, f"cannot be listed: {error.strerror}"))
-
-    for folder, folders, names in os.walk(root, onerror=unlisted):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in sorted(names):
-            if name.lower().endswith(endings) and not name.startswith("."):
-                yield Path(folder, name)
+    waiting = [root]  # not os.walk: before Python 3.12 it has no end for a thousand folders deep
+    while waiting:
+        folder = waiting.pop()
+        try:
+            with os.scandir(folder) as listed:
+                found = sorted(listed, key=lambda entry: entry.name)
+        except OSError as error:
+            refuse(FormatError(folder, 0, f"cannot be listed: {error.strerror}"))
+            continue
+        seen = [entry for entry in found if not entry.name.startswith(".")]
+        for entry in seen:
+            if entry.name.lower().endswith(endings) and not Path(entry).is_dir():
+                yield Path(entry)
+        waiting += [Path(entry) for entry in reversed(seen) if entry.is_dir(follow_symlinks=False)]
 
 
 def name_below(file: Path, root: Path) -> str:

@@ -3,17 +3,14 @@
 import io
 import logging
 import re
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from jpr.corpus.prose import DAMAGE, MOST_BYTES, Unit, read_bytes
+from jpr.corpus.prose import DAMAGE, MOST_BYTES, Unit, read_bytes, timely
 from jpr.errors import FormatError
 
-_SECONDS = 120.0
-"""After which no further page is begun."""
 _HYPHEN = re.compile(r"(?<=[a-z])-\n(?=[a-z])")
 """A word that goes on in the next line."""
 _LIGATURES = {
@@ -38,11 +35,11 @@ def read_pdf(file: Path) -> Iterator[Unit]:
 
 
 def _pages(reader: Any, file: Path) -> Iterator[Unit]:  # noqa: ANN401  it may be absent
-    began, size = time.monotonic(), 0
-    for number, page in enumerate(reader.pages, start=1):
+    size = 0
+    for number, page in enumerate(timely(file, reader.pages), start=1):
         text = _HYPHEN.sub("", page.extract_text().translate(_LIGATURES))
         size += len(text)
-        if size > MOST_BYTES or time.monotonic() > began + _SECONDS:
+        if size > MOST_BYTES:
             raise FormatError(file, 0, f"is too much to read, from page {number} on; split it")
         yield Unit(file.stem, text, {"page": number})
 

@@ -1,25 +1,24 @@
-"""The text of .txt, .md, .html and .docx files, section by section.
+"""The text of .txt, .md and .html files, section by section.
 
 A section is what stands below a heading; its title is the document's and those of the headings
 above it. Markup goes, and what a browser would not show.
 """
 
-import io
 import re
 import struct
-import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from time import monotonic
+from typing import NamedTuple, TypeVar
 
 from jpr.corpus.folder import FENCE, HEADING
 from jpr.errors import FormatError
 
 MOST_BYTES = 50 << 20
 """Of a file; larger ones are left out."""
-_UNPACKED = 4 * MOST_BYTES
-"""Of a .docx, all its parts together."""
+SECONDS = 60.0
+"""For the reading of a file, after which no further part of it is begun."""
 DAMAGE = (
     LookupError,
     ValueError,
@@ -34,6 +33,7 @@ DAMAGE = (
     struct.error,
 )
 """What libraries let through where a file is not what it says."""
+T = TypeVar("T")
 _NO_META: Mapping[str, object] = {}
 
 
@@ -66,7 +66,7 @@ def sections(title: str, blocks: Iterable[Block]) -> Iterator[Unit]:
 
     for level, text in blocks:
         if not level:
-            texts.append(text)
+            texts.extend([text] if text else [])
             continue
         yield from unit()
         texts.clear()
@@ -81,9 +81,28 @@ def read_bytes(file: Path) -> bytes:
             data = stream.read(MOST_BYTES + 1)
     except OSError as error:
         raise FormatError(file, 0, f"cannot be read: {error.strerror}") from error
-    if len(data) > MOST_BYTES:
-        raise FormatError(file, 0, f"is larger than {MOST_BYTES >> 20} MB; split it")
+    check_size(file, "is larger", len(data), MOST_BYTES)
     return data
+
+
+def check_size(file: Path, problem: str, size: int, most: int) -> None:
+    """Refuse what is larger than it may be."""
+    if size > most:
+        raise FormatError(file, 0, f"{problem} than {most >> 20} MB; split it")
+
+
+def timely(file: Path, parts: Iterable[T]) -> Iterator[T]:
+    """Pass on the parts of a file while there is time."""
+    until = monotonic() + SECONDS
+    for part in parts:
+        yield part
+        check_time(file, until)
+
+
+def check_time(file: Path, until: float) -> None:
+    """Refuse to go on with a file when its time is over."""
+    if monotonic() > until:
+        raise FormatError(file, 0, f"takes more than {SECONDS:g} seconds to read; split it")
 
 
 def read_text(file: Path) -> str:
@@ -137,7 +156,7 @@ def _markdown(text: str) -> Iterator[Block]:
             yield 0, shown.rstrip()
 
 
-_UNSEEN = ("script", "style", "template", "noscript", "svg", "select", "button")
+_UNSEEN = ("head", "script", "style", "template", "noscript", "svg", "select", "button")
 _BLOCKS = frozenset(
     """
     address article aside blockquote body br caption dd details div dl dt fieldset figcaption
@@ -154,18 +173,13 @@ def read_html(file: Path) -> Iterator[Unit]:
     from lxml import etree
 
     data = _html_text(read_bytes(file)).encode("utf-8", "replace")
+    shown = _Shown(file)
     try:
-        root = etree.fromstring(data, etree.HTMLParser(encoding="utf-8"))
+        etree.fromstring(data, etree.HTMLParser(encoding="utf-8", target=shown))
     except (etree.ParserError, etree.XMLSyntaxError) as error:
         raise FormatError(file, 0, f"cannot be read as HTML ({error})") from error
-    if root is None:
-        return
-    title = " ".join((root.findtext(".//title") or "").split())
-    etree.strip_elements(root, "head", *_UNSEEN, with_tail=False)
-    etree.strip_tags(root, etree.Comment, etree.ProcessingInstruction)
-    blocks = list(_html_blocks(etree.iterwalk(root, events=("start", "end"))))
-    first = next((text for level, text in blocks if level == 1), "")
-    yield from sections(title or first or file.stem, blocks)
+    first = next((text for level, text in shown.blocks if level == 1), "")
+    yield from sections(shown.title or first or file.stem, shown.blocks)
 
 
 def _html_text(data: bytes) -> str:
@@ -182,68 +196,50 @@ def _html_text(data: bytes) -> str:
     return data.decode("cp1252", "replace")
 
 
-def _html_blocks(walk: Iterable[tuple[str, Any]]) -> Iterator[Block]:
-    parts: list[str] = []
+class _Shown:
+    """Takes what a parser tells of a page and keeps what a browser would show.
 
-    def block(level: int) -> Iterator[Block]:
-        if text := " ".join("".join(parts).split()):
-            yield level, text
-        parts.clear()
-
-    for event, element in walk:
-        ends = event == "end"
-        if element.tag in _BLOCKS:
-            yield from block(_LEVELS.get(element.tag, 0) if ends else 0)
-        parts.append((element.tail if ends else element.text) or "")
-    yield from block(0)
-
-
-_OLD = b"\xd0\xcf\x11\xe0"
-"""How an old .doc begins, and what Word makes of a document with a password."""
-
-
-def read_docx(file: Path) -> Iterator[Unit]:
-    """Read a .docx file; its title is its own, its first heading, or the file's name."""
-    from docx import Document
-    from docx.opc.exceptions import OpcError
-    from lxml.etree import LxmlError
-
-    data = read_bytes(file)
-    if data.startswith(_OLD):
-        raise FormatError(file, 0, "is encrypted, or an old .doc; save it as .docx")
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as packed:
-            if sum(part.file_size for part in packed.infolist()) > _UNPACKED:
-                raise FormatError(file, 0, f"unpacks to more than {_UNPACKED >> 20} MB; split it")
-        document = Document(io.BytesIO(data))
-        blocks = list(_docx_blocks(document))
-        title = document.core_properties.title.strip()
-    except (zipfile.BadZipFile, OpcError, LxmlError, *DAMAGE) as error:
-        raise FormatError(file, 0, f"is damaged, or no .docx ({error})") from error
-    first = next((text for level, text in blocks if level == 1), "")
-    yield from sections(title or first or file.stem, blocks)
-
-
-def _docx_blocks(document: Any) -> Iterator[Block]:  # noqa: ANN401  it may be absent
-    from docx.table import Table
-
-    for part in document.iter_inner_content():
-        if isinstance(part, Table):
-            for row in part.rows:
-                cells = dict.fromkeys(" ".join(cell.text.split()) for cell in row.cells)
-                if text := " | ".join(cell for cell in cells if cell):
-                    yield 0, text
-        elif text := part.text.strip():
-            yield _level(part.style.name if part.style else ""), text
-
-
-def _level(style: str) -> int:
-    """Return the level of a heading by its style; 0 of other paragraphs.
-
-    >>> _level("Title"), _level("Heading 2"), _level("Normal")
-    (1, 2, 0)
+    There is no tree: it would take thirty times the memory, and with a hundred thousand attributes
+    of one element for ever.
     """
-    name, _, number = style.partition(" ")
-    if style == "Title":
-        return 1
-    return int(number) if name == "Heading" and number.isdecimal() else 0
+
+    def __init__(self, file: Path) -> None:
+        self._file, self._until = file, monotonic() + SECONDS
+        self.title = ""
+        self.blocks: list[Block] = []
+        self._parts: list[str] = []
+        self._titles: list[str] | None = None
+        self._unseen = 0
+        """In how many elements that are not shown we are."""
+
+    def start(self, tag: str, _: Mapping[str, str]) -> None:
+        """Take the start of an element."""
+        if tag == "title" and not self.title:
+            self._titles = []
+        self._unseen += tag in _UNSEEN
+        self._end_block(tag, 0)
+
+    def end(self, tag: str) -> None:
+        """Take the end of an element."""
+        if tag == "title" and self._titles is not None:
+            self.title, self._titles = " ".join("".join(self._titles).split()), None
+        self._end_block(tag, _LEVELS.get(tag, 0))
+        self._unseen -= tag in _UNSEEN
+
+    def data(self, text: str) -> None:
+        """Take a text."""
+        if self._titles is not None:
+            self._titles.append(text)
+        if not self._unseen:
+            self._parts.append(text)
+
+    def close(self) -> None:
+        """Take the end of the page."""
+        self._end_block("html", 0)
+
+    def _end_block(self, tag: str, level: int) -> None:
+        check_time(self._file, self._until)
+        if tag in _BLOCKS:
+            if text := " ".join("".join(self._parts).split()):
+                self.blocks.append((level, text))
+            self._parts.clear()

@@ -1,9 +1,9 @@
 """Passages on disk: row or id → passage in microseconds, compressed and memory-mapped.
 
-A store is four files: `passages.zst`, one small zstd frame per passage, made with a dictionary
-learnt from the first passages (`passages.dict`); `offsets.npy`, where each frame begins; and
-`keys.npy`, sorted pairs (64-bit hash of an id, row). A row keeps its number for good: the frame of
-a removed passage stays, and only its key goes.
+A store is four files: `passages.zst`, one small zstd frame per passage, with a checksum and made
+with a dictionary learnt from the first passages (`passages.dict`); `offsets.npy`, where each frame
+begins; and `keys.npy`, sorted pairs (64-bit hash of an id, row). A row keeps its number for good:
+the frame of a removed passage stays, and only its key goes.
 """
 
 import hashlib
@@ -142,7 +142,7 @@ class StoreWriter:
 
 
 def _compressor(dictionary: zstandard.ZstdCompressionDict) -> zstandard.ZstdCompressor:
-    return zstandard.ZstdCompressor(level=_LEVEL, dict_data=dictionary)
+    return zstandard.ZstdCompressor(level=_LEVEL, dict_data=dictionary, write_checksum=True)
 
 
 def _learnt(samples: list[bytes]) -> zstandard.ZstdCompressionDict:
@@ -190,7 +190,7 @@ class PassageStore:
             self._dictionary = zstandard.ZstdCompressionDict(
                 (folder / "passages.dict").read_bytes()
             )
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, TypeError, EOFError) as error:
             raise FormatError(
                 folder, 0, f"is no whole passage store ({error}); build it again"
             ) from error

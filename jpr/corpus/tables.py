@@ -8,8 +8,9 @@ capital: Paris". `row` of the meta counts from 1.
 import csv
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
+from math import isfinite
 from pathlib import Path
 
 from jpr.corpus.prose import Unit, read_text
@@ -19,6 +20,9 @@ _TEXTS = ("text", "contents", "content", "body")
 _TITLES = ("title", "name")
 _SAMPLE = 1 << 16
 _SCALARS = (str, int, float, bool)
+_Scalar = str | int | float | bool
+_MOST_KNOWN = 10_000
+"""Characters of all that is kept of a row beside its title and text."""
 
 
 def read_csv(file: Path) -> Iterator[Unit]:
@@ -27,11 +31,23 @@ def read_csv(file: Path) -> Iterator[Unit]:
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text[:_SAMPLE]))
     try:
         names = [name.strip() for name in next(rows, [])]
+        kept = _last_of(names)
         for number, row in enumerate(rows, start=1):
             if any(cell.strip() for cell in row):
-                yield _unit(file, number, list(zip_longest(names, row, fillvalue="")))
+                absent = [(name, "") for at, name in kept if at >= len(row)]
+                cells = zip_longest(names[: len(row)], row, fillvalue="")
+                yield _unit(file, number, [*cells, *absent])
     except csv.Error as error:
         raise FormatError(file, rows.line_num, f"is no table ({error})") from error
+
+
+def _last_of(names: Sequence[str]) -> list[tuple[int, str]]:
+    """Return the columns that count even where a row ends before them, with their places.
+
+    Others are passed over there: a first row of a million names would make every row as long.
+    """
+    last = {name.casefold(): at for at, name in enumerate(names)}
+    return [(at, names[at]) for name in (*_TITLES, *_TEXTS) if (at := last.get(name, -1)) >= 0]
 
 
 def _delimiter(sample: str) -> str:
@@ -50,15 +66,21 @@ def read_jsonl(file: Path) -> Iterator[Unit]:
         if not line.strip():
             continue
         try:
-            value = json.loads(line, parse_constant=str)
+            value = json.loads(line, parse_constant=str, parse_float=_finite)
+            unit = _unit(file, number, list(value.items())) if isinstance(value, dict) else None
         except (ValueError, RecursionError) as error:
             raise FormatError(file, number, f"is no JSON ({error})") from error
-        if isinstance(value, dict):
-            yield _unit(file, number, list(value.items()))
+        if unit is not None:
+            yield unit
         elif isinstance(value, str):
             yield Unit(file.stem, value, {"row": number})
         else:
             raise FormatError(file, number, "is neither a JSON object nor a string")
+
+
+def _finite(written: str) -> float | str:
+    """Read a number; one that is too large for a float stays as it is written."""
+    return number if isfinite(number := float(written)) else written
 
 
 def _unit(file: Path, number: int, cells: Sequence[tuple[str, object]]) -> Unit:
@@ -69,12 +91,22 @@ def _unit(file: Path, number: int, cells: Sequence[tuple[str, object]]) -> Unit:
         shown = ((name, _told(value)) for name, value in cells)
         told = "; ".join(f"{name}: {cell}" if name else cell for name, cell in shown if cell)
         return Unit(named, told, {"row": number})
-    others = {
-        name: value
+    known = (
+        (name, value)
         for at, (name, value) in enumerate(cells)
         if name and at not in (title, text) and isinstance(value, _SCALARS)
-    }
-    return Unit(named, str(cells[text][1]), {**others, "row": number})
+    )
+    return Unit(named, str(cells[text][1]), {**_kept(known), "row": number})
+
+
+def _kept(known: Iterable[tuple[str, _Scalar]]) -> dict[str, _Scalar]:
+    """Return what is known of a row, up to a limit: every passage of the row will have it."""
+    kept, left = dict[str, _Scalar](), _MOST_KNOWN
+    for name, value in known:
+        left -= len(name) + len(str(value))
+        if left >= 0:
+            kept[name] = value
+    return kept
 
 
 def _place(cells: Sequence[tuple[str, object]], wanted: tuple[str, ...]) -> int | None:

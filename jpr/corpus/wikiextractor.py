@@ -16,7 +16,7 @@ from jpr.formats import Format, Head, Located
 from jpr.types import Passage
 
 _DOC = re.compile(r'<doc ((?:[a-z]+="[^"]*" )*+)title="(.*)">')
-_ATTRIBUTE = re.compile(r'([a-z]+)="([^"]*)"')
+_ATTRIBUTE = re.compile(r'(?<![a-z])([a-z]++)="([^"]*+)"')
 _NAME = "wiki_[0-9]*"
 
 

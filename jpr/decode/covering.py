@@ -16,6 +16,7 @@ that tell.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import log
 
 import numpy as np
@@ -29,7 +30,7 @@ _LEAST = 1e-9
 """What a passage is worth that adds nothing."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Evidence:
     """The answers that C candidates of a question may have, A in all."""
 
@@ -43,7 +44,7 @@ class Evidence:
     def adds(self, prefix: Prefix, log_probs: NDArray[np.floating]) -> NDArray[np.float64]:
         """Return how likely each answer (A,) is one that the prefix lacks, given log P (C,)."""
         found = self.holds[list(prefix)].any(axis=0)
-        mass: NDArray[np.float64] = np.exp(log_probs.astype(np.float64)) @ self.says
+        mass: NDArray[np.float64] = np.exp(log_probs.astype(np.float64)) @ self._says
         return np.where(found, 0.0, mass)
 
     def covering(
@@ -62,14 +63,32 @@ class Evidence:
         >>> np.exp(evidence.covering((), given, relevance=1.0)).round(2).tolist()
         [0.59, 0.35, 0.06]
         """
+        return self.covered(prefix, log_probs, self.adds(prefix, log_probs), relevance)
+
+    def covered(
+        self,
+        prefix: Prefix,
+        log_probs: NDArray[np.floating],
+        mass: NDArray[np.float64],
+        relevance: float = 0.0,
+    ) -> NDArray[np.float64]:
+        """Return the same, given also what `adds` returns."""
         share = np.exp(log_probs.astype(np.float64))
-        worth = self.holds @ self.adds(prefix, log_probs) + _FLOOR * share
+        worth = self._holds @ mass + _FLOOR * share
         worth *= share**relevance
         worth[list(prefix)] = 0.0
         total = worth.sum() or 1.0  # nothing is left to choose, or nothing that is likely
         with np.errstate(divide="ignore"):
             found: NDArray[np.float64] = np.log(worth / total)
         return found
+
+    @cached_property
+    def _says(self) -> NDArray[np.float64]:
+        return self.says.astype(np.float64)
+
+    @cached_property
+    def _holds(self) -> NDArray[np.float64]:
+        return self.holds.astype(np.float64)
 
 
 class Covering:
@@ -78,21 +97,22 @@ class Covering:
     def __init__(self, ask: Ask, evidence: Sequence[Evidence], relevance: float = 0.0) -> None:
         """Take the model as it is, the answers of each question's candidates, and λ."""
         self._ask, self.evidence, self._relevance = ask, evidence, relevance
-        self._rows: dict[tuple[int, Prefix], NDArray[np.floating]] = {}
+        self._masses: dict[tuple[int, Prefix], NDArray[np.float64]] = {}
 
     def __call__(self, wanted: Sequence[tuple[int, Prefix]]) -> Rows:
         """Return log P', a row for each (question, prefix)."""
-        self._rows |= zip(wanted, self._ask(wanted), strict=True)
-        return [
-            self.evidence[question].covering(prefix, self._rows[question, prefix], self._relevance)
-            for question, prefix in wanted
-        ]
+        found = []
+        for (question, prefix), row in zip(wanted, self._ask(wanted), strict=True):
+            evidence = self.evidence[question]
+            mass = self._masses[question, prefix] = evidence.adds(prefix, row)
+            found.append(evidence.covered(prefix, row, mass, self._relevance))
+        return found
 
     def mass(self, question: int, prefix: Prefix) -> NDArray[np.float64]:
         """Return P(a | prefix) of the answers (A,) that a prefix lacks, 0 of others."""
-        if (question, prefix) not in self._rows:
+        if (question, prefix) not in self._masses:
             self([(question, prefix)])
-        return self.evidence[question].adds(prefix, self._rows[question, prefix])
+        return self._masses[question, prefix]
 
     def worth(self, question: int, prefix: Prefix, passage: int) -> float:
         """Return log P that the next answer is one which a passage adds to a prefix.

@@ -1,6 +1,6 @@
 """TreeDecode: the best expansion of any prefix so far (paper, Algorithm 1)."""
 
-from collections.abc import Container, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush, nsmallest
 from itertools import islice
@@ -10,6 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jpr.decode.search import Chosen, Limits, Node, Prefix, Search, checked
+
+Grown = set[frozenset[int]] | None
+"""The sets of passages that prefixes were grown of; None where every order counts."""
+_LATER = 1 << 30
+"""Greater than any number of a prefix that was opened."""
 
 
 def length_penalty(length: int, beta: float) -> float:
@@ -43,11 +48,11 @@ def tree(n: int, limits: Limits, beta: float = 0.0, ahead: int = 1, orders: bool
     chosen = Chosen(limits, n)
     frontier = _Frontier(beta)
     known: dict[Prefix, NDArray[np.floating]] = {}
-    grown: set[frozenset[int]] = set()
+    grown: Grown = None if orders else set()
     prefix: Prefix = ()
     while not chosen.full:
         if prefix not in known:
-            asked = [prefix, *_likely(frontier, known, ahead - 1, n)]
+            asked = [prefix, *islice(_likely(frontier, known, grown, n), ahead - 1)]
             known |= zip(asked, checked((yield asked), n, len(asked)), strict=True)
         frontier.open(prefix, known[prefix], len(chosen.nodes))
         node = _next(frontier, chosen, grown)
@@ -55,7 +60,7 @@ def tree(n: int, limits: Limits, beta: float = 0.0, ahead: int = 1, orders: bool
             break
         chosen.add(node)
         prefix = (*node.prefix, node.passage)
-        if not orders:
+        if grown is not None:
             grown.add(frozenset(prefix))
     return chosen.decoded()
 
@@ -80,6 +85,12 @@ class _Frontier:
         self._beta = beta
         self._heap: list[_Expansion] = []
         self._opened: dict[int, _Opened] = {}
+
+    def copy(self) -> "_Frontier":
+        """Return the same, to be gone through by itself."""
+        other = _Frontier(self._beta)
+        other._heap, other._opened = self._heap.copy(), self._opened.copy()
+        return other
 
     def open(self, prefix: Prefix, row: NDArray[np.floating], when: int) -> None:
         """Add the expansions of a prefix."""
@@ -109,7 +120,9 @@ class _Frontier:
 
         They are expansions of the prefixes whose next ones are best.
         """
-        heads = nsmallest(count, self._heap)
+        heads = [heappop(self._heap) for _ in range(min(count, len(self._heap)))]
+        for head in heads:  # a look at the whole heap would take longer the more there is
+            heappush(self._heap, head)
         every = (expansion for head in heads for expansion in self._after(head, count))
         for found in nsmallest(count, every):
             mine = self._opened[found.opened]
@@ -132,17 +145,40 @@ class _Opened:
     row: NDArray[np.floating]
 
 
-def _likely(frontier: _Frontier, known: Container[Prefix], count: int, n: int) -> list[Prefix]:
-    """Return the prefixes that come next if nothing new is better, as far as they are not known."""
-    opened = ((*prefix, passage) for prefix, passage, _ in frontier.best(2 * count))
-    return list(islice((p for p in opened if p not in known and len(p) < n), count))
+def _likely(
+    frontier: _Frontier,
+    known: Mapping[Prefix, NDArray[np.floating]],
+    grown: Grown,
+    n: int,
+) -> Iterator[Prefix]:
+    """Yield the prefixes that will be asked for if nothing new is better, those first come first.
+
+    The search goes on by itself over what is known: a prefix that was asked for ahead of its turn
+    is grown, so that what follows it can be asked for, too.
+    """
+    ahead, when, later = frontier.copy(), _LATER, None if grown is None else set(grown)
+    while (best := ahead.pop()) is not None:
+        prefix = (*best[0], best[1])
+        if len(prefix) == n or _is_grown(later, prefix):
+            continue
+        if later is not None:
+            later.add(frozenset(prefix))
+        if prefix in known:
+            ahead.open(prefix, known[prefix], when)
+            when += 1
+        else:
+            yield prefix
 
 
-def _next(frontier: _Frontier, chosen: Chosen, grown: Container[frozenset[int]]) -> Node | None:
+def _is_grown(grown: Grown, prefix: Prefix) -> bool:
+    return grown is not None and frozenset(prefix) in grown
+
+
+def _next(frontier: _Frontier, chosen: Chosen, grown: Grown) -> Node | None:
     """Take the best expansion that fits and is not grown, and note what it was preferred to."""
     while (best := frontier.pop()) is not None:
         prefix, passage, log_prob, score = best
-        if chosen.fits(passage) and frozenset((*prefix, passage)) not in grown:
+        if chosen.fits(passage) and not _is_grown(grown, (*prefix, passage)):
             is_new = passage not in chosen.set
             return Node(prefix, passage, log_prob, score, is_new, tuple(frontier.best(3)))
     return None

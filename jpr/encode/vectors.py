@@ -4,13 +4,14 @@
     FOLDER/000000.npz         the vectors of the first chunk and a digest of its passages, …
     FOLDER/done.json          how many passages there are in all; the last file to appear
 
-Every file appears whole or not at all. The kind is `float16`, or `sq8`: one byte a number, by steps
-of 1/255 of the range that a dimension has in the chunk.
+Every file appears whole or not at all, and carries a checksum. The kind is `float16`, or `sq8`:
+one byte a number, by steps of 1/255 of the range that a dimension has in the chunk.
 """
 
 import hashlib
 import json
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -19,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from jpr.disk import read_object
+from jpr.disk import read_object, sealed, unsealed
 from jpr.encode.encoder import Vectors
 from jpr.errors import ConfigError, DataError, FormatError
 from jpr.files import publish, publish_binary
@@ -31,6 +32,8 @@ KINDS = tuple(_ARRAYS)
 """How numbers may be stored."""
 _FORMAT = 1
 _STEPS = 255
+_DAMAGE = (OSError, ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
+"""What reading a damaged archive may end in; it may look like one with a password, for instance."""
 
 Chunk = tuple[int, list[Passage]]
 """A chunk's number and its passages."""
@@ -125,7 +128,7 @@ def _begin(folder: Path, head: Head) -> None:
     if folder.is_dir() and any(path.name[0] != "." for path in folder.iterdir()):
         raise ConfigError(f"{folder}: holds something else than vectors; choose another folder")
     with publish(file) as stream:
-        stream.write(json.dumps(asdict(head), indent=1) + "\n")
+        stream.write(json.dumps(sealed(asdict(head)), indent=1) + "\n")
 
 
 def _read_head(file: Path) -> Head:
@@ -133,7 +136,7 @@ def _read_head(file: Path) -> Head:
     if given.get("format") != _FORMAT:
         raise FormatError(file, 0, f"is of format {given.get('format')}, this program reads 1")
     try:
-        head = Head(**given)  # type: ignore[arg-type]  # checked below
+        head = Head(**unsealed(file, given))  # type: ignore[arg-type]  # checked below
     except TypeError as error:
         raise FormatError(file, 0, f"is damaged ({error}); encode the corpus again") from error
     if head.kind not in KINDS or not all(isinstance(n, int) for n in (head.dimension, head.chunk)):
@@ -184,7 +187,7 @@ def _read(path: Path, *names: str) -> dict[str, Any]:
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in names}
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+    except _DAMAGE as error:
         raise FormatError(path, 0, "is damaged or missing; remove it and encode again") from error
 
 
@@ -192,7 +195,7 @@ def _finish(folder: Path, count: int, chunks: int) -> None:
     if _path(folder, chunks).exists():
         raise DataError(f"{folder}: holds vectors of more passages; give the corpus it began with")
     with publish(folder / "done.json") as stream:
-        stream.write(json.dumps({"passages": count}) + "\n")
+        stream.write(json.dumps(sealed({"passages": count})) + "\n")
 
 
 class StoredVectors:
@@ -240,7 +243,8 @@ def open_vectors(folder: str | Path) -> StoredVectors:
     head = _read_head(home / "head.json")
     if not (home / "done.json").exists():
         raise FormatError(home, 0, "its encoding is not finished; give the same command again")
-    count = read_object(home / "done.json").get("passages")
+    done = home / "done.json"
+    count = unsealed(done, read_object(done)).get("passages")
     if not isinstance(count, int):
-        raise FormatError(home / "done.json", 0, "is damaged; encode the corpus again")
+        raise FormatError(done, 0, "is damaged; encode the corpus again")
     return StoredVectors(home, head, count)

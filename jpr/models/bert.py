@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from jpr.errors import DataError
 from jpr.models.checkpoint import stacked, unstacked
 from jpr.models.ragged import inside, padded, through
+from jpr.models.t5_config import check_shape
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Mixes values (…, heads, d/heads) by the agreement of queries with keys, all of the same shape."""
@@ -39,6 +40,9 @@ class BertConfig:
     model_type: str = "bert"
     pad_token_id: int = 0
     relative_attention_num_buckets: int = 32
+
+    def __post_init__(self) -> None:
+        check_shape(self)
 
     @classmethod
     def of(cls, config: Mapping[str, object]) -> "BertConfig":

@@ -141,8 +141,15 @@ def _weight_files(folder: Path) -> list[Path]:
             shards = read_object(index).get("weight_map")
             if not isinstance(shards, dict):
                 raise FormatError(index, 0, "has no weight_map; copy it again")
-            return [folder / str(shard) for shard in sorted(set(shards.values()))]
+            return [_shard(index, shard) for shard in dict.fromkeys(map(str, shards.values()))]
     raise FormatError(folder, 0, "holds neither model.safetensors nor pytorch_model.bin")
+
+
+def _shard(index: Path, name: str) -> Path:
+    """Return a file that a checkpoint says it consists of, which lies beside its index."""
+    if not name or name != Path(name).name:
+        raise FormatError(index, 0, f"{name!r} names no file of its folder; copy it again")
+    return index.parent / name
 
 
 def write_json(path: Path, value: Mapping[str, object]) -> None:

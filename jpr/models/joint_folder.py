@@ -120,12 +120,15 @@ def read_joint(folder: Path) -> tuple[JointModel, dict[str, object]]:
     about = read_about(folder)
     _, weights = read_checkpoint(folder)
     try:
-        model = joint_of(about)
-        if isinstance(model.head, IndexHead):
+        with torch.device("meta"):  # shapes alone, until these are known to be those of the weights
+            described = joint_of(about)
+        if isinstance(described.head, IndexHead):
             weights["head.words.weight"] = weights["encoder.words.weight"]
+        check_weights(described, weights)
+        model = joint_of(about)
         load_weights(model, weights)
         prompt = about["prompt"]
-    except (KeyError, TypeError, DataError, ConfigError) as error:
+    except (LookupError, TypeError, ValueError, RuntimeError, DataError, ConfigError) as error:
         raise FormatError(folder, 0, f"is damaged ({error}); copy it again") from error
     if not isinstance(prompt, dict):
         raise FormatError(folder / "joint.json", 0, "says nothing of its prompt; copy it again")
@@ -155,10 +158,17 @@ def joint_of(about: Mapping[str, object]) -> JointModel:
 
 def load_weights(model: JointModel, weights: Mapping[str, torch.Tensor]) -> None:
     """Give a model its weights, after a look at whether all are there and of its shapes."""
+    check_weights(model, weights)
+    model.load_state_dict({name: w.float() for name, w in weights.items()})
+
+
+def check_weights(model: JointModel, weights: Mapping[str, torch.Tensor]) -> None:
+    """Refuse weights that are not those of a model."""
     for name, wanted in model.state_dict().items():
         if name not in weights:
             raise DataError(f"the weight {name} is missing")
         if weights[name].shape != wanted.shape:
             shapes = f"{tuple(weights[name].shape)} instead of {tuple(wanted.shape)}"
             raise DataError(f"the weight {name} has the shape {shapes}")
-    model.load_state_dict({name: w.float() for name, w in weights.items()})
+    if others := sorted(weights.keys() - model.state_dict().keys()):
+        raise DataError(f"the weight {others[0]} is not of this model")

@@ -1,9 +1,13 @@
 """The shape of a T5, and how many weights it has: without torch."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
 
 from jpr.errors import DataError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 _SIZES = (
     "vocab_size",
@@ -17,6 +21,19 @@ _SIZES = (
     "relative_attention_max_distance",
 )
 _FEEDS = ("relu", "gated-gelu")
+_LARGEST, _DEEPEST = 1 << 24, 1000
+
+
+def check_shape(config: "DataclassInstance") -> None:
+    """Refuse numbers that no model has, before room is made for as many."""
+    for field in fields(config):
+        value = getattr(config, field.name)
+        if field.type is int and not field.name.endswith("_token_id"):
+            most = _DEEPEST if "layers" in field.name else _LARGEST
+            if not isinstance(value, int) or not 0 < value <= most:
+                raise DataError(f"{field.name} is {value!r:.40}; no model has that")
+        elif field.type is float and not isinstance(value, float):
+            raise DataError(f"{field.name} is {value!r:.40}; it should be a number")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +59,9 @@ class T5Config:
     pad_token_id: int = 0
     eos_token_id: int = 1
     decoder_start_token_id: int = 0
+
+    def __post_init__(self) -> None:
+        check_shape(self)
 
     @classmethod
     def of(cls, config: Mapping[str, object]) -> "T5Config":

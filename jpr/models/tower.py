@@ -65,14 +65,15 @@ def tower_of(config: Mapping[str, object], weights: Mapping[str, Tensor], head: 
     prefix = next((name.removesuffix(_WORDS) for name in weights if name.endswith(_WORDS)), "")
     plain = {name.removeprefix(prefix): weight for name, weight in weights.items()}
     projection = plain.get("projection.dense.weight")
-    tower = Tower(Bert(shape), head, None if projection is None else len(projection))
+    size = None if projection is None else len(projection)
+    with torch.device("meta"):  # shapes alone, until these are known to be those of the weights
+        wanted = Tower(Bert(shape), head, size).state_dict()
     named = {f"bert.{name}": w for name, w in from_hugging_face(plain, shape).items()}
     for ours, theirs in _HEAD_NAMES.items():
         found = (f"{theirs}.{kind}" for kind in ("weight", "bias"))
         named |= {
             f"{ours}.{name.rpartition('.')[2]}": plain[name] for name in found if name in plain
         }
-    wanted = tower.state_dict()
     missing = sorted(wanted.keys() - named.keys())
     if missing:
         raise DataError(f"the checkpoint lacks the weight {missing[0]} that its head needs")
@@ -80,6 +81,7 @@ def tower_of(config: Mapping[str, object], weights: Mapping[str, Tensor], head: 
         if weight.shape != named[name].shape:
             shapes = f"{tuple(named[name].shape)} instead of {tuple(weight.shape)}"
             raise DataError(f"the weight {name} has the shape {shapes}; does config.json fit?")
+    tower = Tower(Bert(shape), head, size)
     tower.load_state_dict({name: named[name] for name in wanted})
     return tower.eval()
 

@@ -10,7 +10,6 @@ texts at once; a slot that is hit by chance costs time, never a match.
 """
 
 import re
-import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -32,7 +31,7 @@ from jpr.questions.literals import (
     selectivity,
     squeezed,
 )
-from jpr.text import PATTERN_FLAGS
+from jpr.text import PATTERN_FLAGS, decomposed
 
 _RUN = 4
 _SLOT_BITS = 20
@@ -81,7 +80,7 @@ class Scanner:
         """Return the matches of each expression, by its number, that matched or was given up."""
         scan = _Scan(self, next(_blocks(texts[:: len(texts) // _BLOCK | 1]), []))
         for block in _blocks(texts):
-            scan.add([unicodedata.normalize("NFD", text) for text in block])
+            scan.add([decomposed(text) for text in block])
         return scan.result()
 
 

@@ -2,9 +2,9 @@
 
 With trees, a second file says how each ranking was decoded, a JSON line per question:
 `{"id", "question", "nodes": [{"passage", "prefix", "depth", "log_prob", "score", "is_new",
-"instead_of": [{"passage", "prefix", "score"}], "adds": [{"answer", "probability", "spans"}]}]}`,
-passages by their ids, nodes in the order in which the search made them. A log-probability of minus
-infinity is null.
+"instead_of": [{"passage", "prefix", "score"}], "adds": [{"answer", "probability", "overall",
+"spans"}]}]}`, passages by their ids, nodes in the order in which the search made them. A
+log-probability of minus infinity is null.
 """
 
 import hashlib
@@ -105,8 +105,12 @@ def _node(node: Node, ids: Sequence[str]) -> dict[str, object]:
 
 
 def _answer(added: Added) -> dict[str, object]:
-    probability = round(added.probability, 4)
-    return {"answer": added.text, "probability": probability, "spans": added.spans}
+    return {
+        "answer": added.text,
+        "probability": round(added.probability, 4),
+        "overall": round(added.overall, 4),
+        "spans": added.spans,
+    }
 
 
 def _expansion(prefix: Prefix, passage: int, score: float, ids: Sequence[str]) -> dict[str, object]:

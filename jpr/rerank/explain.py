@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from jpr.decode import Covering, Decoded, Evidence, Node
+from jpr.decode import Covering, Decoded, Node
 from jpr.encode.tokens import whole
 from jpr.rerank.evidence import Words
 from jpr.types import Answer, Passage, Ranking
@@ -26,7 +26,9 @@ class Added:
     text: str
     """As it is written there."""
     probability: float
-    """P(a | prefix), over all answers that may come next."""
+    """P(a | prefix), over all answers that may come next: for what the passage was chosen."""
+    overall: float
+    """P(a), before anything is chosen: to be compared with `Choice.answers`."""
     spans: tuple[tuple[int, int], ...]
     """From where to where in the passage's text; nowhere where it is in the title alone."""
 
@@ -116,21 +118,16 @@ def added(
     covering: Covering, question: int, decoded: Decoded, given: Ranking, places: Places
 ) -> tuple[tuple[Added, ...], ...]:
     """Return what the passage of every node adds; nothing where it was chosen before."""
-    evidence = covering.evidence[question]
     return tuple(
-        tuple(_added(covering, evidence, (question, node), given, places)) if node.is_new else ()
+        tuple(_added(covering, question, node, given, places)) if node.is_new else ()
         for node in decoded.nodes
     )
 
 
 def _added(
-    covering: Covering,
-    evidence: Evidence,
-    at: tuple[int, Node],
-    given: Ranking,
-    places: Places,
+    covering: Covering, question: int, node: Node, given: Ranking, places: Places
 ) -> Iterator[Added]:
-    question, node = at
+    evidence, overall = covering.evidence[question], covering.mass(question, ())
     mass = covering.mass(question, node.prefix) * evidence.holds[node.passage]
     likely = np.argsort(-mass, kind="stable")[:_MOST].tolist()
     wanted = [answer for answer in likely if mass[answer] >= _LEAST]
@@ -138,4 +135,4 @@ def _added(
     found = places.of(passage, [evidence.answers[answer] for answer in wanted])
     for answer, (text, spans) in zip(wanted, found, strict=True):
         written = text or places.decoded(evidence.answers[answer])  # it is cut, or goes on there
-        yield Added(written, float(mass[answer]), spans)
+        yield Added(written, float(mass[answer]), float(overall[answer]), spans)

@@ -28,6 +28,8 @@ _BUDGET = 1024
 """Tokens encoded together: few enough for the caches of one core."""
 _FEW = 10
 """Candidates that a rounded model reads once more."""
+_ROOM = 64
+"""Prefixes that a cache has room for at first."""
 _TAKEN = ["ids", "lengths"]
 _TOLD = {"memory", "numbers", "weights"}
 _STEP = ["last", "path", "back", "taken", "keys", "values", "memory"]
@@ -41,7 +43,7 @@ class OnnxScorer:
 
     batch = 1  # a step is for one question, and its candidates fill the encoder's batches
     stays_open = True
-    ahead = 4  # a step mostly waits for weights and memory, which all its prefixes share
+    ahead = 32  # a step mostly waits for weights and memory, which all its prefixes share
 
     def __init__(self, folder: Path, threads: int = 0) -> None:
         """Open both, to run on so many threads; 0 is one per core."""
@@ -165,8 +167,9 @@ class _Question:
         self._step, self._fixed, self._n = step, fixed, n
         shapes = {tensor.name: tensor.shape for tensor in step.get_inputs()}
         layers, _, inner = shapes["keys"]
-        self._keys, self._values = (np.empty((layers, 0, inner), np.float32) for _ in range(2))
+        self._cache = np.empty((2, layers, _ROOM, inner), np.float32)  # keys, and values
         self._places: dict[Prefix, int] = {}
+        self._used = 0
 
     def __call__(self, wanted: Sequence[Prefix]) -> list[Floats]:
         """Return log P(candidate | prefix) for each prefix."""
@@ -184,28 +187,39 @@ class _Question:
         return [list(same) for _, same in groupby(needed, key=len)]
 
     def _run(self, prefixes: Sequence[Prefix]) -> Floats:
-        """Run a step, and remember the keys and values of its prefixes."""
-        first, deepest = self._keys.shape[1], max(map(len, prefixes))
-        self._places |= {prefix: first + at for at, prefix in enumerate(prefixes)}
-        path = np.full((len(prefixes), deepest + 1), -1, dtype=np.int64)
+        """Run a step, and remember the keys and values of its prefixes.
+
+        It is given those of their own beginnings alone: a step takes longer the more it is given.
+        """
+        begun = {prefix[:length]: None for prefix in prefixes for length in range(len(prefix))}
+        known = {prefix: at for at, prefix in enumerate([*begun, *prefixes])}
+        path = np.full((len(prefixes), max(map(len, prefixes)) + 1), -1, dtype=np.int64)
         back = np.zeros_like(path)
         taken = np.zeros((len(prefixes), self._n), dtype=np.bool_)
         for at, prefix in enumerate(prefixes):
             lengths = range(len(prefix) + 1)
-            path[at, lengths] = [self._places[prefix[:length]] for length in lengths]
+            path[at, lengths] = [known[prefix[:length]] for length in lengths]
             back[at, lengths] = lengths[::-1]
             taken[at, list(prefix)] = True
+        keys, values = self._cache[:, :, [self._places[prefix] for prefix in begun]]
         given = {
             "last": np.array([prefix[-1] if prefix else -1 for prefix in prefixes]),
             "path": path,
             "back": back,
             "taken": taken,
-            "keys": self._keys,
-            "values": self._values,
+            "keys": keys,
+            "values": values,
             **self._fixed,
         }
         log_probs: Floats
-        log_probs, keys, values = self._step.run(None, given)
-        self._keys = np.concatenate([self._keys, keys], axis=1)
-        self._values = np.concatenate([self._values, values], axis=1)
+        log_probs, *new = self._step.run(None, given)
+        self._remember(prefixes, np.stack(new))
         return log_probs
+
+    def _remember(self, prefixes: Sequence[Prefix], new: Floats) -> None:
+        """Put keys and values of prefixes (2, layers, P, inner) into the cache."""
+        first, self._used = self._used, self._used + len(prefixes)
+        while self._used > self._cache.shape[2]:
+            self._cache = np.concatenate([self._cache, np.empty_like(self._cache)], axis=2)
+        self._cache[:, :, first : self._used] = new
+        self._places |= {prefix: first + at for at, prefix in enumerate(prefixes)}

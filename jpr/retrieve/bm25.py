@@ -154,16 +154,12 @@ class Bm25:
 
     def __init__(self, folder: Path) -> None:
         """Open an index that `Bm25Writer` made."""
-        try:
+        self._folder = folder
+        with self._whole():
             index = _open(folder)
             self._searcher = index.searcher()
-        except (OSError, ValueError) as error:
-            raise FormatError(
-                folder, 0, f"is no whole BM25 index ({error}); build it again"
-            ) from error
         self._schema = index.schema
         self._analyser = _analyser()
-        self._folder = folder
 
     def __len__(self) -> int:
         return int(self._searcher.num_docs)
@@ -186,7 +182,7 @@ class Bm25:
             query = self._filter(where).and_must_match(query)
         with self._whole():
             hits = self._searcher.search(query, limit=min(k, max(1, len(self))), count=False).hits
-        rows = self._searcher.fast_field_values("row", [at for _, at in hits])
+            rows = self._searcher.fast_field_values("row", [at for _, at in hits])
         scored = [(int(row or 0), float(score)) for row, (score, _) in zip(rows, hits, strict=True)]
         return sorted(scored, key=lambda hit: (-hit[1], hit[0]))
 
@@ -196,20 +192,21 @@ class Bm25:
         try:
             yield
         except BaseException as error:
-            if isinstance(error, ValueError) or type(error).__name__ == "PanicException":
+            if isinstance(error, OSError | ValueError) or type(error).__name__ == "PanicException":
                 told = "the words are damaged; build or copy the index again"
                 raise FormatError(self._folder, 0, told) from error
             raise
 
     def rows(self, where: Clauses) -> NDArray[np.int64]:
         """Return the rows of all passages that a filter accepts, ascending."""
-        hits = self._searcher.search(
-            self._filter(where),
-            limit=max(1, len(self)),
-            count=False,
-            order_by_field="row",
-            order=tantivy.Order.Asc,
-        ).hits
+        with self._whole():
+            hits = self._searcher.search(
+                self._filter(where),
+                limit=max(1, len(self)),
+                count=False,
+                order_by_field="row",
+                order=tantivy.Order.Asc,
+            ).hits
         return np.fromiter((row for row, _ in hits), np.int64, len(hits))
 
     def _filter(self, where: Clauses) -> tantivy.Query:

@@ -1,17 +1,24 @@
-"""What an index says of itself: `manifest.json`, written last and checked first."""
+"""What an index says of itself: `manifest.json`, written last and checked first.
+
+It holds the hash of every file. An index is opened after a look at the hashes of files up to
+`LOOKED_AT` bytes, which for a million passages takes some 30 ms, and at the sizes of the others;
+all are looked at before it is changed, and by `jpr doctor INDEX`.
+"""
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from hashlib import sha256
+from dataclasses import asdict, dataclass, field
+from hashlib import sha256 as digest
 from pathlib import Path
 
+from jpr.disk import check_sums, read_object, sealed, sha256, unsealed
 from jpr.errors import FormatError
 from jpr.files import publish
 
 FORMAT = 2
 PARTS = ("store", "bm25", "vectors")
 NAME = "manifest.json"
+LOOKED_AT = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,30 +66,34 @@ class Contents:
     vectors: VectorContents | None
     history: tuple[Change, ...]
     sizes: Mapping[str, int]
+    sums: Mapping[str, str] = field(default_factory=dict)
+    """The hashes of its files; none in an index of before there were any."""
     format: int = FORMAT
 
     @property
     def key(self) -> str:
         """Two indexes with the same key give the same answers."""
         parts = (self.format, self.corpus_sha256, self.analyser, self.vectors)
-        return sha256(repr(parts).encode()).hexdigest()
+        return digest(repr(parts).encode()).hexdigest()
 
 
 def write_contents(contents: Contents, version: Path) -> None:
     """Write the manifest of a version."""
     with publish(version / NAME) as stream:
-        stream.write(json.dumps(asdict(contents), indent=1) + "\n")
+        stream.write(json.dumps(sealed(asdict(contents)), indent=1) + "\n")
 
 
 def read_contents(version: Path) -> Contents:
     """Read what a version should hold and compare the sizes of its files."""
     try:
-        record = json.loads((version / NAME).read_text(encoding="utf-8"))
+        record = read_object(version / NAME)
         known = record["format"]
-        if known == FORMAT:
-            return _checked(_contents(record), version)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise FormatError(version, 0, f"is no whole index ({error}); build it again") from error
+        contents = _contents(unsealed(version / NAME, record)) if known == FORMAT else None
+    except (FormatError, KeyError, TypeError) as error:
+        told = error.problem if isinstance(error, FormatError) else error
+        raise FormatError(version, 0, f"is no whole index ({told}); build it again") from error
+    if contents is not None:
+        return _checked(contents, version)
     problem = f"is of format {known}, this program reads {FORMAT}; build it again"
     raise FormatError(version, 0, problem)
 
@@ -109,9 +120,29 @@ def _checked(contents: Contents, version: Path) -> Contents:
     return contents
 
 
+def read_checked(version: Path, largest: float = LOOKED_AT) -> Contents:
+    """Do the same, and compare the hashes of files up to so many bytes."""
+    contents = read_contents(version)
+    check_sums(version, contents.sums, largest)
+    return contents
+
+
 def sizes(version: Path) -> dict[str, int]:
     """Return the sizes of a version's files, in bytes."""
+    return {name: path.stat().st_size for name, path in _files(version).items()}
+
+
+def sums(version: Path, base: Path | None, known: Mapping[str, str]) -> dict[str, str]:
+    """Return the hashes of a version's files; those known of its base, where a file is the same."""
+    found = {}
+    for name, path in _files(version).items():
+        is_same = base is not None and name in known and path.samefile(base / name)
+        found[name] = known[name] if is_same else sha256(path)
+    return found
+
+
+def _files(version: Path) -> dict[str, Path]:
     parts = (version / part for part in PARTS)
     files = (path for part in parts if part.exists() for path in sorted(part.iterdir()))
     kept = (path for path in files if not path.name.endswith(".lock"))
-    return {f"{path.parent.name}/{path.name}": path.stat().st_size for path in kept}
+    return {f"{path.parent.name}/{path.name}": path for path in kept}

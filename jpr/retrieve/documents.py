@@ -4,7 +4,7 @@ HOME/KEY/index/…       the index; KEY names the folder and the encoder
 HOME/KEY/files.json    the files that are in it: sizes, times, hashes, numbers of passages
 HOME/KEY/lock          held while it is looked at or changed
 
-A file is read again where its size or time has changed and then its hash. What `files.json` says
+A file is read again where its size or times have changed and then its hash. What `files.json` says
 holds for one state of the index, which it names; where the two disagree, because a process was
 killed between them, all is made anew. New passages go in before old ones go, so that nobody who
 searches meanwhile misses a file.
@@ -12,6 +12,7 @@ searches meanwhile misses a file.
 
 import hashlib
 import json
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -19,12 +20,12 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from jpr.corpus.documents import find_documents, passage_ids, read_document
+from jpr.corpus.documents import find_documents, nothing_read, passage_ids, read_document
 from jpr.corpus.split import load_tokenizer
-from jpr.disk import locked, read_object
+from jpr.disk import locked, read_object, sealed, unsealed
 from jpr.errors import ConfigError, FormatError
 from jpr.files import publish, sha256
-from jpr.retrieve.contents import read_contents
+from jpr.retrieve.contents import read_checked, read_contents
 from jpr.retrieve.index import (
     Index,
     add_to_index,
@@ -39,6 +40,9 @@ from jpr.types import Passage
 Watched = Callable[[str, int | None], AbstractContextManager[Progress]]
 """Shows how far some work has come: what it is, of how many, if that is known."""
 _FORMAT = 1
+_TICK = 2_000_000_000
+"""Nanoseconds between two times that a file system tells apart, at most: FAT's."""
+_UNKNOWN = (-1, -1)
 _GROWN = 2
 """An index that is so many times what it was, or has so many times as many rows as passages, is
 made anew: its vectors are rounded to the range that the first ones had, and removed ones stay."""
@@ -54,15 +58,15 @@ class _File:
     """A file as it was when it was read."""
 
     size: int
-    time: int
-    """When it was changed, in nanoseconds."""
+    times: tuple[int, int]
+    """When its text was changed, in nanoseconds, and when anything of it, which nobody can set."""
     sha256: str
     passages: int
     """How many of its passages are in the index; 0 where it could not be read."""
 
     def is_like(self, other: "_File") -> bool:
-        """Tell whether size and time are the same."""
-        return (self.size, self.time) == (other.size, other.time)
+        """Tell whether size and times are the same."""
+        return (self.size, self.times) == (other.size, other.times)
 
 
 Files = Mapping[str, _File]
@@ -133,8 +137,7 @@ class _Update:
             for name, file in files.items()
         }
         if not any(file.passages for file in now.values()):
-            told = "holds no text that can be read; .txt .md .html .pdf .docx .csv and .jsonl can"
-            raise FormatError(self.folder, 0, told)
+            raise nothing_read(self.folder)
         self._change(known, now, [one for some in passages.values() for one in some])
 
     def _read(self, paths: Mapping[str, Path]) -> dict[str, list[Passage]]:
@@ -181,10 +184,12 @@ class _Update:
     def _known(self) -> Files:
         """Return the files that the index holds; none where it is not as `files.json` says."""
         try:
-            record = read_object(self.home / "files.json")
+            file = self.home / "files.json"
+            record = unsealed(file, read_object(file))
             files = record["files"]
-            if record["index"] == self._key() and isinstance(files, dict):
-                return {name: _File(*values) for name, values in files.items()}
+            contents = open_current(self.index, read_checked)  # a damaged one is made anew
+            if record["index"] == contents.key and isinstance(files, dict):
+                return {name: _noted(*values) for name, values in files.items()}
         except (FormatError, KeyError, TypeError):
             pass  # it is not there yet, or damaged
         return {}
@@ -196,22 +201,36 @@ class _Update:
         record = {
             "folder": ascii(str(self.folder.resolve())),
             "index": self._key(),
-            "files": {name: list(asdict(file).values()) for name, file in files.items()},
+            "files": {name: [*asdict(file).values()] for name, file in files.items()},
         }
         with publish(self.home / "files.json") as stream:
-            json.dump(record, stream)
+            json.dump(sealed(record), stream)
 
 
 def _seen(path: Path, known: _File | None) -> _File:
-    """Look at a file; its hash is taken only where size or time say that it may be another."""
+    """Look at a file; its hash is taken only where size or times say that it may be another.
+
+    One that was changed just now may change once more before the clock ticks: its times are not
+    noted, so that the next look takes the hash again. So it is with times in the future.
+    """
+    now = time.time_ns()
     try:
         status = path.stat()
-        file = _File(status.st_size, status.st_mtime_ns, "", 0)
+        times = status.st_mtime_ns, status.st_ctime_ns
+        file = _File(status.st_size, times, "", 0)
         if known and known.is_like(file):
             return known
+        if max(times) > now - _TICK:
+            file = replace(file, times=_UNKNOWN)
         return replace(file, sha256=sha256(path), passages=known.passages if known else 0)
     except OSError:  # it is gone, or not for us: reading it will tell
-        return _File(0, 0, "", 0)
+        return _File(0, _UNKNOWN, "", 0)
+
+
+def _noted(size: int, times: list[int], sha256: str, passages: int) -> _File:
+    """Return a file as `files.json` has it."""
+    mtime, ctime = times
+    return _File(size, (mtime, ctime), sha256, passages)
 
 
 def _ids(files: Files) -> dict[str, None]:
@@ -228,5 +247,5 @@ def _between(known: Files, now: Files) -> Files:
     files = {**known, **now}
     for name, file in known.items():
         if name in now and file.passages > now[name].passages:
-            files[name] = _File(-1, 0, "?", file.passages)
+            files[name] = _File(-1, _UNKNOWN, "?", file.passages)
     return files

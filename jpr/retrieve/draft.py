@@ -15,7 +15,7 @@ from jpr.corpus.store import PassageStore, StoreWriter, Written
 from jpr.errors import DataError
 from jpr.files import link
 from jpr.retrieve.bm25 import Bm25Writer
-from jpr.retrieve.contents import Change, Contents, VectorContents, sizes, write_contents
+from jpr.retrieve.contents import Change, Contents, VectorContents, sizes, sums, write_contents
 from jpr.types import Passage
 
 if TYPE_CHECKING:  # words can do without faiss
@@ -130,7 +130,11 @@ class Draft:
 
     def describe(self, contents: Contents) -> Contents:
         """Write the manifest and return it."""
-        whole = replace(contents, sizes=sizes(self._version))
+        whole = replace(
+            contents,
+            sizes=sizes(self._version),
+            sums=sums(self._version, self._base, contents.sums),
+        )
         write_contents(whole, self._version)
         return whole
 

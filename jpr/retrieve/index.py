@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from jpr.corpus.store import PassageStore
 from jpr.errors import ConfigError, FormatError
 from jpr.retrieve.bm25 import ANALYSER, Bm25
-from jpr.retrieve.contents import Change, Contents, read_contents
+from jpr.retrieve.contents import Change, Contents, read_checked
 from jpr.retrieve.draft import Draft, VectorsOf
 from jpr.retrieve.filters import Clauses, Filter, clauses
 from jpr.retrieve.versions import KEPT, next_version, open_current
@@ -56,7 +57,7 @@ class Index:
         return cls(folder)
 
     def _open(self, version: Path) -> None:
-        self.manifest = read_contents(version)
+        self.manifest = read_checked(version)
         self.store = PassageStore(version / "store")
         self._bm25 = Bm25(version / "bm25")
         self._dense = self._open_vectors(version / "vectors")
@@ -219,4 +220,4 @@ def encoded_by(
 def _before(folder: Path, base: Path | None) -> Contents:
     if base is None:
         raise ConfigError(f"{folder}: there is no index to change; build one first")
-    return read_contents(base)
+    return read_checked(base, inf)  # else the new one would vouch for what is damaged

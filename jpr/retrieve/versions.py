@@ -98,6 +98,8 @@ def _current(folder: Path) -> str | None:
         return None
     except OSError as error:
         raise FormatError(folder, 0, f"cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError:
+        name = ""
     if not _VERSION.fullmatch(name):
         raise FormatError(folder / "CURRENT", 1, "names no version; build the index again")
     return name

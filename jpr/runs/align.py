@@ -6,7 +6,6 @@ average silently leaves it out. Where an id is known, the texts should agree too
 case, punctuation, accents and white space: ids may be plain numbers, which every data set has.
 """
 
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from itertools import islice
 from typing import Generic, TypeVar
 
 from jpr.errors import DataError
+from jpr.text import decomposed
 from jpr.types import Prediction, Question, Ranking
 
 T = TypeVar("T")
@@ -156,7 +156,7 @@ def _folded(text: str) -> str:
 
 def _loose(text: str) -> str:
     """Return letters and digits only: files differ in quotes, spaces and question marks."""
-    return "".join(filter(str.isalnum, unicodedata.normalize("NFKD", _folded(text))))
+    return "".join(filter(str.isalnum, decomposed(_folded(text), "NFKD")))
 
 
 def _examples(ids: Iterable[str]) -> str:

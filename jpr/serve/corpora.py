@@ -93,15 +93,13 @@ class Corpora:
 
     def _made(self, files: Sequence[File], folder: Path) -> Corpus:
         names = _names(files)
-        passages = [
-            passage
-            for name, file in zip(names, files, strict=True)
-            for passage in self._read(name, file.content, folder)
-        ]
+        passages: list[Passage] = []
         most = self._limits.corpus_passages
-        if len(passages) > most:
-            told = f"the files are {len(passages):,} passages; a corpus has at most {most:,}"
-            raise DataError(f"{told}; send fewer, or index them with jpr index")
+        for name, file in zip(names, files, strict=True):
+            passages += self._read(name, file.content, folder)
+            if len(passages) > most:
+                told = f"the files are more than {most:,} passages"
+                raise DataError(f"{told}; send fewer, or index them with jpr index")
         encoder = self._encoder() if self._encoder else None
         build_index(passages, folder / "index", source="files", encoder=encoder)
         retriever = open_retriever(folder / "index", encoder=encoder)
@@ -117,7 +115,7 @@ class Corpora:
         path = folder / name
         path.write_bytes(content)
         try:
-            return read_document(path, name, self._tokenizer)
+            return read_document(path, name, self._tokenizer, self._limits.corpus_passages)
         except FormatError as error:
             raise FormatError(name, error.line, error.problem) from error
         finally:
@@ -132,7 +130,8 @@ def _names(files: Sequence[File]) -> list[str]:
     """
     names: dict[str, None] = {}
     for file in files:
-        whole = PurePosixPath(file.name.replace("\\", "/").replace("\0", ""))
+        given = file.name.encode("utf-8", "replace").decode()
+        whole = PurePosixPath(given.replace("\\", "/").replace("\0", ""))
         path = PurePosixPath(whole.name[-_LONGEST:] or "file")
         name, number = str(path), 1
         while name in names:

@@ -7,13 +7,14 @@ a line in the log and its place in the metrics.
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from hmac import compare_digest
 from math import ceil
 from time import monotonic
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 from uuid import uuid4
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -23,10 +24,14 @@ from jpr.serve.log import tell
 from jpr.serve.metrics import Metrics
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
-_OPEN = ("/", "/healthz", "/openapi.json")
-"""What needs no token: it tells nothing of any document."""
+_READING = ("GET", "HEAD")
+_TELLING = ("/v1/", "/v2/", "/metrics")
+"""What needs a token even to be read, wherever the app is mounted; the page, `/healthz` and
+`/openapi.json` tell nothing of any document."""
 _CLOSED = 499
 """The status, in logs alone, of requests whose client has gone."""
+_NUMBER = re.compile("[0-9]+")
+_DIGITS = 18
 _NONE: Mapping[str, str] = {}
 _LINGER = 2.0
 """Seconds for a client to send what nobody reads, so that it comes to read its answer."""
@@ -50,24 +55,36 @@ class Door:
     hosts: tuple[str, ...] = ()
     """The names by which the service may be called; none for any."""
 
-    def check(self, path: str, headers: Mapping[str, str]) -> None:
+    def check(self, method: str, path: str, headers: Mapping[str, str]) -> None:
         """Refuse what a page of another site sent, and who lacks the token.
 
         The names of hosts keep out pages whose own name was pointed at this machine.
         """
         host = headers.get("host", "")
-        if self.hosts and urlsplit(f"//{host}").hostname not in self.hosts:
+        called = _split(f"//{host}")
+        if self.hosts and (called is None or called.hostname not in self.hosts):
             raise Refusal(403, "this service is known by another name; use its own address")
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != host:
+        page = None if origin is None else _split(origin)
+        if origin is not None and (page is None or page.netloc != host):
             raise Refusal(403, "a page of another site may not ask; call the service yourself")
-        if self.token is None or path in _OPEN or not path.startswith(("/v1/", "/v2/", "/metrics")):
+        if self.token is None or (
+            method in _READING and not any(part in path for part in _TELLING)
+        ):
             return
         kind, _, given = headers.get("authorization", "").partition(" ")
-        same = compare_digest(given.strip().encode("latin-1"), self.token.encode())
+        same = compare_digest(given.strip(" \t").encode("latin-1"), self.token.encode())
         if kind.lower() != "bearer" or not same:
             told = {"www-authenticate": "Bearer"}
             raise Refusal(401, "send the token: Authorization: Bearer …", told)
+
+
+def _split(url: str) -> SplitResult | None:
+    """Return the parts of an address; None where it is none."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return None
 
 
 class Gate:
@@ -102,11 +119,14 @@ class Gate:
 
     async def _let_in(self, scope: Scope, receive: Receive, answer: "_Answer") -> None:
         headers = {name.decode("latin-1"): v.decode("latin-1") for name, v in scope["headers"]}
-        self._door.check(scope["path"], headers)
+        self._door.check(scope["method"], scope["path"], headers)
         if scope["method"] != "POST":
             await self._app(scope, receive, answer.send)
             return
-        if int(headers.get("content-length", "0")) > self._limits.body:
+        size = headers.get("content-length", "0")
+        if not _NUMBER.fullmatch(size):
+            raise Refusal(400, "the header Content-Length is no number of bytes")
+        if len(size) > _DIGITS or int(size) > self._limits.body:
             raise self._too_large()
         if self.waiting >= self._limits.waiting:
             raise self._too_many()

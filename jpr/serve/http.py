@@ -18,9 +18,12 @@ from jpr.errors import JprError
 from jpr.serve.gate import Door, Gate, Refusal, sentence
 from jpr.serve.routes import router
 from jpr.serve.service import Service
+from jpr.serve.shapes import Json
 
 WEB = Path(__file__).parent / "web"
 """The page."""
+_SHOWN = 100
+"""Characters of a field's name that are told back."""
 _PAGE_HEADERS = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -73,35 +76,40 @@ class _Page(StaticFiles):
 
 async def _refused(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, Refusal)
-    return JSONResponse(sentence(error.message), error.status, dict(error.headers))
+    return Json(sentence(error.message), error.status, dict(error.headers))
 
 
 async def _mistaken(_: Request, error: Exception) -> JSONResponse:
-    return JSONResponse(sentence(str(error)), 422)
+    return Json(sentence(str(error)), 422)
 
 
 async def _unknown(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     told = {404: "there is no such path; see /openapi.json", 405: "use the method POST, or GET"}
-    return JSONResponse(sentence(told.get(error.status_code, error.detail)), error.status_code)
+    said = told.get(error.status_code, error.detail)
+    if error.status_code == 400 and error.__cause__ is not None:  # of the framework's own words
+        said = "the body cannot be read; send UTF-8, with numbers and nesting that have an end"
+    return Json(sentence(said), error.status_code)
 
 
 async def _invalid(request: Request, error: Exception) -> JSONResponse:
     """Say the first thing that is wrong with a body, and where."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
-    kind, where = first["type"], ".".join(str(part) for part in first["loc"][1:])
+    kind, where = first["type"], ".".join(str(part) for part in first["loc"][1:])[:_SHOWN]
     if kind == "json_invalid":
-        return JSONResponse(sentence(f"the body is no JSON: {first['ctx']['error']}"), 400)
+        return Json(sentence(f"the body is no JSON: {first['ctx']['error']}"), 400)
     if not where:
-        own = "multipart/form-data" if request.url.path == "/v1/corpora" else "application/json"
-        return JSONResponse(sentence(f"send a body, with Content-Type: {own}"), 422)
+        own = "files", "multipart/form-data"
+        if not request.url.path.endswith("/v1/corpora"):
+            own = "a JSON object", "application/json"
+        return Json(sentence(f"send {own[0]}, with Content-Type: {own[1]}"), 422)
     told = {"missing": "is missing", "extra_forbidden": "there is no such field"}
-    return JSONResponse(sentence(f"{where}: {told.get(kind, first['msg'])}"), 422)
+    return Json(sentence(f"{where}: {told.get(kind, first['msg'])}"), 422)
 
 
 async def _failed(_: Request, __: Exception) -> JSONResponse:
-    return JSONResponse(sentence("an error of the service; its log tells where"), 500)
+    return Json(sentence("an error of the service; its log tells where"), 500)
 
 
 _ERRORS = {

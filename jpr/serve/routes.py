@@ -7,7 +7,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 
 import jpr
 from jpr.serve.service import Service
-from jpr.serve.shapes import AskBody, RerankAnswer, RerankBody, SearchBody
+from jpr.serve.shapes import AskBody, Json, RerankAnswer, RerankBody, SearchBody
 
 router = APIRouter()
 
@@ -37,30 +37,30 @@ async def metrics(service: Serving) -> PlainTextResponse:
 async def rerank_v1(body: RerankBody, service: Serving, request: Request) -> JSONResponse:
     """Choose from documents, in the shape of Jina and of Cohere's first version."""
     request.state.told["passages"] = len(body.documents)
-    return JSONResponse(await service.rerank(body, 1))
+    return Json(await service.rerank(body, 1))
 
 
 @router.post("/v2/rerank", response_model=RerankAnswer)
 async def rerank_v2(body: RerankBody, service: Serving, request: Request) -> JSONResponse:
     """Choose from documents, in the shape of Cohere's second version."""
     request.state.told["passages"] = len(body.documents)
-    return JSONResponse(await service.rerank(body, 2))
+    return Json(await service.rerank(body, 2))
 
 
 @router.post("/v1/ask")
 async def ask(body: AskBody, service: Serving) -> JSONResponse:
     """Answer a question."""
-    return JSONResponse(await service.ask(body))
+    return Json(await service.ask(body))
 
 
 @router.post("/v1/search")
 async def search(body: SearchBody, service: Serving) -> JSONResponse:
     """Find passages, one by one."""
-    return JSONResponse(await service.find(body))
+    return Json(await service.find(body))
 
 
 @router.post("/v1/corpora", status_code=201)
 async def corpora(files: list[UploadFile], service: Serving, request: Request) -> JSONResponse:
     """Make a corpus of files."""
     request.state.told["files"] = len(files)
-    return JSONResponse(await service.make_corpus(files), 201)
+    return Json(await service.make_corpus(files), 201)

@@ -89,4 +89,4 @@ class Service:
 
 def _check_k(k: int | None, most: int) -> None:
     if k is not None and k > most:
-        raise Refusal(422, f"k: {k} passages; ask for at most {most}")
+        raise Refusal(422, f"k: ask for at most {most} passages")

@@ -9,8 +9,10 @@ from math import exp
 from typing import Annotated, Literal
 from uuid import uuid4
 
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
+from jpr.jsonfile import strict_json
 from jpr.serve.gate import Refusal
 from jpr.serve.jobs import How, Rerank, Reranked
 from jpr.serve.limits import Limits
@@ -96,7 +98,10 @@ class RerankBody(BaseModel):
 
 
 def _text(value: object) -> str:
-    return value if isinstance(value, str) else "" if value is None else str(value)
+    try:
+        return value if isinstance(value, str) else "" if value is None else str(value)
+    except RecursionError:
+        raise Refusal(422, "a document is nested too deeply; send it flat") from None
 
 
 def check_characters(texts: Sequence[str], limits: Limits) -> None:
@@ -105,6 +110,17 @@ def check_characters(texts: Sequence[str], limits: Limits) -> None:
     if characters > limits.characters:
         told = f"{characters:,} characters; send at most {limits.characters:,}"
         raise Refusal(413, told)
+
+
+class Json(JSONResponse):
+    """JSON that every client takes, whatever a document held."""
+
+    def render(self, content: object) -> bytes:
+        """Return the body."""
+        try:
+            return strict_json(content).encode()
+        except RecursionError:
+            raise Refusal(422, "a document is nested too deeply; send it flat") from None
 
 
 class Result(BaseModel):

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jpr.disk import sync_folder
+from jpr.disk import check_sums, read_object, sealed, sha256, sync_folder, unsealed
 from jpr.errors import ConfigError, DataError, FormatError
 
 FORMAT = 3
@@ -116,14 +116,14 @@ class Pack:
         return len(self.question_ids)
 
     @classmethod
-    def open(cls, folder: str | Path, *, verify: bool = False) -> "Pack":
+    def open(cls, folder: str | Path, *, verify: bool = True) -> "Pack":
         """Map a pack's files; `verify` reads them all and compares their hashes."""
         home = Path(folder)
-        about = _read_json(home / ABOUT)
-        _check_about(home, about)
+        about: dict[str, Any] = _read_about(home)
         hashes: dict[str, str] = about["files"]
         if verify:
-            _verify(home, hashes)
+            unsealed(home / ABOUT, about)
+            check_sums(home, hashes)
         parts = sorted(name for name in hashes if name.startswith(_TOKENS))
         arrays = {name: _mapped(home / f"{name}.npy", kind) for name, kind in TYPES.items()}
         tokens = tuple(_mapped(home / name, np.uint16) for name in parts)
@@ -200,7 +200,7 @@ def _write_files(folder: Path, pack: Pack, part_mb: int) -> None:
         name = f"{_TOKENS}-{number:03d}.npy"
         hashes[name] = _save(folder / name, _between(pack.passage_tokens, first, last), np.uint16)
     (folder / IDS).write_text(json.dumps(pack.question_ids), encoding="utf-8")
-    hashes[IDS] = _sha256(folder / IDS)
+    hashes[IDS] = sha256(folder / IDS)
     about = {
         **pack.about,
         "format": FORMAT,
@@ -208,7 +208,7 @@ def _write_files(folder: Path, pack: Pack, part_mb: int) -> None:
         "counts": pack.counts(),
         "files": hashes,
     }
-    (folder / ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+    (folder / ABOUT).write_text(json.dumps(sealed(about), indent=1) + "\n", encoding="utf-8")
 
 
 def _parts(starts: NDArray[np.int64], part_mb: int) -> list[tuple[int, int]]:
@@ -236,7 +236,7 @@ def _between(
 
 def _save(path: Path, pieces: Iterable[NDArray[Any]], kind: type) -> str:
     np.save(path, np.concatenate([np.asarray(piece, dtype=kind) for piece in pieces]))
-    return _sha256(path)
+    return sha256(path)
 
 
 def _publish(made: Path, folder: Path) -> None:
@@ -255,26 +255,23 @@ def _read_json(path: Path) -> Any:  # noqa: ANN401  # any JSON
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise FormatError(path.parent, 0, f"holds no {path.name}; is it a pack?") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise FormatError(path, 0, f"cannot be read ({error}); {_REMEDY}") from error
 
 
-def _check_about(home: Path, about: object) -> None:
+def _read_about(home: Path) -> dict[str, object]:
     file = home / ABOUT
-    if not isinstance(about, dict) or about.get("kind") != KIND:
+    if not file.exists():
+        raise FormatError(home, 0, f"holds no {ABOUT}; is it a pack?")
+    about = read_object(file)
+    if about.get("kind") != KIND:
         raise FormatError(file, 0, "does not describe a pack; make one with jpr pack")
     if about.get("format") != FORMAT:
         told = f"is of format {about.get('format')!r}, this program reads {FORMAT}"
         raise FormatError(file, 0, f"{told}; make it again with jpr pack")
     if not all(isinstance(about.get(name), dict) for name in ("files", "counts")):
         raise FormatError(file, 0, f"is damaged; {_REMEDY}")
-
-
-def _verify(home: Path, hashes: Mapping[str, str]) -> None:
-    for name, wanted in hashes.items():
-        path = home / name
-        if not path.exists() or _sha256(path) != wanted:
-            raise FormatError(path, 0, f"is missing or not what was written; {_REMEDY}")
+    return about
 
 
 def _mapped(path: Path, kind: type) -> NDArray[Any]:
@@ -286,8 +283,3 @@ def _mapped(path: Path, kind: type) -> NDArray[Any]:
         told = f"holds {found.dtype} of {found.ndim} dimensions"
         raise FormatError(path, 0, f"{told}, not a row of {np.dtype(kind)}; {_REMEDY}")
     return found
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

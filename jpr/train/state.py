@@ -1,8 +1,13 @@
-"""Where a training run stands, on disk: its state, published whole or not at all, and its log."""
+"""Where a training run stands, on disk: its state, published whole or not at all, and its log.
 
+The state holds a hash of all that is in it.
+"""
+
+import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -12,7 +17,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from jpr.disk import publish_file
-from jpr.errors import FormatError
+from jpr.errors import ConfigError, FormatError
 from jpr.train.average import Average
 
 STATE = "state.safetensors"
@@ -54,10 +59,24 @@ def write_state(
     for i, moments in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{i}.{name}": value for name, value in moments.items()}
     plain = {name: w.detach().cpu().contiguous() for name, w in tensors.items()}
-    folder.mkdir(parents=True, exist_ok=True)
+    told = json.dumps(asdict(progress))
     part = folder / f".{STATE}.part"
-    save_file(plain, part, {"progress": json.dumps(asdict(progress))})
-    publish_file(part, folder / STATE)
+    with _explained(folder / STATE):
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            save_file(plain, part, {"progress": told, "sha256": _digest(plain, told)})
+            publish_file(part, folder / STATE)
+        finally:
+            part.unlink(missing_ok=True)
+
+
+def _digest(tensors: Mapping[str, Tensor], told: str) -> str:
+    """Name tensors and progress by what they are."""
+    digest = hashlib.sha256(told.encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def read_state(
@@ -68,7 +87,11 @@ def read_state(
     try:
         with safe_open(path, "pt") as stream:
             tensors = {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118
-            progress = Progress(**json.loads(stream.metadata()["progress"]))
+            about: dict[str, str] = stream.metadata()
+        told = about["progress"]
+        if about.get("sha256") not in (None, _digest(tensors, told)):
+            raise FormatError(path, 0, "is damaged: it is not what was written; begin the run anew")
+        progress = Progress(**json.loads(told))
         _fill(model, tensors)
         optimizer.load_state_dict(
             {"state": _moments(tensors), "param_groups": optimizer.state_dict()["param_groups"]}
@@ -77,8 +100,8 @@ def read_state(
             [tensors[f"average.{i}"] for i in range(len(average.values))], progress.step
         )
     except (SafetensorError, OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
-        told = f"is no state of this run ({error}); resume with the recipe it began with"
-        raise FormatError(path, 0, told) from error
+        problem = f"is no state of this run ({error}); resume with the recipe it began with"
+        raise FormatError(path, 0, problem) from error
     return progress
 
 
@@ -103,24 +126,34 @@ class Log:
     def __init__(self, path: Path, step: int) -> None:
         """Open the log of a run that has come to this step."""
         self._path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
         kept = [line for line in read_log(path) if int(str(line["step"])) <= step]
         part = path.parent / f".{path.name}.part"
-        part.write_text("".join(f"{json.dumps(line)}\n" for line in kept), encoding="utf-8")
-        part.replace(path)
+        with _explained(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part.write_text("".join(f"{json.dumps(line)}\n" for line in kept), encoding="utf-8")
+            part.replace(path)
 
     def write(self, line: Mapping[str, object]) -> None:
         """Add a line."""
-        with self._path.open("a", encoding="utf-8") as stream:
+        with _explained(self._path), self._path.open("a", encoding="utf-8") as stream:
             stream.write(f"{json.dumps(dict(line))}\n")
 
 
 def read_log(path: Path) -> list[dict[str, object]]:
     """Return the lines of a log; one that was being written when a run was killed is left out."""
     found = []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
-        try:
-            found.append(json.loads(line))
-        except ValueError:
-            continue
+    for line in path.read_bytes().splitlines() if path.exists() else ():
+        with suppress(ValueError):
+            told = json.loads(line)
+            if isinstance(told, dict) and isinstance(told.get("step"), int):
+                found.append(told)
     return found
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Turn what the system refuses into one sentence."""
+    try:
+        yield
+    except (SafetensorError, OSError) as error:
+        raise ConfigError(f"{path}: cannot be written: {error}") from error

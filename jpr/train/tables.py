@@ -22,7 +22,7 @@ def read_tables(path: Path, changes: Sequence[str] = ()) -> dict[str, object]:
         given = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-    except ValueError as error:  # no UTF-8, or no TOML
+    except (ValueError, RecursionError) as error:  # no UTF-8, or no TOML
         raise ConfigError(f"{path}: is no TOML: {error}") from error
     return with_changes(given, changes)
 

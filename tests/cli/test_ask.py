@@ -3,14 +3,19 @@
 import io
 import json
 import sys
+from dataclasses import replace
+from math import log
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from jpr.asking import ask
 from jpr.cli import drawn, main
 from jpr.cli.drawn import Mark
 from jpr.reply import Reply
+from jpr.rerank.explain import Added
+from jpr.types import Answer
 from tests.cli.running import fails, jpr
 from tests.corpus.document_samples import pdf, with_password
 
@@ -41,8 +46,9 @@ def reply(docs: Path, tmp_path_factory: pytest.TempPathFactory) -> Reply:
 
 def test_answers_passages_and_the_tree_are_printed(docs: Path) -> None:
     shown = jpr("ask", QUESTION, "--docs", docs, "-k", 3, "--explain", "--compare")
-    question, first, second, blank, *rest = shown.splitlines()
+    question, first, second, meaning, blank, *rest = shown.splitlines()
     assert (question, blank) == (QUESTION, "")
+    assert meaning.startswith("  All that the 7 candidates say makes 100%")
     assert sorted([first.split("  ")[1], second.split("  ")[1]]) == ["Brazil", "Italy"]
     assert "[1] " in rest[0]
     assert "    In 2006 **Italy** won the cup in Berlin.\n    adds Italy\n" in shown
@@ -52,6 +58,33 @@ def test_answers_passages_and_the_tree_are_printed(docs: Path) -> None:
     assert "How they were chosen from 7 (seq)" in shown
     assert "\x1b" not in shown
     assert all(line == line.rstrip() for line in shown.splitlines())
+
+
+def test_all_percentages_are_of_one_kind_and_none_of_the_unlisted_exceeds_the_listed(
+    reply: Reply,
+) -> None:
+    """What is sure to come next, since all else was found, is still an unlikely answer."""
+    places = [i for i, node in enumerate(reply.tree.nodes) if node.is_new]
+    adds = list(reply.tree.choice.adds)
+    adds[places[1]] = (
+        Added("James Collip", 0.99, 0.07, ()),
+        Added("Collip", 0.9, 0.06, ()),  # the same once more
+        Added("in Brazil", 0.9, 0.5, ()),  # contains an answer that is listed
+        Added("Berlin", 0.3, 0.002, ()),
+        Added("Rome", 0.01, 0.01, ()),  # nobody expected it
+    )
+    answers = (Answer("Brazil", log(0.8), ()),)
+    choice = reply.tree.choice._replace(adds=tuple(adds))
+    made = replace(reply, answers=answers, tree=replace(reply.tree, choice=choice))
+    assert drawn._adds(made, 1).plain == "may add James Collip (7%) or Berlin (<1%)"
+    assert drawn._cell(made, 1).plain.endswith("  ? James Collip")
+    console = Console(width=200)
+    with console.capture() as captured:
+        for part in drawn.parts(made, None, explain=True):
+            console.print(part)
+    shown = captured.get()
+    assert "All that the 7 candidates say makes 100%" in shown
+    assert "%" not in shown.partition("How they were chosen")[2]
 
 
 def test_json_says_all_of_it(docs: Path) -> None:

@@ -73,8 +73,10 @@ def test_choosing_gives_answers_that_few_passages_contain(
 
 def test_what_it_writes_is_scored_by_evaluate(tmp_path: Path) -> None:
     out = tmp_path / "answers.jsonl"
-    jpr("read", RUN, "--out", out, "-k", 5)
-    questions = EXAMPLE / "questions.jsonl"
+    run, questions = (tmp_path / name for name in ("run.jsonl", "questions.jsonl"))
+    for file, whole in ((run, RUN), (questions, EXAMPLE / "questions.jsonl")):
+        file.write_text("".join(whole.read_text(encoding="utf-8").splitlines(True)[:4]))
+    jpr("read", run, "--out", out, "-k", 5)
     scored = json.loads(jpr("evaluate", "--answers", out, "-q", questions, "--json"))
     assert scored["runs"][0]["measures"]["AnswerF1"]["all"] > 0.5
 

@@ -182,7 +182,7 @@ def test_a_line_of_a_tree_names_passages_by_their_ids() -> None:
         Node((2,), 0, -inf, -inf, True),
     )
     given = Ranking(Question("q", "which?"), hits)
-    adds = ((Added("Zed", 0.25, ((0, 3),)),), ())
+    adds = ((Added("Zed", 0.25, 0.125, ((0, 3),)),), ())
     line = tree_line(given, Choice(given, Decoded(nodes), adds))
     assert json.loads(line) == {
         "id": "q",
@@ -196,7 +196,9 @@ def test_a_line_of_a_tree_names_passages_by_their_ids() -> None:
                 "log_prob": -0.5,
                 "is_new": True,
                 "instead_of": [{"passage": "x", "prefix": [], "score": -1.0}],
-                "adds": [{"answer": "Zed", "probability": 0.25, "spans": [[0, 3]]}],
+                "adds": [
+                    {"answer": "Zed", "probability": 0.25, "overall": 0.125, "spans": [[0, 3]]}
+                ],
             },
             {
                 "passage": "x",

@@ -29,8 +29,13 @@ def settings() -> tuple[Prompts, Decoding]:
 
 
 @cache
+def inside() -> JointReranker:
+    return JointReranker.load(device="cpu", threads=1)
+
+
+@cache
 def chosen() -> list[Choice]:
-    return list(JointReranker.load(device="cpu", threads=1).decode_many(load_rankings(RUN), 5))
+    return list(inside().decode_many(load_rankings(RUN), 5))
 
 
 def test_it_covers_more_answers_than_the_order_it_is_given() -> None:
@@ -55,18 +60,17 @@ def test_both_actors_of_mark_are_in_its_first_two_passages_on_roseanne() -> None
 
 
 def test_auto_gives_the_two_actors_of_mark_two_passages_and_others_more() -> None:
-    reranker = JointReranker.load(device="cpu", threads=1)
     rankings = list(load_rankings(RUN))[:2]
-    sizes = [len(ranking.hits) for ranking in reranker.rank_many(rankings, "auto")]
+    sizes = [len(ranking.hits) for ranking in inside().rank_many(rankings, "auto")]
     assert sizes[0] == 2
-    assert 2 < sizes[1] <= reranker.most
+    assert 2 < sizes[1] <= inside().most
 
 
 def test_with_more_than_a_few_candidates_rounding_changes_little() -> None:
     one, *others = load_rankings(RUN)
     every = Ranking(one.question, (*one.hits, *(hit for r in others[:2] for hit in r.hits)))
     assert len(every.hits) > 2 * _FEW  # most are read by whole numbers alone
-    rounded = JointReranker.load(device="cpu", threads=1).rank(one.question, every.hits, 5)
+    rounded = inside().rank(one.question, every.hits, 5)
     exact = JointReranker(TorchScorer.load(DEFAULT, "cpu"), *settings()).rank(
         one.question, every.hits, 5
     )

@@ -33,16 +33,20 @@ def evidence() -> Evidence:
 
 
 def test_each_passage_tells_what_it_adds_and_where() -> None:
-    covering = Covering(lambda wanted: [np.log([0.5, 0.3, 0.2]) for _ in wanted], [evidence()])
+    first_step, later = np.log([0.5, 0.3, 0.2]), np.log([0.05, 0.05, 0.9])
+    covering = Covering(
+        lambda wanted: [later if prefix else first_step for _, prefix in wanted], [evidence()]
+    )
     (decoded,) = decode_many([sequence(3, Limits(3))], covering)
     assert decoded.passages == (0, 2, 1)
     text = GIVEN.hits[0].passage.text
     places = (0, len(NAMES[0])), (len(text) - len(NAMES[0]), len(text))
     found = Places(tokenizer(), Words.of(tokenizer()))
     first, second, third = added(covering, 0, decoded, GIVEN, found)
-    assert first == (Added(NAMES[0], first[0].probability, places),)
-    assert second == (Added(NAMES[1], second[0].probability, ()),)  # in its title
-    assert [first[0].probability, second[0].probability] == pytest.approx([0.8, 0.2])
+    assert first == (Added(NAMES[0], first[0].probability, first[0].overall, places),)
+    assert second == (Added(NAMES[1], second[0].probability, second[0].overall, ()),)  # a title
+    assert [first[0].probability, second[0].probability] == pytest.approx([0.8, 0.9])
+    assert [first[0].overall, second[0].overall] == pytest.approx([0.8, 0.2])
     assert third == ()  # it repeats
 
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import permutations
 from pathlib import Path
 
 import numpy as np
@@ -95,6 +96,20 @@ def test_prefixes_in_any_order_and_company(
         for found, row in zip(ours(wanted), theirs(wanted), strict=True):
             np.testing.assert_allclose(found, row, atol=1e-4)
     assert [len(row) for row in ours(wanted)] == [9, 10, 10, 9, 10, 10, 10]
+
+
+def test_many_prefixes_and_some_once_more(tmp_path: Path) -> None:
+    """What is asked for again, and more than a cache begins with, disturbs nothing."""
+    folder = exported(tmp_path, write_pointer)
+    asked = ask(Prompts(tokenizer(), PromptSettings()), 0, ranking(NAMES))
+    pairs = [(0, prefix) for length in range(4) for prefix in permutations(range(5), length)]
+    at_once, bit_by_bit = (OnnxScorer(folder, 1).open([asked]).ask for _ in range(2))
+    whole = dict(zip(pairs, at_once(pairs), strict=True))
+    assert len(pairs) > 64
+    for first in range(0, len(pairs), 9):
+        some = [pairs[first // 2], *pairs[first : first + 9]]
+        for pair, row in zip(some, bit_by_bit(some), strict=True):
+            np.testing.assert_allclose(row, whole[pair], atol=1e-4)
 
 
 @every_model

@@ -4,12 +4,16 @@ import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from jpr.cli import app
 from jpr.corpus import write_passages
-from jpr.encode.folder import load_encoder
+from jpr.encode.folder import DEFAULT, load_encoder
 from jpr.encode.vectors import encode_to_folder
+from jpr.retrieve.documents import index_documents
 from jpr.retrieve.index import Index
 from tests.cli.running import fails, jpr
+from tests.corpus.document_samples import pdf, with_password
 from tests.encode.tiny import write_encoder
 from tests.retrieve.toy import passages
 
@@ -74,6 +78,79 @@ def test_vectors_made_before_are_as_good(
     assert "holds vectors of 40 passages only" in told
     told = fails(capsys, monkeypatch, "index", texts, *given)
     assert "our own is" in told
+
+
+def noted(*arguments: object) -> str:
+    """Run a command that must succeed, and return what it said beside its result."""
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == 0, result.output
+    return result.stderr
+
+
+@pytest.fixture
+def documents(tmp_path: Path) -> Path:
+    folder = tmp_path / "documents"
+    (folder / "old").mkdir(parents=True)
+    (folder / "tower.md").write_text("# Tower\nThe tower is old.\n\n## Bridge\nOak.\n")
+    (folder / "long.txt").write_text("the castle has a bridge . " * 40)
+    (folder / "old" / "walls.csv").write_text("wall,year\nnorth,1402\nsouth,1420\n")
+    (folder / "page.html").write_text("<title>Moat</title><p>The moat is dry.")
+    (folder / "plan.pdf").write_bytes(pdf("The gate.", "The well."))
+    (folder / "lock.pdf").write_bytes(with_password(pdf("Secret.")))
+    return folder
+
+
+def test_a_folder_is_read_and_cut_as_asking_it_does(
+    tmp_path: Path,
+    documents: Path,
+    encoder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    index = tmp_path / "index"
+    told = noted("index", documents, "--out", index, "--encoder", encoder)
+    assert told.count("left out") == 1
+    assert "lock.pdf: is encrypted; save it without a password; left out" in told
+    with pytest.warns(UserWarning, match="left out"):
+        own = index_documents(
+            documents, tmp_path / "home", load_encoder(encoder), DEFAULT / "tokenizer.json"
+        )
+    found = list(Index(index).store)
+    assert found == list(Index(own).store)
+    assert {passage.meta["file"] for passage in found} == {
+        "long.txt", "tower.md", "page.html", "plan.pdf", "old/walls.csv"
+    }  # fmt: skip
+    assert sum(passage.id.startswith("long.txt#") for passage in found) == 2
+    vectors = tmp_path / "vectors"
+    jpr("encode", documents, "--out", vectors, "--encoder", encoder)
+    given = ("--vectors", vectors, "--encoder", encoder)
+    jpr("index", documents, "--out", tmp_path / "again", *given)
+    assert Index(tmp_path / "again").key == Index(index).key
+    jpr("index", documents, "--out", index, "--encoder", "none", "--split", "words:50")
+    cut = [one for one in Index(index).store if one.id.startswith("long.txt#")]
+    assert [len(one.text.split()) for one in cut] == [50, 50, 50, 50, 40]
+    assert "write words:100" in fails(
+        capsys, monkeypatch, "index", documents, "--out", index, "--split", "lines:2"
+    )
+
+
+def test_a_missing_extra_is_named_and_the_rest_is_indexed(
+    tmp_path: Path,
+    documents: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    find = "jpr.corpus.documents.find_spec"
+    monkeypatch.setattr(find, lambda name: None if name == "pypdf" else name)
+    told = noted("index", documents, "--out", tmp_path / "index", "--encoder", "none")
+    assert "to read .pdf files" in told
+    assert "pip install 'jpr[docs]'" in told
+    assert Index(tmp_path / "index").manifest.passages > 4
+    (tmp_path / "only").mkdir()
+    (tmp_path / "only" / "picture.jpg").write_bytes(b"x")
+    given = ("--out", tmp_path / "index", "--encoder", "none")
+    said = fails(capsys, monkeypatch, "index", tmp_path / "only", *given)
+    assert "holds no text that can be read; .txt .md .html" in said
 
 
 def test_the_manifest_can_be_read_by_anyone(tmp_path: Path, encoder: Path) -> None:

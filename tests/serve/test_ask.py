@@ -80,7 +80,7 @@ def test_files_become_a_corpus_of_their_own(url: str) -> None:
         ("a.exe", b"MZ", "a.exe: no file of a known kind"),
         ("../../a.jsonl", b"{", "a.jsonl"),
         ("empty.txt", b"", "empty.txt: holds no text"),
-        ("long.txt", b"red which colour. " * 400, "passages; a corpus has at most 3"),
+        ("long.txt", b"red which colour. " * 400, "long.txt: is more than 3 passages"),
     ],
 )
 def test_files_that_make_no_corpus(
