@@ -155,7 +155,7 @@ class Bm25:
     def __init__(self, folder: Path) -> None:
         """Open an index that `Bm25Writer` made."""
         self._folder = folder
-        with self._whole():
+        with self._whole("is no whole BM25 index; build it again"):
             index = _open(folder)
             self._searcher = index.searcher()
         self._schema = index.schema
@@ -187,13 +187,12 @@ class Bm25:
         return sorted(scored, key=lambda hit: (-hit[1], hit[0]))
 
     @contextmanager
-    def _whole(self) -> Iterator[None]:
+    def _whole(self, told: str = "the words are damaged; build or copy it again") -> Iterator[None]:
         """Explain what tantivy says of damaged files: an error, or a panic, which has no class."""
         try:
             yield
         except BaseException as error:
             if isinstance(error, OSError | ValueError) or type(error).__name__ == "PanicException":
-                told = "the words are damaged; build or copy the index again"
                 raise FormatError(self._folder, 0, told) from error
             raise
 

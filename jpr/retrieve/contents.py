@@ -113,7 +113,11 @@ def _contents(record: dict[str, object]) -> Contents:
 
 
 def _checked(contents: Contents, version: Path) -> Contents:
-    if contents.sizes != sizes(version):
+    try:
+        found = sizes(version)
+    except OSError:  # it is being removed, since another has taken its place
+        found = {}
+    if contents.sizes != found:
         raise FormatError(
             version, 0, "a file is missing or has another size; build or copy it again"
         )

