@@ -93,9 +93,9 @@ def corpus_of(source: Path, vectors: Path, n: int, work: Path) -> tuple[Path, Pa
     if not n or n >= stored.count:
         return source, vectors, stored.count
     passages = list(islice(read_passages(source), n))
-    corpus, own = work / "passages.jsonl", work / "vectors"
+    corpus, own = work / "passages.tsv", work / "vectors"
     with corpus.open("w", encoding="utf-8") as stream:
-        write_passages(passages, stream, "jsonl")
+        write_passages(passages, stream, "tsv")
     kept = Kept(stored)
     head = stored.head
     encode_to_folder(passages, kept, own, kind=head.kind, chunk=head.chunk, map_chunks=kept.chunks)
