@@ -1,11 +1,11 @@
-"""Scores the joint model that comes with the package as users run it: in 8 bits, on the CPU.
+"""Scores the joint model that comes with the package: on a GPU, and as users run it on a CPU.
 
 Needs: the questions; the first stage's rankings, 100 each with texts (`--runs` of
-recipes/first_stage.py); for a comparison with the same weights in 16 bits, the choices of
-`strangers-0` as recipes/joint_models.py left them. Some seconds a question; a run that was stopped
-goes on.
+recipes/first_stage.py); the places that `inside` chose on a GPU in 16 bits, as
+recipes/reader_models.py left them. On the CPU, in 8 bits, some questions of the first set are
+reranked, evenly spread: some seconds each; a run that was stopped goes on.
 
-    python recipes/joint_default.py questions runs choices/strangers-0.json --work reranked
+    python recipes/joint_default.py questions runs places --work reranked
 
 It leaves `joint-default.jsonl` in `results/`, with seconds and agreement in its manifest.
 """
@@ -18,21 +18,27 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
+import numpy as np
 from joint_table import MEASURES, SHOWN, answerable, chosen
+from numpy.typing import NDArray
 
 from jpr import JointReranker, evaluate, load_questions, load_rankings
 from jpr.judge.compare import compare
+from jpr.judge.evaluation import Evaluation
 from jpr.manifest import commit, manifest
+from jpr.report import FIRST_STAGE as FIRST
 from jpr.report import Record, comparison_row, records_of, save_records
 from jpr.rerank.batch import rerank_to_file
 from jpr.types import Ranking
 
-K = 10
+K, NOWHERE = 10, 255
+Places = NDArray[np.uint8]
 EIGHT, SIXTEEN = "joint, 8 bits", "joint, 16 bits"
+DATA = ("webquestions_dev", "ambignq_dev", "webqsp_test", "trec_test")
 ABOUT = (
-    "The joint model that comes with the package, in 8 bits on the CPU and with the first stage's "
-    "rank as a prior (0.3), against the weights it was made of, in 16 bits on a GPU and without "
-    "one (`recipes/joint/strangers.toml`)."
+    "The joint model that comes with the package (`recipes/joint/strangers.toml`, with the first "
+    "stage's rank as a prior, 0.3): its 8-bit weights in 16-bit arithmetic on a GPU, and for some "
+    "questions, evenly spread, as users run it: in 8 bits on the CPU."
 )
 
 
@@ -68,51 +74,72 @@ class Clock:
         self._last = now
 
 
+def spread(rankings: Sequence[Ranking], places: Places, n: int) -> tuple[list[Ranking], Places]:
+    """Return some questions, evenly spread, and the places chosen for them."""
+    some = np.linspace(0, len(rankings) - 1, min(n, len(rankings)), dtype=np.int64)
+    return [rankings[at] for at in some.tolist()], places[some]
+
+
+def placed(rankings: Sequence[Ranking], places: Places) -> list[Ranking]:
+    """Return the passages at places, of which those from 255 on are none."""
+    return chosen(rankings, [row[row < NOWHERE][:K].tolist() for row in places])
+
+
 def main() -> None:
     """Rerank, score, record."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    for name in ("questions", "runs", "choices"):
+    for name in ("questions", "runs", "places"):
         parser.add_argument(name, type=Path)
     parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--data", nargs="*", default=["webquestions_dev"])
+    parser.add_argument("--data", nargs="*", default=list(DATA))
+    parser.add_argument("--some", type=int, default=200, help="how many on the CPU")
     parser.add_argument("--results", type=Path, default=Path("results"))
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
-    made = json.loads(options.choices.read_text(encoding="utf-8"))["choices"]
-    start, reranker = time.perf_counter(), JointReranker.load(device="cpu")
+    start, clock = time.perf_counter(), Clock()
     records: list[Record] = []
-    tests, agreement, seconds = [], {}, {}
+    tests, agreement = [], {}
     for data in options.data:
         questions = load_questions(options.questions / f"{data}.jsonl")
         rankings = answerable(questions, load_rankings(options.runs / f"hybrid-{data}.jsonl"))
-        file, clock = options.work / f"{data}.jsonl", Clock()
-        rerank_to_file(reranker, rankings, file, K, clock)
-        runs = {
-            EIGHT: list(load_rankings(file)),
-            SIXTEEN: chosen(rankings, made[data]["sequence"]),
-        }
-        agreement[data] = same(runs[EIGHT], runs[SIXTEEN])
-        seconds[data] = clock.median
+        places: Places = np.load(options.places / f"inside-{data}.npy")
+        runs = {FIRST: rankings, SIXTEEN: placed(rankings, places)}
         scored = evaluate(questions, runs, MEASURES, pool=rankings, workers=2)
-        bare = replace(scored, runs=tuple(replace(run, best=None) for run in scored.runs))
-        records += records_of(bare, "joint-default", data, commit())
-        tests += [comparison_row(data, one) for one in compare(scored, SIXTEEN)]
+        tests += [comparison_row(data, one) for one in compare(scored, FIRST)]
+        records += recorded(scored, SIXTEEN, data)
+        if data == options.data[0]:
+            some, own = spread(rankings, places, options.some)
+            file = options.work / f"{data}.jsonl"
+            rerank_to_file(JointReranker.load(device="cpu"), some, file, K, clock)
+            both = {EIGHT: list(load_rankings(file)), SIXTEEN: placed(some, own)}
+            ids = {ranking.question.id for ranking in some}
+            asked = [question for question in questions if question.id in ids]
+            scored = evaluate(asked, both, MEASURES, pool=some, workers=2)
+            agreement[data] = {**same(both[EIGHT], both[SIXTEEN]), "n": len(some)}
+            tests += [comparison_row(data, one) for one in compare(scored, SIXTEEN)]
+            records += recorded(scored, EIGHT, data)
     depends = manifest(
-        "python recipes/joint_default.py questions runs choices/strangers-0.json --work reranked",
+        "python recipes/joint_default.py questions runs places --work reranked",
         {
             **{f"{data}.jsonl": options.questions / f"{data}.jsonl" for data in options.data},
             **{f"hybrid-{d}.jsonl": options.runs / f"hybrid-{d}.jsonl" for d in options.data},
-            options.choices.name: options.choices,
+            **{f"inside-{d}.npy": options.places / f"inside-{d}.npy" for d in options.data},
         },
         time.perf_counter() - start,
         packages=("onnxruntime",),
     )
-    about = {"about": ABOUT, **depends, "agreement": agreement, "median seconds": seconds}
+    about = {"about": ABOUT, **depends, "agreement": agreement, "median seconds": clock.median}
     about |= {"tests": tests, "shown": SHOWN}
     save_records(options.results, "joint-default", records, about)
-    print(json.dumps({"agreement": agreement, "median seconds": seconds}))
+    print(json.dumps({"agreement": agreement, "median seconds": clock.median}))
+
+
+def recorded(scored: Evaluation, system: str, data: str) -> list[Record]:
+    """Return the numbers of one system; the oracle's stand in the main table."""
+    runs = tuple(replace(run, best=None) for run in scored.runs if run.name == system)
+    return list(records_of(replace(scored, runs=runs), "joint-default", data, commit()))
 
 
 if __name__ == "__main__":

@@ -69,7 +69,7 @@ RUNS = {
             "strangers_long",
         )
     },
-    **{name: Run(name) for name in ("short", "short_cloze", "short_alone", "short_dropout")},
+    **{name: Run(name) for name in ("short", "short_cloze")},
     **{
         name: Run(name, tokens="t5_")
         for name in ("t5_pointer", "t5_index_few", "t5_index", "t5_index_alone")

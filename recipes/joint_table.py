@@ -77,9 +77,7 @@ ABLATION = {
 }
 TRAINING = {
     "1,000 steps of stage 1": "short: sequence",
-    "without the extra questions": "short_alone: sequence",
     "with cloze questions": "short_cloze: sequence",
-    "with dropout 0.2": "short_dropout: sequence",
     "6,000 steps of stage 1": "first: sequence",
 }
 HEADS = {

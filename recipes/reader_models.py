@@ -2,16 +2,18 @@
 
 Needs: `packs/train` and the packs of the sets (docs/train.md), the same with flan-t5-small's tokens
 as `packs/t5_*` (candidates in the same order; of the training questions those to read for),
-`models/joint-0` and `models/independent-0` (recipes/joint_models.py), and `models/flan`. What is
-there is not made again, and training that was stopped goes on.
+`models/joint-0` and `models/independent-0` (recipes/joint_models.py), `models/inside` (the model
+that comes with the package: recipes/inside.py), and `models/flan`. What is there is not made again,
+and training that was stopped goes on.
 
     python recipes/reader_models.py --answers answers --commit $(git rev-parse --short HEAD)
 
-Sources of the ten passages of a question: the first stage; IndepPR; JPR; JPR with λ = 0.5, which
-prefers passages that tell an answer. Systems: for each, a T5 trained on what that source chooses
-for the training questions (recipes/reader.toml), and the joint model's own spans, of these passages
-alone or ("all") of all candidates. "half" is the T5 with every second layer left out and twice the
-passages: by `jpr.models.memory` 20 is the most that then trains in the memory of the whole T5.
+Sources of the ten passages of a question: the first stage; IndepPR; JPR; the model inside the
+package; the same with λ = 0.5 ("told"), which prefers passages that tell an answer. Systems: for
+each, a T5 trained on what that source chooses for the training questions (recipes/reader.toml), and
+a joint model's own spans (`--reads`), of these passages alone or ("all") of all candidates. "half"
+is the T5 with every second layer left out and twice the passages: by `jpr.models.memory` 20 is the
+most that then trains in the memory of the whole T5.
 
 Writes `places/SOURCE-PACK.npy`, `models/read-SOURCE`, and `answers/SYSTEM-PACK.json`: for every
 question the answers as tokens. recipes/reader_table.py scores them.
@@ -65,10 +67,9 @@ SOURCES = {
     "first": Source("", Decoding("independent")),
     "independent": Source("independent-0", Decoding("independent")),
     "joint": Source("joint-0", Decoding("seq")),
-    "told": Source("joint-0", Decoding("seq", relevance=0.5)),
+    "inside": Source("inside", Decoding("seq")),
+    "told": Source("inside", Decoding("seq", relevance=0.5)),
 }
-READS = "joint-0"
-"""The model whose spans are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,7 @@ class Size:
 
 
 SIZES = {"t5": Size("flan", K), "half": Size("flan-half", 20)}
+WIDEST = max(size.k for size in SIZES.values())
 
 
 class Chosen:
@@ -92,34 +94,43 @@ class Chosen:
 
     def __call__(self, source: str, pack: str, wanted: Sequence[str], k: int = K) -> Places:
         """Return the places (Q, k) chosen for the questions with these ids; 255 for none."""
-        file = self._folder / f"{source}-{pack}{'' if k == K else f'-{k}'}.npy"
-        if not file.exists():
-            found = self._chosen(SOURCES[source], pack, wanted, k)
-            part = file.with_suffix(".part")
-            with part.open("wb") as out:
-                np.save(out, found)
-            publish_file(part, file)
-        places: Places = np.load(file)
-        return places
+        if not self._file(source, pack).exists():
+            alike = [one for one in SOURCES if SOURCES[one].model == SOURCES[source].model]
+            for name, found in self._chosen(alike, pack, wanted).items():
+                part = self._file(name, pack).with_suffix(".part")
+                with part.open("wb") as out:
+                    np.save(out, found)
+                publish_file(part, self._file(name, pack))
+        places: Places = np.load(self._file(source, pack))
+        return places[:, :k]  # passages are chosen one after another, so the first k are those of k
 
-    def _chosen(self, source: Source, pack: str, wanted: Sequence[str], k: int) -> Places:
+    def _file(self, source: str, pack: str) -> Path:
+        return self._folder / f"{source}-{pack}.npy"
+
+    def _chosen(
+        self, sources: Sequence[str], pack: str, wanted: Sequence[str]
+    ) -> dict[str, Places]:
+        """Return what sources with one model choose, the passages being read once."""
         feed = open_feed(FeedConfig(f"packs/{pack}"))
         number = {id: at for at, id in enumerate(feed.pack.question_ids)}
         some = np.array([number[id] for id in wanted])
-        found = np.full((len(some), k), NOWHERE, dtype=np.uint8)
-        if not source.model:
+        found = {name: np.full((len(some), WIDEST), NOWHERE, np.uint8) for name in sources}
+        weights = SOURCES[sources[0]].model
+        if not weights:
             there = np.diff(feed.pack.candidate_starts)[some]
-            found[:] = np.where(np.arange(k) < there[:, None], np.arange(k), NOWHERE)
-            return found
-        model, prompts = begin(ModelConfig(init=str(self._models / source.model)))
-        words = Words.of(prompts.tokenizer)
-        choose = Chooser(model.to(self._device).eval(), words, {"way": source.decoding})
+            place = np.arange(WIDEST)
+            return {name: np.where(place < there[:, None], place, NOWHERE) for name in sources}
+        model, prompts = begin(ModelConfig(init=str(self._models / weights)))
+        ways = {name: SOURCES[name].decoding for name in sources}
+        choose = Chooser(model.to(self._device).eval(), Words.of(prompts.tokenizer), ways)
         development = Development(feed, Assembler.of(feed.pack, prompts, self._device))
         some = some[: self._limit or len(some)]
         for first in range(0, len(some), 64):
             listed = feed.listed(some[first : first + 64], feed.longest)
-            for row, places in enumerate(development.chosen(choose, listed, k)["way"]):
-                found[first + row, : len(places)] = places
+            chosen = development.chosen(choose, listed, WIDEST)
+            for name in sources:
+                for row, places in enumerate(chosen[name]):
+                    found[name][first + row, : len(places)] = places
         return found
 
 
@@ -273,6 +284,7 @@ def main() -> None:
     parser.add_argument("--sources", nargs="*", default=list(SOURCES), choices=list(SOURCES))
     parser.add_argument("--sets", nargs="*", default=list(SETS), choices=list(SETS))
     parser.add_argument("--readers", nargs="*", default=["spans", "all", *SIZES])
+    parser.add_argument("--reads", default="joint-0", help="the model whose spans are read")
     parser.add_argument("--penalties", nargs="*", type=float, default=[0.0], help="of t5, to end")
     parser.add_argument("--steps", type=int, default=0, help="fewer steps, to try it out")
     parser.add_argument("--limit", type=int, default=0, help="fewer questions, to try it out")
@@ -283,7 +295,7 @@ def main() -> None:
     for source in options.sources:
         for reader in options.readers:
             began = time.perf_counter()
-            folder = options.models / READS
+            folder = options.models / options.reads
             if reader in SIZES:
                 folder = trained(source, reader, chosen, options.models, options)
             for pack in options.sets:

@@ -5,8 +5,8 @@ recipes/reader_models.py left it; and the tokenizers of the joint model and of t
 
     python recipes/reader_table.py questions runs answers --joint models/joint-0 --t5 models/flan
 
-It leaves `reader.jsonl` in `results/`, with paired tests in its manifest. F1 is AmbigQA's, EM that
-of the likeliest answer.
+It leaves `reader.jsonl` in `results/` (or `--name`), with paired tests in its manifest. F1 is
+AmbigQA's, EM that of the likeliest answer.
 """
 
 import argparse
@@ -38,21 +38,26 @@ from jpr.types import Answer, Hit, Prediction, Question, Ranking
 
 ABOUT = (
     "Answers to the questions, by who reads what. Passages are ten of each question's 100 "
-    "candidates: the first stage's first, IndepPR's, JPR's. `t5` is flan-t5-small as a reader "
-    "(Fusion in Decoder, grounded, greedy), trained for each source on what it chooses for the "
-    "same training questions (`recipes/reader.toml`); `spans` the joint model's own answers in "
-    "those passages alone, `all` the same by all candidates, of which those are given that the ten "
-    "contain. A number after the source is taken off the log-probability to end. Thresholds were "
-    "tuned on AmbigNQ dev and WebQuestions dev."
+    "candidates. `t5` is flan-t5-small as a reader (Fusion in Decoder, grounded, greedy), trained "
+    "for each source of passages on what it chooses for the same training questions "
+    "(`recipes/reader.toml`); `spans` a joint model's own answers in those passages alone, `all` "
+    "the same by all candidates, of which those are given that the ten contain. A number after the "
+    "source is taken off the log-probability to end. Thresholds were tuned on AmbigNQ dev and "
+    "WebQuestions dev."
 )
 ABOUT_SOME = {
+    "first": " `first`: the first stage's first passages.",
+    "independent": " `independent`: IndepPR's.",
+    "joint": " `joint`: JPR's.",
+    "inside": " `inside`: those that the model inside the package chooses.",
+    "told": " `told`: the same with λ = 0.5, which prefers passages that tell an answer.",
     "half": " `half` is the same T5 without every second layer, which reads 20 passages in the "
     "memory that the whole one needs for ten.",
-    "told": " `told`: JPR's passages with λ = 0.5, which prefers those that tell an answer.",
 }
 """Said where there are such systems."""
 SHOWN = [["AnswerF1", "own", slice] for slice in (ALL, MULTI)]
-BASELINE = "independent"
+BASELINES = ("independent", "first")
+"""The first of these that there is, others are compared with."""
 NOWHERE = 255
 
 
@@ -127,14 +132,15 @@ def asked(
 
 
 def tested(names: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield each reader's independent system and its others; and the whole T5 and the half one."""
-    if {"t5-joint", "half-joint"} <= set(names):
-        yield "t5-joint", ["half-joint"]
+    """Yield the whole T5 and the half one of each source, and each reader's baseline and others."""
+    for name in names:
+        if f"half-{name.removeprefix('t5-')}" in names and name.startswith("t5-"):
+            yield name, [f"half-{name.removeprefix('t5-')}"]
     for reader in dict.fromkeys(name.split("-")[0] for name in names):
-        baseline = f"{reader}-{BASELINE}"
-        others = [n for n in names if n.split("-")[0] == reader and n != baseline]
-        if baseline in names and others:
-            yield baseline, others
+        own = [name for name in names if name.split("-")[0] == reader]
+        baseline = next((f"{reader}-{one}" for one in BASELINES if f"{reader}-{one}" in own), "")
+        if baseline and len(own) > 1:
+            yield baseline, [name for name in own if name != baseline]
 
 
 def main() -> None:
@@ -146,6 +152,7 @@ def main() -> None:
         parser.add_argument(name, type=Path)
     parser.add_argument("--joint", type=Path, required=True)
     parser.add_argument("--t5", type=Path, required=True)
+    parser.add_argument("--name", default="reader", help="of the results")
     parser.add_argument("--results", type=Path, default=Path("results"))
     options = parser.parse_args()
     start = time.perf_counter()
@@ -162,7 +169,7 @@ def main() -> None:
             for name, one in systems.items()
         }
         scored = evaluate_answers(questions, given, [AnswerF1, EM])
-        records += list(records_of(scored, "reader", data, commit()))
+        records += list(records_of(scored, options.name, data, commit()))
         for baseline, others in tested(list(systems)):
             kept = evaluate_answers(
                 questions, {n: given[n] for n in (baseline, *others)}, [AnswerF1, EM]
@@ -173,15 +180,15 @@ def main() -> None:
     inputs |= {n: options.runs / n for n in (f"hybrid-{data}.jsonl" for data in sets)}
     inputs |= {path.name: path for path in files}
     depends = manifest(
-        "python recipes/reader_table.py questions runs answers --joint models/joint-0 "
-        "--t5 models/flan",
+        f"python recipes/reader_table.py questions runs answers --name {options.name} "
+        f"--joint models/{options.joint.name} --t5 models/flan",
         inputs,
         time.perf_counter() - start,
     )
     names = {part for systems in sets.values() for name in systems for part in name.split("-")}
     said = ABOUT + "".join(text for part, text in ABOUT_SOME.items() if part in names)
     about = {"about": said, **depends, "tests": tests, "shown": SHOWN}
-    save_records(options.results, "reader", records, about)
+    save_records(options.results, options.name, records, about)
 
 
 if __name__ == "__main__":
