@@ -210,7 +210,7 @@ def written(
     model, prompts, ways = begin_reader(ReaderConfig(weights=str(folder)))
     model = model.to(device, torch.bfloat16 if device == "cuda" else torch.float32).eval()
     name = f"t5_{pack}"
-    feed = open_feed(scored(name, places, Path(f"scores/answer-{pack}.npy")))
+    feed = open_feed(scored(name, places, Path(f"scores/{folder.name}-{pack}.npy")))
     reading = Reading(model, prompts, replace(ways, stop_penalty=penalty), places.shape[1])
     assembler = Assembler.of(feed.pack, prompts, device)
     found: list[object] = [[] for _ in range(len(feed.pack))]
