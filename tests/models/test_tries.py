@@ -64,8 +64,9 @@ def test_a_gpu_builds_the_same(vocabulary: int) -> None:
     chance = torch.Generator().manual_seed(0)
     ids = (torch.rand(8000, generator=chance).double() ** 3 * vocabulary).long()
     inner = torch.rand(8000, generator=chance) < 0.3
-    parts = ids, torch.full((40,), 200), torch.tensor([10, 0, 25, 5]), inner
-    here, there = Tries.of(*parts, 16), Tries.of(*(part.cuda() for part in parts), 16)
+    lengths, texts = torch.full((40,), 200), torch.tensor([10, 0, 25, 5])
+    here = Tries.of(ids, lengths, texts, inner, 16)
+    there = Tries.of(ids.cuda(), lengths.cuda(), texts.cuda(), inner.cuda(), 16)
     for field in fields(Tries):
         mine, its = getattr(here, field.name), getattr(there, field.name)
         assert torch.equal(mine, its.cpu()) if isinstance(mine, torch.Tensor) else mine == its
