@@ -30,10 +30,10 @@ from peer import peer_config
 from torch import Tensor
 from transformers.modeling_outputs import BaseModelOutput
 
-from jpr.decode.substrings import Substrings
 from jpr.models.t5 import T5, T5Config
 from jpr.models.t5_names import to_hugging_face
-from jpr.models.writing import Tries, Ways, write
+from jpr.models.tries import Tries
+from jpr.models.writing import Ways, write
 
 SHAPES = {
     "tiny": T5Config(300, 16, 8, 32, 1, 2, 1),
@@ -71,9 +71,13 @@ class Task:
             self.memory = self.model.encoder.packed(ids.flatten(), rows)
         self.whole = torch.full((questions,), passages * tokens, device=self.device)
 
-    def tries(self) -> list[Substrings]:
-        """Return the runs of each question's passages."""
-        return [Substrings.of(row, self.lengths, self.inner[row], LONGEST) for row in self.ids]
+    def tries(self, device: torch.device) -> Tries:
+        """Return the runs of each question's passages, given tokens that are on the host."""
+        flat = self.ids.reshape(-1)
+        ids, inner = (torch.from_numpy(part).to(device) for part in (flat, self.inner[flat]))
+        lengths = torch.from_numpy(np.tile(self.lengths, len(self.ids))).to(device)
+        texts = torch.full((len(self.ids),), len(self.lengths), device=device)
+        return Tries.of(ids, lengths, texts, inner, LONGEST)
 
 
 class Ours:
@@ -86,7 +90,7 @@ class Ours:
     def __call__(self, grounded: bool) -> list[Answers]:
         """Write."""
         task = self._task
-        tries = Tries(task.tries(), task.device) if grounded else None
+        tries = task.tries(task.device) if grounded else None
         found = write(task.model, task.memory, task.whole, self._ways, tries)
         return [[answer.tokens for answer in answers] for answers in found]
 
@@ -107,8 +111,9 @@ class Theirs:
     def __call__(self, grounded: bool) -> list[Answers]:
         """Write."""
         task, config = self._task, self._task.model.config
-        tries = task.tries() if grounded else []
-        allowed = {"prefix_allowed_tokens_fn": _Allowed(tries)} if grounded else {}
+        allowed: dict[str, _Allowed] = {}
+        if grounded:
+            allowed["prefix_allowed_tokens_fn"] = _Allowed(task.tries(torch.device("cpu")))
         memory: Any = task.memory.view(len(task.whole), -1, config.d_model)
         # bad words: never the end, as ours are told; grounded, it is not among those allowed
         free = {} if grounded else {"bad_words_ids": [[config.eos_token_id]]}
@@ -140,27 +145,36 @@ def _answers(tokens: list[int]) -> Answers:
 class _Allowed:
     """What may follow, by walking the trie from the last separator."""
 
-    def __init__(self, tries: list[Substrings]) -> None:
-        self._tries = tries
+    def __init__(self, tries: Tries) -> None:
+        self._roots = tries.roots.tolist()
+        own = tries.tokens, tries.first, tries.counts, tries.is_whole
+        self._tokens, self._first, self._counts, self._is_whole = (part.numpy() for part in own)
 
     def __call__(self, question: int, written: Tensor) -> list[int]:
-        trie, node, given = self._tries[question], 0, set()
+        root = node = self._roots[question]
+        given = set()
         for token in written.tolist()[1:]:
             if token == SEPARATOR:
                 given.add(node)
-                node = 0
+                node = root
             else:
-                node = trie.child(node, token)
-        first = int(trie.first[node])
-        below = range(first, first + int(trie.counts[node]))
+                below = self._below(node)
+                node = below.start + int(
+                    np.searchsorted(self._tokens[below.start : below.stop], token)
+                )
         allowed = [
-            int(trie.tokens[child])
-            for child in below
-            if not (child in given and trie.counts[child] == 0)
+            int(self._tokens[child])
+            for child in self._below(node)
+            if not (child in given and self._counts[child] == 0)
         ]
-        if trie.is_whole[node] and node not in given:
+        if self._is_whole[node] and node not in given:
             allowed.append(SEPARATOR)
         return allowed
+
+    def _below(self, node: int) -> range:
+        """Return the children of a node."""
+        first = int(self._first[node])
+        return range(first, first + int(self._counts[node]))
 
 
 def timed(work: Callable[[], object], device: str, repetitions: int) -> Row:

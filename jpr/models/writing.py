@@ -1,24 +1,23 @@
 """Answers written token by token by a T5, freely or as runs of passages only.
 
-What may come next is a matter of tensors: a trie of each question's runs (`jpr.decode.substrings`)
+What may come next is a matter of tensors: a trie of each question's runs (`jpr.models.tries`)
 lies on the device, and a step looks up the children of the nodes that sequences are at.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import isfinite
 from typing import Protocol
 
-import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor
 
 from jpr.errors import ConfigError
 from jpr.models.recorded import recorded
 from jpr.models.t5 import T5, Memory, T5Config
 from jpr.models.t5_blocks import attention, working_dtype
+from jpr.models.tries import Tries
 
 _NEVER = -1e30
 """What is chosen only where there is nothing else: unlike −∞, it can be added up."""
@@ -53,50 +52,6 @@ class Written:
 
     tokens: tuple[int, ...]
     log_prob: float
-
-
-class Trie(Protocol):
-    """The runs of a question's passages: what is needed of `jpr.decode.substrings.Substrings`."""
-
-    @property
-    def tokens(self) -> NDArray[np.int64]:
-        """The last token of each node."""
-
-    @property
-    def first(self) -> NDArray[np.int64]:
-        """The first child of each."""
-
-    @property
-    def counts(self) -> NDArray[np.int64]:
-        """How many children each has."""
-
-    @property
-    def is_whole(self) -> NDArray[np.bool_]:
-        """Whether an answer may end there."""
-
-    @property
-    def below(self) -> NDArray[np.int64]:
-        """How many answers there are at a node or farther on."""
-
-
-class Tries:
-    """The runs of several questions' passages on a device, end to end."""
-
-    def __init__(self, tries: Sequence[Trie], device: torch.device) -> None:
-        """Lay them there."""
-        sizes = torch.tensor([len(trie.tokens) for trie in tries])
-        roots = sizes.cumsum(0) - sizes
-        tokens, first, counts, whole = (
-            torch.cat([torch.from_numpy(getattr(trie, name)) for trie in tries])
-            for name in ("tokens", "first", "counts", "is_whole")
-        )
-        self.roots, self.is_whole = roots.to(device), whole.to(device)
-        self.tokens, self.counts = tokens.clamp(min=0).to(device), counts.to(device)
-        self.first = (first + torch.repeat_interleave(roots, sizes)).to(device)
-        self.widest = max(int(trie.counts.max()) for trie in tries)
-        self.below = torch.zeros(len(tries), int(sizes.max()) + 1, dtype=torch.int32, device=device)
-        for row, trie in zip(self.below, tries, strict=True):
-            row[: len(trie.below)] = torch.from_numpy(trie.below)
 
 
 @torch.inference_mode()
@@ -152,32 +107,35 @@ class _Writing:
 
     def advance(self) -> None:
         """Write one more token of every sequence."""
-        rows, config, done = len(self._last), self._config, self.done
+        config = self._config
         log_probs = F.log_softmax(self._steps(self._last, self._step).float(), dim=-1)
-        scores = self._rules.scores(log_probs).masked_fill(done[:, None], _NEVER)
+        scores = self._rules.scores(log_probs).masked_fill_(self.done[:, None], _NEVER)
         # What has ended stays as it is: the last choice leads nowhere, the first down the trie.
-        scores[:, -1] = torch.where(done, 0.0, scores[:, -1])
-        choices = scores.shape[1]
-        each = (self._total.view(rows, 1) + scores).view(len(self._base), -1)
-        one = self._width == 1
-        total, best = each.max(1, keepdim=True) if one else each.topk(self._width)
-        source, column = (self._base + best // choices).flatten(), (best % choices).flatten()
-        done = done[source]
-        last = self._rules.take(source, column).masked_fill(done, config.pad_token_id)
-        gained = log_probs[source].gather(1, last[:, None])[:, 0].masked_fill(done, 0.0)
-        if self._width > 1:
-            self._tokens.copy_(self._tokens[source])
-            self._gains.copy_(self._gains[source])
-            self._steps.reorder(source)
+        scores[:, -1].masked_fill_(self.done, 0.0)
+        total, source, choice = self._best_choices(scores.add_(self._total.view(-1, 1)))
+        last = self._rules.take(choice).masked_fill_(self.done, config.pad_token_id)
+        gained = log_probs[source, last].masked_fill_(self.done, 0.0)
         self._tokens.index_copy_(1, self._step, last[:, None])
         self._gains.index_copy_(1, self._step, gained[:, None])
-        ended = last == config.eos_token_id
+        self.done |= last == config.eos_token_id
         if self._gives_up:
-            ended |= last == config.pad_token_id
-        self.done.copy_(done | ended)
+            self.done |= last == config.pad_token_id
         self._last.copy_(last)
         self._total.copy_(total)
         self._step += 1
+
+    def _best_choices(self, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Go on with the best; return totals (B, width), what these were, and choices (R,)."""
+        if self._width == 1:
+            total, choice = scores.max(1)
+            return total[:, None], self._base[:, 0], choice
+        total, best = scores.view(len(self._base), -1).topk(self._width)
+        source = (self._base + best // scores.shape[1]).flatten()
+        for part in (self._tokens, self._gains, self.done):
+            part.copy_(part[source])
+        self._steps.reorder(source)
+        self._rules.reorder(source)
+        return total, source, (best % scores.shape[1]).flatten()
 
     def best(self) -> Iterator[tuple[list[int], list[float]]]:
         """Yield the tokens of each question's best sequence, and what each has gained."""
@@ -210,8 +168,11 @@ class _Rules(Protocol):
     def scores(self, log_probs: Tensor) -> Tensor:
         """Return how good each choice (R, C) is, given log P of all tokens (R, V)."""
 
-    def take(self, source: Tensor, column: Tensor) -> Tensor:
-        """Go on with sequences `source` (R,) by choice `column`; return the tokens written."""
+    def reorder(self, source: Tensor) -> None:
+        """Go on with these sequences (R,)."""
+
+    def take(self, choice: Tensor) -> Tensor:
+        """Go on by these choices (R,); return the tokens written."""
 
 
 class _Free:
@@ -225,8 +186,10 @@ class _Free:
         scores[:, self._end] -= self._penalty
         return scores
 
-    def take(self, source: Tensor, column: Tensor) -> Tensor:
-        return column
+    def reorder(self, source: Tensor) -> None: ...
+
+    def take(self, choice: Tensor) -> Tensor:
+        return choice
 
 
 class _Grounded:
@@ -237,58 +200,58 @@ class _Grounded:
     """
 
     def __init__(self, model: T5, ways: Ways, tries: Tries) -> None:
-        self._tries, self._penalty = tries, ways.stop_penalty
-        config, device = model.config, tries.roots.device
-        ends = [ways.separator, config.eos_token_id, config.pad_token_id]
-        self._ends = torch.tensor(ends, device=device)
+        config, device, widest = model.config, tries.roots.device, max(tries.widest, 1)
         self._root = tries.roots.repeat_interleave(ways.width)
         self._node = self._root.clone()
-        self._left = tries.below.repeat_interleave(ways.width, 0)
-        """(R, n + 1) how many runs there are at each node or farther on that were not written."""
-        self._path = torch.full((len(self._root), ways.longest + 1), -1, device=device)
-        """(R, …) the nodes of the run that is being written, counted from its root; -1 for none."""
-        self._path[:, 0] = 0
-        self._column = torch.arange(tries.widest, device=device)
-        self._child = self._node[:, None] + self._column
-        """(R, …) the children of the nodes that sequences are at."""
+        self._children = torch.stack([tries.first, tries.counts], 1)
+        self._tokens = F.pad(tries.tokens, (0, widest)).unfold(0, widest, 1)
+        """(…, widest) the tokens from each node on."""
+        ends = [ways.separator, config.eos_token_id, config.pad_token_id]
+        rows, size = len(self._root), tries.largest
+        self._size = size
+        self._ends = torch.tensor(ends, device=device).expand(rows, -1)
+        self._rest = tries.below[self._root].int()
+        """(R,) how many runs were not written."""
+        self._shift = torch.arange(rows, device=device) * size - self._root
+        known = F.pad(2 * tries.below + tries.is_whole, (0, size)).int()
+        self._left = F.pad(known.unfold(0, size, 1)[self._root].flatten(), (0, widest))
+        """(R · size + …,) twice the runs at each node or farther on that were not begun, and one
+        more where a run may end that was not written; all nodes of one sequence after another."""
+        self._farther = self._left.unfold(0, widest, 1)
+        self._column = torch.arange(widest + 3, device=device)
+        self._column[widest:] = -1
+        self._least = torch.full((widest + 3,), 2, dtype=torch.int32, device=device)
+        self._least[-2], self._least[-1] = 1, 0
+        self._gain = torch.zeros(widest + 3, device=device)
+        self._gain[-2], self._gain[-1] = -ways.stop_penalty, _NEVER
 
     def scores(self, log_probs: Tensor) -> Tensor:
-        tries, node = self._tries, self._node
-        child = tries.first[node][:, None] + self._column
-        self._child.copy_(child.clamp(max=len(tries.tokens) - 1))
-        inside = self._column < tries.counts[node][:, None]
-        place = (self._child - self._root[:, None]).clamp(0, self._left.shape[1] - 1)
-        farther = self._left.gather(1, place) * inside  # runs not written, child by child
-        tokens = tries.tokens[self._child]
-        goes_on = log_probs.gather(1, tokens).masked_fill(farther <= 0, 2 * _NEVER)
-        ends = log_probs[:, self._ends]
-        ends[:, 1] -= self._penalty
-        # A run that was not written is one more than those that go on with it.
-        here = self._left.gather(1, (node - self._root)[:, None])[:, 0]
-        may_end = tries.is_whole[node] & (here > farther.sum(1))
-        more = may_end & (self._left[:, 0] > 1)
-        ends[:, 0].masked_fill_(~more, 2 * _NEVER)
-        ends[:, 1].masked_fill_(~may_end, 2 * _NEVER)
-        ends[:, 2] = _NEVER
-        return torch.cat([goes_on, ends], dim=1)
+        self._found = self._children[self._node]
+        first, count = self._found.unbind(1)
+        self._choices = torch.cat([self._tokens[first], self._ends], 1)
+        # Where a run may end, there are so many that were not written, this one among them.
+        may_end = (self._left[self._node + self._shift] & 1) * self._rest
+        left = torch.cat([self._farther[first + self._shift], may_end[:, None].expand(-1, 3)], 1)
+        never = (left < self._least) | (self._column >= count[:, None])
+        found = log_probs.gather(1, self._choices).add_(self._gain)
+        return found.masked_fill_(never, 2 * _NEVER)
 
-    def take(self, source: Tensor, column: Tensor) -> Tensor:
-        tries, widest = self._tries, self._tries.widest
-        inside = column.clamp(max=max(widest - 1, 0))
-        child = self._child[source].gather(1, inside[:, None])[:, 0] if widest else self._root
-        goes_on = column < widest
-        path = self._path[source]
-        self._left.copy_(self._left[source])
-        last = self._left.shape[1] - 1  # a place that is of no node
-        ended = (~goes_on)[:, None] & (path >= 0)
-        self._left.scatter_add_(1, path.where(ended, last), -ended.int())
-        depth = (path >= 0).sum(1).clamp(max=path.shape[1] - 1)
-        longer = path.scatter(1, depth[:, None], (child - self._root)[:, None])
-        begun = torch.full_like(path, -1)
-        begun[:, 0] = 0
-        self._path.copy_(torch.where(goes_on[:, None], longer, begun))
-        self._node.copy_(torch.where(goes_on, child, self._root))
-        return torch.where(goes_on, tries.tokens[child], self._ends[(column - widest).clamp(min=0)])
+    def reorder(self, source: Tensor) -> None:
+        rows = self._left[: len(source) * self._size].view(len(source), -1)
+        for part in (self._node, self._rest, rows):
+            part.copy_(part[source])
+        self._found, self._choices = self._found[source], self._choices[source]
+
+    def take(self, choice: Tensor) -> Tensor:
+        first, count = self._found.unbind(1)
+        ends, child = choice >= count, first + choice
+        ended = ends.int()
+        # A run is counted out on its way: one that is begun is brought to its end.
+        place = torch.where(ends, self._node, child) + self._shift
+        self._left.index_add_(0, place, ended - 2)
+        self._rest -= ended
+        torch.where(ends, self._root, child, out=self._node)
+        return self._choices.gather(1, choice[:, None])[:, 0]
 
 
 class _Steps:

@@ -11,11 +11,9 @@ from dataclasses import asdict, fields, replace
 from itertools import islice
 from pathlib import Path
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
+from torch import Tensor
 
-from jpr.decode.substrings import Substrings
 from jpr.encode.folder import digest_of, wants_gpu, weight_files
 from jpr.encode.tokens import first_tokens, read_tokenizer
 from jpr.errors import ConfigError, DataError, FormatError
@@ -23,7 +21,8 @@ from jpr.models.checkpoint import write_json
 from jpr.models.joint_about import read_kind
 from jpr.models.t5 import T5
 from jpr.models.t5_names import read_t5, write_t5
-from jpr.models.writing import Tries, Ways, Written, write
+from jpr.models.tries import Tries
+from jpr.models.writing import Ways, Written, write
 from jpr.read.ground import distinct, grounded
 from jpr.rerank.evidence import Words
 from jpr.rerank.explain import Places
@@ -106,21 +105,19 @@ class FusionReader:
             for r in rankings
         ]
         device = next(self._model.parameters()).device
-        flat = [row for rows in prompted for row in rows]
-        ids = torch.tensor([token for row in flat for token in row], device=device)
-        lengths = torch.tensor([len(row) for row in flat], device=device)
+        ids, lengths = _end_to_end([row for rows in prompted for row in rows], device)
         memory = self._model.encoder.packed(ids, lengths)
         whole = torch.tensor([sum(map(len, rows)) for rows in prompted], device=device)
-        tries = Tries([self._trie(r) for r in rankings], device) if self._is_grounded else None
+        tries = self._tries(rankings, device) if self._is_grounded else None
         return write(self._model, memory, whole, self._ways, tries)
 
-    def _trie(self, ranking: Ranking) -> Substrings:
+    def _tries(self, rankings: Sequence[Ranking], device: torch.device) -> Tries:
         """Return the runs of titles and texts, apart from each other."""
-        s, passages = self._prompts.settings, _passages(ranking)
-        titles = first_tokens(self._prompts.tokenizer, [p.title for p in passages], s.max_tokens)
-        texts = first_tokens(self._prompts.tokenizer, [p.text for p in passages], s.max_tokens)
-        rows = [np.array(row, dtype=np.int64) for row in (*titles, *texts)]
-        return trie_of(rows, self._words, self._prompts, self._ways)
+        texts = [text for r in rankings for p in _passages(r) for text in (p.title, p.text)]
+        most = self._prompts.settings.max_tokens
+        ids, lengths = _end_to_end(first_tokens(self._prompts.tokenizer, texts, most), device)
+        counts = torch.tensor([2 * len(ranking.hits) for ranking in rankings], device=device)
+        return tries_of(ids, lengths, counts, self._words, self._prompts, self._ways)
 
     def _answers(self, ranking: Ranking, written: Sequence[Written]) -> tuple[Answer, ...]:
         """Return what was written, likeliest first, where the passages have it."""
@@ -135,18 +132,24 @@ class FusionReader:
             yield grounded(text, one.log_prob, hits) or Answer(text, one.log_prob)
 
 
-def trie_of(
-    rows: Sequence[NDArray[np.int64]], words: Words, prompts: Prompts, ways: Ways
-) -> Substrings:
-    """Return the runs that an answer can be, of texts as tokens.
+def tries_of(
+    ids: Tensor, lengths: Tensor, texts: Tensor, words: Words, prompts: Prompts, ways: Ways
+) -> Tries:
+    """Return the runs that an answer can be, of texts as tokens; see `Tries.of`.
 
     None has a token that stands for what has none, or that means something else to the model.
     """
-    ids = np.concatenate([*rows, np.empty(0, dtype=np.int64)])
-    lengths = np.array([len(row) for row in rows], dtype=np.int64)
     own = [words.unknown, ways.separator, *prompts.ends, *prompts.settings.number_tokens]
-    kept = np.where(np.isin(ids, own), -1, ids)
-    return Substrings.of(kept, lengths, words.going_on(ids), LONGEST_ANSWER)
+    kept = ids.masked_fill(torch.isin(ids, torch.tensor(own, device=ids.device)), -1)
+    inner = torch.from_numpy(words.inner).to(ids.device)[ids]
+    inner[1:] |= ids[:-1] == words.lone
+    return Tries.of(kept, lengths, texts, inner, LONGEST_ANSWER)
+
+
+def _end_to_end(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return the tokens of all rows, and how many each has."""
+    ids = torch.tensor([token for row in rows for token in row], dtype=torch.long, device=device)
+    return ids, torch.tensor([len(row) for row in rows], dtype=torch.long, device=device)
 
 
 def placed(written: Sequence[Written], hits: Sequence[Hit], places: Places) -> tuple[Answer, ...]:

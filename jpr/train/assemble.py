@@ -108,6 +108,16 @@ class Assembler:
             prior=prior,
         )
 
+    def texts(self, edges: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the titles and texts of candidates (E,) end to end, and the length of each."""
+        rows = self.candidates[edges]
+        start, title = self.passage_starts[rows], self.title_lengths[rows]
+        text = (self.passage_starts[rows + 1] - start - title).clamp(max=self.settings.max_tokens)
+        lengths = torch.stack([title, text], 1)
+        return laid_out(
+            self.tokens, torch.stack([start, start + title], 1), lengths
+        ), lengths.flatten()
+
     def answers(self, questions: Tensor, edges: Tensor) -> Spans:
         """Return where answers are in what `assemble` returns for the same arguments."""
         chosen = edges.flatten() >= 0  # the others stay, of no length: to drop them is to wait

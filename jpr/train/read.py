@@ -16,13 +16,13 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from jpr.decode.substrings import Substrings
 from jpr.encode.tokens import read_tokenizer
 from jpr.errors import DataError
 from jpr.models.t5 import T5
 from jpr.models.t5_names import read_t5
-from jpr.models.writing import Tries, Ways, Written, write
-from jpr.read.fusion import ABOUT, read_about, trie_of, write_reader
+from jpr.models.tries import Tries
+from jpr.models.writing import Ways, Written, write
+from jpr.read.fusion import ABOUT, read_about, tries_of, write_reader
 from jpr.rerank.evidence import Words
 from jpr.rerank.prompt import Prompts, PromptSettings
 from jpr.train.answers import NONE, answer_places, written_out
@@ -109,20 +109,15 @@ class Reading:
         """Return the answers that are written for questions which have passages."""
         listed = self.chosen(feed, listed)
         memory, lengths, _ = self.memory(assembler, listed)
-        tries = None
-        if grounded:
-            tries = Tries([self._trie(feed, edges) for edges in listed.edges], memory.device)
+        tries = self._tries(assembler, listed) if grounded else None
         return write(self.model, memory, lengths, self.ways, tries)
 
-    def _trie(self, feed: Feed, edges: NDArray[np.int64]) -> Substrings:
-        """Return the runs of titles and texts of a question's passages."""
-        pack, most = feed.pack, self.prompts.settings.max_tokens
-        rows = []
-        for edge in edges[edges >= 0].tolist():
-            row = int(pack.candidates[edge])
-            title, tokens = int(pack.title_lengths[row]), pack.tokens_of(row).astype(np.int64)
-            rows += [tokens[:title], tokens[title:][:most]]
-        return trie_of(rows, self._words, self.prompts, self.ways)
+    def _tries(self, assembler: Assembler, listed: Listed) -> Tries:
+        """Return the runs of titles and texts of questions' passages."""
+        device, inside = assembler.tokens.device, listed.inside
+        ids, lengths = assembler.texts(torch.from_numpy(listed.edges[inside]).to(device))
+        texts = torch.from_numpy(2 * inside.sum(axis=1)).to(device)
+        return tries_of(ids, lengths, texts, self._words, self.prompts, self.ways)
 
 
 def with_targets(feed: Feed, k: int) -> Feed:

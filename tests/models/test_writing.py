@@ -1,14 +1,14 @@
 """Writing: as T5 generates, or only what passages say."""
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jpr.decode.substrings import Substrings
 from jpr.models.t5 import T5, T5Config
-from jpr.models.writing import Tries, Ways, Written, generate, write
+from jpr.models.tries import Tries
+from jpr.models.writing import Ways, Written, generate, write
+from tests.models.runs import Text, tries_of, whole_runs
 
 SEPARATOR, END, VOCABULARY = 2, 1, 12
 CONFIG = T5Config(VOCABULARY, 16, 8, 32, 1, 2, 2)
@@ -26,22 +26,19 @@ def memory(lengths: torch.Tensor = LENGTHS) -> torch.Tensor:
     return torch.randn(int(lengths.sum()), 16, generator=torch.Generator().manual_seed(1))
 
 
-def trie(passages: list[list[int]], longest: int = 4) -> Substrings:
-    ids = np.array([token for passage in passages for token in passage], dtype=np.int64)
-    lengths = np.array([len(passage) for passage in passages], dtype=np.int64)
-    return Substrings.of(ids, lengths, ids >= 9, longest)  # 9 to 11 go on with a word
+def words(passages: list[list[int]]) -> list[Text]:
+    return [[(token, token >= 9) for token in passage] for passage in passages]
 
 
 def tries(*passages: list[list[int]]) -> Tries:
-    return Tries([trie(some) for some in passages], torch.device("cpu"))
+    return tries_of([words(some) for some in passages], 4)
 
 
 PASSAGES = [[3, 4, 9, 5], [6, 7, 10, 11, 3]], [[8, 3]], [[5, 5, 4], [], [7]]
 
 
 def runs(passages: list[list[int]]) -> set[tuple[int, ...]]:
-    made = trie(passages)
-    return {made.run(node) for node in np.flatnonzero(made.is_whole).tolist()}
+    return whole_runs(words(passages), 4)
 
 
 @pytest.mark.parametrize("seed", range(5))

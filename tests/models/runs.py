@@ -1,0 +1,34 @@
+"""Runs of whole words, listed by looking at every one: what tries are held against."""
+
+import torch
+
+from jpr.models.tries import Tries
+
+Text = list[tuple[int, bool]]
+"""Tokens, each with whether it goes on with a word; -1 for one that is of no run."""
+
+
+def tries_of(questions: list[list[Text]], longest: int, device: str = "cpu") -> Tries:
+    """Build the tries of questions' texts."""
+    texts = [text for question in questions for text in question]
+    flat = [token for text in texts for token in text]
+    return Tries.of(
+        torch.tensor([token for token, _ in flat], dtype=torch.long, device=device),
+        torch.tensor([len(text) for text in texts], dtype=torch.long, device=device),
+        torch.tensor([len(question) for question in questions], device=device),
+        torch.tensor([goes_on for _, goes_on in flat], dtype=torch.bool, device=device),
+        longest,
+    )
+
+
+def whole_runs(texts: list[Text], longest: int) -> set[tuple[int, ...]]:
+    """Return all runs of whole words."""
+    found = set()
+    for text in texts:
+        begins = [at == 0 or not text[at][1] for at in range(len(text))] + [True]
+        for first in range(len(text)):
+            for last in range(first + 1, min(first + longest, len(text)) + 1):
+                run = tuple(token for token, _ in text[first:last])
+                if begins[first] and begins[last] and -1 not in run:
+                    found.add(run)
+    return found
