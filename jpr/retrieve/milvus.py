@@ -73,7 +73,7 @@ def read_contents(path: Path) -> MilvusContents:
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
         if record["format"] == FORMAT:
-            plain = unsealed(path, record)
+            plain: dict[str, Any] = unsealed(path, record)
             return MilvusContents(**{**plain, "fields": tuple(record["fields"])})
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise FormatError(path, 0, f"cannot be read ({error}); build the index again") from error

@@ -82,8 +82,8 @@ class Columns:
         self.done += done
         hashes = {name: so_far.hexdigest() for name, so_far in self._hashes.items()}
         state = {"key": self._key, "done": self.done, "bytes": self._bytes, "hashes": hashes}
-        with publish(self._folder / _STATE) as stream:
-            stream.write(json.dumps(sealed(state)))
+        with publish(self._folder / _STATE) as file:
+            file.write(json.dumps(sealed(state)))
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         """Return what was appended to a column so far, mapped."""
