@@ -3,7 +3,8 @@
 So this serves where models are trained too, and `jpr.files`, with its compressed formats, does not.
 
 A record of ours is sealed: it holds the hash of all else that it says. What it says of other files,
-their hashes among it, is then as good as they are.
+their hashes among it, is then as good as they are. So the record of a model's folder (`joint.json`,
+`encoder.json`, `reader.json`) tells the hashes of the files beside it, its `sums`.
 """
 
 import fcntl
@@ -11,7 +12,8 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,6 +24,14 @@ def publish_file(part: Path, path: Path) -> None:
     """Give a finished file its name, after it is safe on the disk."""
     _sync(part)
     part.replace(path)
+
+
+def copy_file(source: Path, path: Path) -> None:
+    """Copy a file; the copy appears whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    shutil.copyfile(source, part)
+    publish_file(part, path)
 
 
 def sync_folder(folder: Path) -> None:
@@ -74,7 +84,14 @@ def read_object(file: Path) -> dict[str, object]:
     return value
 
 
-_SEAL = "sha256"
+def write_json(path: Path, value: Mapping[str, object]) -> None:
+    """Write one JSON object; the file appears whole or not at all."""
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(json.dumps(dict(value), indent=1) + "\n", encoding="utf-8")
+    publish_file(part, path)
+
+
+_SEAL, _SUMS = "sha256", "sums"
 _DAMAGED = "is damaged: it is not what was written; copy or make it again"
 
 
@@ -114,3 +131,43 @@ def check_sums(folder: Path, sums: Mapping[str, str], largest: float = math.inf)
             raise FormatError(path, 0, f"cannot be read: {error.strerror}") from error
         if not same:
             raise FormatError(path, 0, _DAMAGED)
+
+
+def with_sums(
+    record: Mapping[str, object], folder: Path, names: Iterable[str]
+) -> dict[str, object]:
+    """Return a model's record, sealed, with the hashes of those of these files that are there."""
+    there = [name for name in names if (folder / name).exists()]
+    return sealed({**record, _SUMS: {name: sha256(folder / name) for name in there}})
+
+
+def read_record(file: Path) -> dict[str, object]:
+    """Read what a model's record says, but for its checksums."""
+    record = unsealed(file, read_object(file))
+    record.pop(_SUMS, None)
+    return record
+
+
+def known_sums(file: Path) -> dict[Path, str]:
+    """Return the hashes that a model's record tells of the files beside it.
+
+    There are none where another program wrote the folder, or we did before there were any.
+    """
+    sums = unsealed(file, read_object(file)).get(_SUMS, {}) if file.exists() else {}
+    if not isinstance(sums, dict) or not all(_is_inside(file.parent, name) for name in sums):
+        raise FormatError(file, 0, _DAMAGED)
+    return {file.parent / name: wanted for name, wanted in sums.items()}
+
+
+def checked_sums(file: Path) -> dict[Path, str]:
+    """Do the same, after a comparison of the files with them."""
+    sums = known_sums(file)
+    check_sums(file.parent, {str(path.relative_to(file.parent)): sums[path] for path in sums})
+    return sums
+
+
+def _is_inside(folder: Path, name: str) -> bool:
+    """Tell whether a name is of a file below a folder, or of none, but of nothing else."""
+    path = folder / name
+    inside = not Path(name).is_absolute() and ".." not in Path(name).parts and "\0" not in name
+    return inside and (path.is_file() or not path.exists())

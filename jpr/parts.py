@@ -1,15 +1,16 @@
 """Files that grow by a line per record, so that work that was killed goes on where it was.
 
 Lines are appended to a file beside the result, `.NAME.part`, whose first line says what they are
-for; the result appears under its name when all are there.
+for, and each line begins with a hash of the rest of it: what is damaged is computed again. The
+result appears under its name when all are there.
 """
 
 import hashlib
 import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from itertools import accumulate
+from io import StringIO
+from itertools import accumulate, takewhile
 from pathlib import Path
 from typing import TextIO, TypeVar
 
@@ -19,6 +20,8 @@ from jpr.files import publish
 from jpr.stages import Progress
 
 T = TypeVar("T")
+_HASH = 17
+"""Characters before a line: a part of its hash, and a space."""
 
 
 def write_resumably(
@@ -44,16 +47,31 @@ def write_resumably(
         progress(done)
         for record in records_from(done):
             with _explained(paths):
-                write(record, streams)
-                for stream in streams:
-                    stream.flush()
+                _append(record, write, streams)
             progress(1)
         for part, path in zip(parts, paths, strict=True):
             with part.open(encoding="utf-8", newline="\n") as lines, publish(path) as out:
                 lines.readline()
-                shutil.copyfileobj(lines, out)
+                out.writelines(line[_HASH:] for line in lines)
         for part in parts:  # only now: killed before, all can be published again
             part.unlink()
+
+
+def _append(
+    record: T, write: Callable[[T, Sequence[TextIO]], None], streams: Sequence[TextIO]
+) -> None:
+    """Append a record's line to every stream, each after its hash."""
+    lines = [StringIO(newline="\n") for _ in streams]
+    write(record, lines)
+    for stream, line in zip(streams, lines, strict=True):
+        text = line.getvalue()
+        stream.write(_hashed(text.encode()).decode() + text)
+        stream.flush()
+
+
+def _hashed(line: bytes) -> bytes:
+    """Return what stands before a line."""
+    return b"%s " % hashlib.sha256(line).hexdigest()[: _HASH - 1].encode()
 
 
 def _parts(paths: Sequence[Path]) -> list[Path]:
@@ -99,15 +117,20 @@ def _prepare(parts: Sequence[Path], head: str) -> int:
 
 
 def _ends(part: Path, head: bytes) -> list[int]:
-    """Return where the head and each whole line of a part end; nothing where it is not ours."""
+    """Return where the head and each line up to a damaged one end; nothing where it is not ours."""
     try:
         with part.open("rb") as stream:
             if stream.readline() != head:
                 return []
-            lengths = [len(line) for line in stream if line.endswith(b"\n")]
+            lengths = [len(line) for line in takewhile(_is_whole, stream)]
     except FileNotFoundError:
         return []
     return list(accumulate(lengths, initial=len(head)))
+
+
+def _is_whole(line: bytes) -> bool:
+    """Tell whether a line is what was written."""
+    return line.endswith(b"\n") and line[:_HASH] == _hashed(line[_HASH:])
 
 
 @contextmanager

@@ -4,22 +4,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from jpr.errors import ConfigError, DataError
+from jpr.questions.asked import check_length
 from jpr.read.spans import ChoosingReader, SpanReader
 from jpr.rerank.joint import JointReranker
 from jpr.stages import Reader, Reranker, Retriever
 from jpr.types import Outcome, Question
-
-LONGEST = 10_000
-"""Characters of a question."""
 
 
 def worded(question: str) -> Question:
     """Return the question with this text; one without a word, or as long as a book, is an error."""
     if not question.strip():
         raise DataError("the question has no text; ask something")
-    if len(question) > LONGEST:
-        told = f"the question has {len(question):,} characters"
-        raise DataError(f"{told}; ask in at most {LONGEST:,}")
+    check_length(question)
     return Question("1", question)
 
 

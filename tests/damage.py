@@ -1,6 +1,11 @@
 """Every way to damage a record: what reads it must explain each, or not mind."""
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from jpr.disk import read_record
 
 _WRONG: list[object] = [
     None,
@@ -17,6 +22,13 @@ _WRONG: list[object] = [
     {"x": 1},
     [[[["x"]]]],
 ]
+
+
+def without_sums(file: Path) -> dict[str, Any]:
+    """Make a model's record one of before there were checksums, and return it."""
+    record = read_record(file)
+    file.write_text(json.dumps(record), encoding="utf-8")
+    return record
 
 
 def damaged(value: object) -> Iterator[object]:

@@ -1,6 +1,7 @@
 """Files that grow by a line per record: what is left of a killed run is used, and only that."""
 
 from collections.abc import Iterator, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import TextIO
 
@@ -62,11 +63,27 @@ def test_parts_of_other_work_are_not_used(tmp_path: Path) -> None:
 def test_finished_parts_are_published_without_computing(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         two_files(tmp_path, "key", stop=5)
-    for name, line in ((".n.txt.part", "5\n"), (".squares.txt.part", "25\n")):
-        with (tmp_path / name).open("a") as stream:
-            stream.write(line)
+    for name, line in ((".n.txt.part", b"5\n"), (".squares.txt.part", b"25\n")):
+        with (tmp_path / name).open("ab") as stream:
+            stream.write(b"%s %s" % (sha256(line).hexdigest()[:16].encode(), line))
     assert two_files(tmp_path, "key") == []
     assert (tmp_path / "squares.txt").read_text() == "".join(WHOLE[1])
+
+
+def test_what_is_damaged_is_computed_again(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        two_files(tmp_path, "key", stop=4)
+    part = tmp_path / ".squares.txt.part"
+    whole = part.read_bytes()
+    for place in range(len(whole)):
+        turned = bytearray(whole)
+        turned[place] ^= 1 << place % 8
+        part.write_bytes(turned)
+        computed = two_files(tmp_path, "key")
+        assert set(computed) > {4, 5}, place
+        assert (tmp_path / "squares.txt").read_text() == "".join(WHOLE[1])
+        with pytest.raises(KeyboardInterrupt):
+            two_files(tmp_path, "key", stop=4)
 
 
 def test_the_result_is_compressed_if_its_name_says_so(tmp_path: Path) -> None:

@@ -99,6 +99,7 @@ def _load(path: Path) -> "list[Question]":
 
 
 def _retrieved(asked: "Mapping[Path, Sequence[Question]]", index: Path, k: int) -> Sources:
+    from jpr.questions.asked import check_lengths
     from jpr.retrieve.retrievers import open_retriever
     from jpr.train.sources import from_retriever
 
@@ -106,6 +107,8 @@ def _retrieved(asked: "Mapping[Path, Sequence[Question]]", index: Path, k: int) 
         empty = next((q.id for q in questions if not q.text.strip()), None)
         if empty is not None:
             raise DataError(f"{path}: question {empty!r} has no text to search for")
+        with naming(path):
+            check_lengths(questions)
     opened = open_retriever(index)
     sources = [from_retriever(_name(path), q, opened, k) for path, q in asked.items()]
     return sources, {"retriever": opened.key, **_hashes("questions", asked)}

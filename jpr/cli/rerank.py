@@ -192,6 +192,9 @@ def read_run(
 
 
 def _check_texts(ranking: "Ranking") -> None:
+    from jpr.questions.asked import check_lengths
+
+    check_lengths([ranking.question])
     id = ranking.question.id
     if not ranking.question.text.strip():
         raise DataError(f"question {id!r} has no text; give the questions with --questions")

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from jpr.cli import screen
+from jpr.cli.inputs import naming
 from jpr.cli.search import Distinct, EncoderFolder, IndexFolder, Kind, Where, open_index
 from jpr.errors import ConfigError, DataError
 
@@ -30,6 +31,7 @@ def run(
 ) -> None:
     """Retrieve question by question."""
     from jpr.questions import load_questions
+    from jpr.questions.asked import check_lengths
     from jpr.retrieve.batch import retrieve_to_file
 
     if out.resolve() == questions.resolve():
@@ -38,6 +40,8 @@ def run(
     empty = next((question.id for question in asked if not question.text.strip()), None)
     if empty is not None:
         raise DataError(f"{questions}: question {empty!r} has no text to search for")
+    with naming(questions):
+        check_lengths(asked)
     opened, key = open_index(index, k, retriever, where, encoder, distinct)
     with screen.progress("retrieving", len(asked)) as progress:
         retrieve_to_file(opened, asked, out, k, key=key, progress=progress)

@@ -1,6 +1,7 @@
 """Encoders in folders: our own in ONNX, or Hugging Face's, in one tower or two.
 
-FOLDER/encoder.json       settings; derived where a Hugging Face folder has none
+FOLDER/encoder.json       settings, and the hashes of the files that we wrote beside it; a Hugging
+                          Face folder has none: its settings are derived
 FOLDER/tokenizer.json     or vocab.txt
 FOLDER/model.onnx         and / or config.json with model.safetensors
 FOLDER/question/…         two towers: the weights of each in a folder of its own,
@@ -10,12 +11,15 @@ FOLDER/passage/…          settings and tokenizer above them or in `passage`
 import hashlib
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 
+from jpr.disk import checked_sums, sha256
 from jpr.encode.encoder import TextEncoder, Tower
-from jpr.encode.settings import EncoderSettings, read_settings
+from jpr.encode.settings import ABOUT, EncoderSettings, read_settings
 from jpr.encode.tokens import Tokens, open_tokenizer
 from jpr.errors import ConfigError, FormatError, MissingExtraError
 
@@ -39,7 +43,7 @@ def load_encoder(
     home = DEFAULT if folder is None else Path(folder)
     if not home.is_dir():
         raise FormatError(home, 0, _no_folder(folder))
-    settings = read_settings(home)
+    settings, sums = read_settings(home), checked_sums(home / ABOUT)
     parts = [home / "question", home / "passage"] if settings.towers == "separate" else [home]
     tokenizer, file = open_tokenizer(_with_tokenizer(home))
     opened = [_open(part, settings, device, threads) for part in parts]
@@ -49,8 +53,8 @@ def load_encoder(
         raise FormatError(
             home, 0, f"its towers give vectors of {sizes} dimensions; they must agree"
         )
-    tokens = Tokens(tokenizer, settings, file)
-    return TextEncoder(tokens, towers[0], towers[-1], _key(settings, tokenizer.to_str(), used))
+    tokens, weights = Tokens(tokenizer, settings, file), settings.weights or digest_of(used, sums)
+    return TextEncoder(tokens, towers[0], towers[-1], _key(settings, tokenizer.to_str(), weights))
 
 
 def _no_folder(folder: str | Path | None) -> str:
@@ -113,20 +117,16 @@ def _may_have_gpu() -> bool:
     return any(any(Path("/dev").glob(name)) for name in _GPU_FILES)
 
 
-def _key(settings: EncoderSettings, tokenizer: str, files: list[Path]) -> str:
+def _key(settings: EncoderSettings, tokenizer: str, weights: str) -> str:
     """Name settings, tokenizer and weights by what they are.
 
     A copy of weights in other precision goes by the name of the weights it was made from.
     """
     plain = json.dumps(asdict(replace(settings, weights="")), sort_keys=True)
-    weights = settings.weights or digest_of(files)
     return hashlib.sha256(f"{plain}{tokenizer}{weights}".encode()).hexdigest()[:32]
 
 
-def digest_of(files: list[Path]) -> str:
-    """Name weights by what is in their files."""
-    digest = hashlib.sha256()
-    for file in files:
-        with file.open("rb") as stream:
-            digest.update(hashlib.file_digest(stream, "sha256").digest())
-    return digest.hexdigest()[:32]
+def digest_of(files: list[Path], known: Mapping[Path, str] = MappingProxyType({})) -> str:
+    """Name weights by what is in their files, whose hashes may be known."""
+    hashes = [known.get(file) or sha256(file) for file in files]
+    return hashlib.sha256(bytes.fromhex("".join(hashes))).hexdigest()[:32]

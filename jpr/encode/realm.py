@@ -8,9 +8,8 @@ BERT under `realm.`, whose first token goes through BERT's pooler (a layer and t
 import shutil
 from pathlib import Path
 
-from jpr.encode.settings import EncoderSettings
+from jpr.encode.settings import EncoderSettings, write_settings
 from jpr.errors import FormatError, MissingExtraError
-from jpr.files import publish
 
 SETTINGS = EncoderSettings(
     pooling="pooler",
@@ -47,9 +46,8 @@ def convert_realm(source: Path, target: Path) -> None:
     found = [name for name in _TOKENIZERS if (source / name).exists()]
     if not found:
         raise FormatError(source, 0, "holds neither tokenizer.json nor vocab.txt")
-    write_checkpoint(target, {**config, "model_type": "bert"}, named)
+    names = write_checkpoint(target, {**config, "model_type": "bert"}, named)
     for name in found:
         shutil.copyfile(source / name, target / name)
     load_tower(target, SETTINGS)  # complains of what is missing
-    with publish(target / "encoder.json") as stream:
-        stream.write(SETTINGS.to_json())
+    write_settings(SETTINGS, target, [*names, *found])

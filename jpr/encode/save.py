@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from jpr.disk import checked_sums
 from jpr.encode.folder import digest_of, weight_files
-from jpr.encode.settings import EncoderSettings, read_settings
+from jpr.encode.settings import ABOUT, EncoderSettings, read_settings, write_settings
 from jpr.encode.tokens import Tokens, open_tokenizer
 from jpr.errors import MissingExtraError
 from jpr.files import publish_binary
@@ -25,6 +26,7 @@ def export_encoder(
     which those show how to scale; without, in 32. `settings` replace those of the source.
     """
     settings = settings or read_settings(source)
+    sums = checked_sums(source / ABOUT)
     home = source / "passage" if settings.towers == "separate" else source
     holder = source if (source / "tokenizer.json").exists() else home
     tokenizer, file = open_tokenizer(holder)
@@ -36,9 +38,10 @@ def export_encoder(
     for tower, sample in samples.items():
         _export(source / tower, target / tower, settings, sample)
     used = [file for tower in samples for file in weight_files(source / tower)]
-    named = replace(settings, weights=settings.weights or digest_of(used))
+    named = replace(settings, weights=settings.weights or digest_of(used, sums))
     _write(target / "tokenizer.json", tokenizer.to_str().encode())
-    _write(target / "encoder.json", named.to_json().encode())
+    files = [Path(tower, "model.onnx").as_posix() for tower in samples]
+    write_settings(named, target, [*files, "tokenizer.json"])
 
 
 def _export(

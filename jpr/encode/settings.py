@@ -4,14 +4,14 @@ Our own folders say it in `encoder.json`. Of a Hugging Face folder it is derived
 there: sentence-transformers' modules, pooling and prompts, or the kind of model.
 """
 
-import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-from jpr.disk import read_json, read_object
+from jpr.disk import read_json, read_object, read_record, with_sums, write_json
 from jpr.errors import ConfigError, FormatError
 
+ABOUT = "encoder.json"
 _CHOICES = {
     "pooling": ("mean", "cls", "pooler"),
     "projection": ("none", "linear", "tanh", "norm"),
@@ -55,16 +55,17 @@ class EncoderSettings:
             if getattr(self, name) < 3:
                 raise ConfigError(f"{name} {getattr(self, name)}; [CLS], a word and [SEP] are 3")
 
-    def to_json(self) -> str:
-        """Return what `encoder.json` holds."""
-        return json.dumps(asdict(self), indent=1) + "\n"
+
+def write_settings(settings: EncoderSettings, folder: Path, names: Iterable[str]) -> None:
+    """Write a folder's settings, with the hashes of these of its files."""
+    write_json(folder / ABOUT, with_sums(asdict(settings), folder, names))
 
 
 def read_settings(folder: Path) -> EncoderSettings:
     """Read a folder's settings, or derive them from a Hugging Face folder."""
-    own = folder / "encoder.json"
+    own = folder / ABOUT
     if own.exists():
-        return _checked(own, read_object(own))
+        return _checked(own, read_record(own))
     tower = folder / "passage"
     if tower.is_dir():
         return _checked(tower, {**_derived(tower), "towers": "separate"})

@@ -4,7 +4,6 @@ A `pytorch_model.bin` is read too, without running code that may hide in it. Nam
 the library's own; each model says how they become its own.
 """
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from pickle import UnpicklingError
@@ -14,7 +13,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from jpr.disk import publish_file, read_object
+from jpr.disk import publish_file, read_object, write_json
 from jpr.errors import DataError, FormatError
 
 Config = dict[str, object]
@@ -90,8 +89,11 @@ def write_checkpoint(
     config: Mapping[str, object],
     tensors: Mapping[str, Tensor],
     shard_bytes: int = SHARD_BYTES,
-) -> None:
-    """Write a folder that `read_checkpoint` and Hugging Face read; each file whole or not."""
+) -> list[str]:
+    """Write a folder that `read_checkpoint` and Hugging Face read; each file whole or not.
+
+    Return the names of the files.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     shards = _shards(tensors, shard_bytes)
     names = _shard_names(len(shards))
@@ -111,6 +113,7 @@ def write_checkpoint(
     else:
         index.unlink(missing_ok=True)
     write_json(folder / "config.json", config)
+    return [*names, "config.json", *([index.name] if len(shards) > 1 else [])]
 
 
 def _shards(tensors: Mapping[str, Tensor], limit: int) -> list[list[str]]:
@@ -150,13 +153,6 @@ def _shard(index: Path, name: str) -> Path:
     if not name or name != Path(name).name:
         raise FormatError(index, 0, f"{name!r} names no file of its folder; copy it again")
     return index.parent / name
-
-
-def write_json(path: Path, value: Mapping[str, object]) -> None:
-    """Write one JSON object; the file appears whole or not at all."""
-    part = _part(path.parent, path.name)
-    part.write_text(json.dumps(dict(value), indent=1) + "\n", encoding="utf-8")
-    publish_file(part, path)
 
 
 def _part(folder: Path, name: str) -> Path:

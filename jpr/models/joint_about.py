@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from jpr.disk import read_object
+from jpr.disk import read_record
 from jpr.errors import FormatError
 
 ABOUT = "joint.json"
@@ -26,7 +26,7 @@ def read_about(folder: Path) -> dict[str, object]:
 
 def read_kind(file: Path, kind: str, format: int) -> dict[str, object]:
     """Read what a file says of a model, which must be of this kind and format."""
-    about = read_object(file)
+    about = read_record(file)
     if about.get("kind") != kind or about.get("format") != format:
         told = f"kind {about.get('kind')!r}, format {about.get('format')!r}"
         raise FormatError(file, 0, f"is of {told}; this program reads {kind}, {format}")

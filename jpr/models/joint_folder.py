@@ -1,6 +1,7 @@
 """Joint models in folders.
 
-    FOLDER/joint.json          what kind of model it is, the shapes of its parts, how texts are read
+    FOLDER/joint.json          what kind of model it is, the shapes of its parts, how texts are
+                               read, the hashes of the other files
     FOLDER/model.safetensors   the weights, in 16 or 32 bits, under our own names
     FOLDER/tokenizer.json
 
@@ -13,12 +14,13 @@ from pathlib import Path
 
 import torch
 
+from jpr.disk import checked_sums, sealed, with_sums, write_json
 from jpr.errors import ConfigError, DataError, FormatError
 from jpr.models.answers import Answers
 from jpr.models.bert import Bert, BertConfig, from_hugging_face
-from jpr.models.checkpoint import read_checkpoint, write_checkpoint, write_json
+from jpr.models.checkpoint import read_checkpoint, write_checkpoint
 from jpr.models.joint import IndexHead, JointModel, PointerHead
-from jpr.models.joint_about import FORMAT, KIND, read_about
+from jpr.models.joint_about import ABOUT, FORMAT, KIND, read_about
 from jpr.models.t5 import T5, T5Config, T5Decoder, T5Encoder
 from jpr.models.t5_names import read_t5
 
@@ -91,7 +93,7 @@ def write_joint(
     prompt: Mapping[str, object],
     decoding: Mapping[str, object] | None = None,
 ) -> None:
-    """Write a model's folder, but for the tokenizer, which models do not see.
+    """Write a model's folder, but for the tokenizer, which models do not see and is there already.
 
     It tells how texts are put together for it, and how it was judged to choose best.
     """
@@ -111,13 +113,16 @@ def write_joint(
         **({"decoding": dict(decoding)} if decoding else {}),
     }
     weights = {name: w for name, w in model.state_dict().items() if name != "head.words.weight"}
-    write_checkpoint(folder, {"model_type": "jpr-joint"}, weights)
-    write_json(folder / "joint.json", about)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / ABOUT, sealed(about))  # no hashes while files may be of before
+    names = write_checkpoint(folder, {"model_type": "jpr-joint"}, weights)
+    write_json(folder / ABOUT, with_sums(about, folder, [*names, "tokenizer.json"]))
 
 
 def read_joint(folder: Path) -> tuple[JointModel, dict[str, object]]:
     """Read a model and how its texts are to be read."""
     about = read_about(folder)
+    checked_sums(folder / ABOUT)
     _, weights = read_checkpoint(folder)
     try:
         with torch.device("meta"):  # shapes alone, until these are known to be those of the weights

@@ -15,10 +15,11 @@ from google.protobuf.message import DecodeError
 from onnx import ModelProto, numpy_helper
 from torch import Tensor
 
+from jpr.disk import checked_sums
 from jpr.errors import ConfigError, DataError, FormatError
 from jpr.models.bert import Bert, BertConfig
 from jpr.models.joint import JointModel, PointerHead
-from jpr.models.joint_about import ENCODER, STEP, is_plain_pointer, read_about
+from jpr.models.joint_about import ABOUT, ENCODER, STEP, is_plain_pointer, read_about
 from jpr.models.joint_folder import joint_of, load_weights
 from jpr.models.t5 import T5Decoder
 from jpr.models.t5_blocks import Relative
@@ -49,6 +50,7 @@ def joint_from_onnx(folder: Path) -> JointModel:
     if not is_plain_pointer(about):
         told = "is no BERT with a pointer head; ONNX files of other models only run on the CPU"
         raise FormatError(folder, 0, f"{told}: use cpu, or the folder that was exported")
+    checked_sums(folder / ABOUT)
     encoder, step = (_opened(folder / name) for name in (ENCODER, STEP))
     if _told(encoder) != _told(step):
         told = f"{ENCODER} and {STEP} are of different models"

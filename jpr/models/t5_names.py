@@ -37,7 +37,7 @@ def read_t5(folder: Path, dtype: torch.dtype = torch.float32, dropout: float = 0
         raise FormatError(folder, 0, str(error)) from error
 
 
-def write_t5(folder: Path, model: T5, shard_bytes: int = SHARD_BYTES) -> None:
+def write_t5(folder: Path, model: T5, shard_bytes: int = SHARD_BYTES) -> list[str]:
     """Write a folder that `read_t5` and Hugging Face read, in the model's own precision."""
     weights = to_hugging_face(model.state_dict(), model.config)
     kind = str(weights[_WORDS].dtype).removeprefix("torch.")
@@ -48,7 +48,7 @@ def write_t5(folder: Path, model: T5, shard_bytes: int = SHARD_BYTES) -> None:
         "torch_dtype": kind,
         **asdict(model.config),
     }
-    write_checkpoint(folder, config, weights, shard_bytes)
+    return write_checkpoint(folder, config, weights, shard_bytes)
 
 
 def t5_of(config: Mapping[str, object], weights: Mapping[str, Tensor], dropout: float = 0.0) -> T5:

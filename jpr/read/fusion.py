@@ -1,6 +1,6 @@
 """The paper's reader: a T5 that reads passages apart and writes the answers from all of them.
 
-    FOLDER/reader.json                                how it reads and writes
+    FOLDER/reader.json                                how it reads and writes; hashes of the others
     FOLDER/config.json, model.safetensors, tokenizer.json   a Hugging Face T5
 
 Grounded, which is the default, it writes only what the passages contain, token by token.
@@ -14,10 +14,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from jpr.disk import checked_sums, sealed, with_sums, write_json
 from jpr.encode.folder import digest_of, wants_gpu, weight_files
 from jpr.encode.tokens import first_tokens, read_tokenizer
 from jpr.errors import ConfigError, DataError, FormatError
-from jpr.models.checkpoint import write_json
 from jpr.models.joint_about import read_kind
 from jpr.models.t5 import T5
 from jpr.models.t5_names import read_t5, write_t5
@@ -73,13 +73,13 @@ class FusionReader:
     ) -> "FusionReader":
         """Open a reader's folder; width and penalty are those it was tuned with by default."""
         home = Path(folder)
-        settings, ways = read_about(home)
+        (settings, ways), sums = read_about(home), checked_sums(home / ABOUT)
         changes = {"width": width, "stop_penalty": stop_penalty}
         ways = replace(ways, **{name: v for name, v in changes.items() if v is not None})  # type: ignore[arg-type]  # as they are
         on_gpu = wants_gpu(device)
         model = read_t5(home, torch.bfloat16 if on_gpu else torch.float32)
         prompts = Prompts(read_tokenizer(home / "tokenizer.json"), settings)
-        key = digest_of(weight_files(home))
+        key = digest_of(weight_files(home), sums)
         there = model.to("cuda" if on_gpu else "cpu").eval()
         return cls(there, prompts, ways, is_grounded=is_grounded, most=most, key=key)
 
@@ -183,11 +183,12 @@ def _passages(ranking: Ranking) -> list[Passage]:
 
 
 def write_reader(folder: Path, model: T5, settings: PromptSettings, ways: Ways) -> None:
-    """Write a reader's folder but for its tokenizer."""
-    folder.mkdir(parents=True, exist_ok=True)
-    write_t5(folder, model)
+    """Write a reader's folder but for its tokenizer, which is there already."""
     about = {"kind": KIND, "format": FORMAT, "prompt": asdict(settings), "ways": asdict(ways)}
-    write_json(folder / ABOUT, about)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / ABOUT, sealed(about))  # no hashes while files may be of before
+    names = write_t5(folder, model)
+    write_json(folder / ABOUT, with_sums(about, folder, [*names, "tokenizer.json"]))
 
 
 def read_about(folder: Path) -> tuple[PromptSettings, Ways]:

@@ -16,11 +16,12 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from jpr.decode import Prefix, Rows
+from jpr.disk import checked_sums
 from jpr.encode.batches import batches
 from jpr.encode.folder import digest_of
 from jpr.encode.session import open_session
 from jpr.errors import DataError, FormatError
-from jpr.models.joint_about import ENCODER, EXACT, STEP
+from jpr.models.joint_about import ABOUT, ENCODER, EXACT, STEP
 from jpr.rerank.evidence import Passages
 from jpr.rerank.scorer import Asked, Opened
 
@@ -51,6 +52,7 @@ class OnnxScorer:
         for path in paths:
             if not path.exists():
                 raise FormatError(path, 0, "is missing; export the model again")
+        sums = checked_sums(folder / ABOUT)
         self._encoder, self._step = (open_session(path, threads) for path in paths)
         about = _about(folder, self._encoder, self._step)
         self.numbers = int(about["numbers"])
@@ -61,7 +63,7 @@ class OnnxScorer:
         self._outputs = [name for name in ("vectors", "answers") if name in outputs]
         self.reads_answers = "answers" in outputs
         self._is_rounded = EXACT in (tensor.name for tensor in self._encoder.get_inputs())
-        self.key = digest_of(paths)
+        self.key = digest_of(paths, sums)
 
     def open(self, asked: Sequence[Asked]) -> Opened:
         """Read the candidates of some questions, each question by itself."""

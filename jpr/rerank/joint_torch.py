@@ -8,11 +8,12 @@ from pathlib import Path
 
 import torch
 
+from jpr.disk import known_sums
 from jpr.encode.folder import digest_of, weight_files
 from jpr.errors import ConfigError
 from jpr.models.answers import in_passages
 from jpr.models.joint import Candidates, Encoded, IndexHead, JointModel
-from jpr.models.joint_about import ENCODER, STEP
+from jpr.models.joint_about import ABOUT, ENCODER, STEP
 from jpr.models.joint_folder import read_joint
 from jpr.models.rooms import Rooms
 from jpr.models.steps import Steps
@@ -40,7 +41,7 @@ class TorchScorer:
             raise ConfigError("device cuda: torch sees no GPU here; use cpu or auto")
         model, files = _read(folder)
         dtype = torch.bfloat16 if device == "cuda" else torch.float32
-        return cls(model.to(device, dtype), digest_of(files))
+        return cls(model.to(device, dtype), digest_of(files, known_sums(folder / ABOUT)))
 
     @torch.inference_mode()
     def open(self, asked: Sequence[Asked]) -> Opened:

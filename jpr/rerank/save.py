@@ -1,24 +1,23 @@
 """Joint models into folders that run on a CPU without torch; needs torch and onnx.
 
-FOLDER/joint.json     as in the folder it was made from, with the precision and their name
+FOLDER/joint.json     as in the folder it was made from, with the precision and their name, and the
+                      hashes of the other files
 FOLDER/encoder.onnx   reads candidates
 FOLDER/step.onnx      says what comes next
 FOLDER/tokenizer.json
 """
 
-import json
 import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from jpr.disk import read_object, sync_folder
+from jpr.disk import known_sums, locked, sync_folder, with_sums, write_json
 from jpr.encode.folder import digest_of, weight_files
 from jpr.encode.tokens import read_tokenizer
 from jpr.errors import ConfigError, MissingExtraError
-from jpr.models.joint_about import ENCODER, STEP
+from jpr.models.joint_about import ABOUT, ENCODER, STEP, read_about
 from jpr.rerank.joint import ask
 from jpr.rerank.prompt import Prompts, read_prompt_settings
 from jpr.types import Ranking
@@ -49,7 +48,8 @@ def export_joint(
         if not isinstance(model.head, PointerHead):
             raise ConfigError(f"{source}: says numbers; a prior is for a model that points")
         model.head.prior.data.fill_(prior)
-    weights = digest_of(weight_files(source)) + ("" if prior is None else f", prior {prior:g}")
+    weights = digest_of(weight_files(source), known_sums(source / ABOUT))
+    weights += "" if prior is None else f", prior {prior:g}"
     tokenizer = read_tokenizer(source / "tokenizer.json")
     if sample:
         numbers = len(model.head.tokens) if isinstance(model.head, IndexHead) else 0
@@ -58,11 +58,11 @@ def export_joint(
     else:
         made = joint_to_onnx(model, weights)
     precision = "int8" if sample else "fp32"
-    about = {**read_object(source / "joint.json"), "precision": precision, "weights": weights}
+    about = {**read_about(source), "precision": precision, "weights": weights}
     (target / ENCODER).write_bytes(made.encoder)
     (target / STEP).write_bytes(made.step)
     (target / "tokenizer.json").write_text(tokenizer.to_str(), encoding="utf-8")
-    (target / "joint.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+    write_json(target / ABOUT, with_sums(about, target, (ENCODER, STEP, "tokenizer.json")))
 
 
 def _rows(prompts: Prompts, numbers: int, rankings: Sequence[Ranking]) -> list[list[int]]:
@@ -86,21 +86,26 @@ def spread(records: Sequence[T], count: int) -> list[T]:
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
-    """Make a folder that appears under its name complete or not at all; yield where to fill it."""
+    """Make a folder that appears under its name complete or not at all; yield where to fill it.
+
+    What a killed process left in the making, `.NAME.new`, the next one takes over.
+    """
     if folder.exists() or folder.is_symlink():
         raise ConfigError(f"{folder}: is there already; name a new folder, or remove it first")
+    beside = folder.with_name(f".{folder.name[:100]}.new")
+    made = beside / "made"
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        beside = Path(tempfile.mkdtemp(prefix=f".{folder.name[:100]}.", dir=folder.parent))
+        beside.mkdir(parents=True, exist_ok=True)
+        with locked(beside / "lock"):
+            try:
+                shutil.rmtree(made, ignore_errors=True)
+                made.mkdir()
+                yield made
+                sync_folder(made)
+                made.rename(folder)
+            finally:
+                shutil.rmtree(beside, ignore_errors=True)
+    except BlockingIOError as error:
+        raise ConfigError(f"{folder}: another process is making it; wait for it") from error
     except OSError as error:
         raise ConfigError(f"{folder}: cannot be written: {error.strerror or error}") from error
-    filled = beside / "made"  # unlike its parent, with the usual rights
-    try:
-        filled.mkdir()
-        yield filled
-        sync_folder(filled)
-        filled.rename(folder)
-    except OSError as error:
-        raise ConfigError(f"{folder}: cannot be written: {error.strerror or error}") from error
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from jpr.decode import Decoded
-from jpr.disk import read_object
+from jpr.disk import read_object, read_record, sealed, unsealed
 from jpr.errors import ConfigError, DataError, FormatError
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def calibrated(
 
 def read_stop(folder: Path) -> Stop | None:
     """Read where a model's searches stop, if it was calibrated."""
-    about = read_object(folder / "joint.json").get("stop")
+    about = read_record(folder / "joint.json").get("stop")
     if about is None:
         return None
     try:
@@ -91,6 +91,7 @@ def write_stop(folder: Path, stop: Stop) -> None:
     """Note in a model's folder where its searches stop."""
     from jpr.files import publish  # not needed, nor to be had, where models are trained
 
-    about = {**read_object(folder / "joint.json"), "stop": asdict(stop)}
-    with publish(folder / "joint.json") as stream:
-        stream.write(json.dumps(about, indent=1) + "\n")
+    file = folder / "joint.json"
+    about = {**unsealed(file, read_object(file)), "stop": asdict(stop)}
+    with publish(file) as stream:
+        stream.write(json.dumps(sealed(about), indent=1) + "\n")

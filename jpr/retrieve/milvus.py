@@ -16,6 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from jpr.disk import unsealed
 from jpr.errors import ConfigError, FormatError, MissingExtraError
 from jpr.retrieve.filters import Clauses, Filter, clauses
 from jpr.stages import Encoder
@@ -72,7 +73,8 @@ def read_contents(path: Path) -> MilvusContents:
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
         if record["format"] == FORMAT:
-            return MilvusContents(**{**record, "fields": tuple(record["fields"])})
+            plain: dict[str, Any] = unsealed(path, record)
+            return MilvusContents(**{**plain, "fields": tuple(record["fields"])})
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise FormatError(path, 0, f"cannot be read ({error}); build the index again") from error
     problem = f"is of format {record['format']}, this program reads {FORMAT}; build it again"

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from jpr.disk import sealed
 from jpr.errors import ConfigError, DataError
 from jpr.files import publish
 from jpr.retrieve.milvus import (
@@ -175,7 +176,7 @@ class _Build:
         except OSError as error:
             raise ConfigError(f"{self._folder}: cannot be written: {error.strerror}") from error
         with publish(self._folder / name) as stream:
-            stream.write(json.dumps(asdict(self._state), indent=1) + "\n")
+            stream.write(json.dumps(sealed(asdict(self._state)), indent=1) + "\n")
 
     def fill(
         self, passages: Iterable[Passage], vectors: "CorpusVectors", progress: Progress

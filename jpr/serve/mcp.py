@@ -10,6 +10,7 @@ from pydantic import Field
 import jpr
 from jpr.errors import JprError
 from jpr.pipeline import Pipeline
+from jpr.questions.asked import LONGEST
 from jpr.retrieve.retrievers import hits_json
 from jpr.serve.batching import WorkThread
 from jpr.serve.engine import Engine
@@ -23,7 +24,7 @@ _INSTRUCTIONS = (
     "Answers questions from a collection of documents. `ask` finds every distinct answer to a "
     "question, with the passages that say them; `search` finds passages, one by one."
 )
-Text = Annotated[str, Field(min_length=1, max_length=10_000)]
+Text = Annotated[str, Field(min_length=1, max_length=LONGEST)]
 Count = Annotated[int, Field(ge=1, le=_MOST)]
 
 

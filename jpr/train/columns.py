@@ -1,9 +1,11 @@
 """Flat arrays that grow on disk side by side, so that work that was killed goes on where it was.
 
 What was appended counts from the next `commit` on; what a killed process appended after its last
-one is cut off by the next.
+one is cut off by the next. A commit notes the hashes of all columns: where one is another, all is
+computed again.
 """
 
+import hashlib
 import json
 import shutil
 from collections.abc import Iterator, Mapping
@@ -14,11 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jpr.disk import locked
-from jpr.errors import ConfigError
+from jpr.disk import locked, read_object, sealed, unsealed
+from jpr.errors import ConfigError, FormatError
 from jpr.files import publish
 
 _STATE = "state.json"
+_PIECE = 1 << 20
 
 
 class Columns:
@@ -30,29 +33,35 @@ class Columns:
         state = self._state()
         self.done: int = state["done"]
         """What was committed, in whatever the writer counts."""
-        self._bytes: dict[str, int] = state["bytes"]
+        self._bytes: dict[str, int] = {name: state["bytes"].get(name, 0) for name in types}
         with _explained(folder):
             self._streams = {
                 name: stack.enter_context(self._path(name).open("ab")) for name in types
             }
             for name, stream in self._streams.items():
-                stream.truncate(self._bytes.setdefault(name, 0))
+                stream.truncate(self._bytes[name])
+            self._hashes = {name: _hash(self._path(name), self._bytes[name]) for name in types}
 
     def _state(self) -> dict[str, Any]:
         try:
-            state: dict[str, Any] = json.loads((self._folder / _STATE).read_text(encoding="utf-8"))
-        except (FileNotFoundError, ValueError):
-            state = {}
-        sizes = state.get("bytes", {})
-        whole = all(self._size(name) >= size for name, size in sizes.items())
-        return state if state.get("key") == self._key and whole else {"done": 0, "bytes": {}}
+            file = self._folder / _STATE
+            state: dict[str, Any] = unsealed(file, read_object(file))
+            whole = all(self._is_whole(name, state) for name in self._types)
+            if whole and state["key"] == self._key:
+                return state
+        except (FormatError, KeyError):  # there is none, or a damaged one
+            pass
+        return {"done": 0, "bytes": {}}
+
+    def _is_whole(self, name: str, state: Mapping[str, Any]) -> bool:
+        """Tell whether a column holds what was committed."""
+        size, path = state["bytes"][name], self._path(name)
+        if not path.exists() or path.stat().st_size < size:
+            return False
+        return bool(_hash(path, size).hexdigest() == state["hashes"][name])
 
     def _path(self, name: str) -> Path:
         return self._folder / f"{name}.bin"
-
-    def _size(self, name: str) -> int:
-        path = self._path(name)
-        return path.stat().st_size if path.exists() else -1
 
     def length(self, name: str) -> int:
         """Return how many numbers a column has."""
@@ -63,6 +72,7 @@ class Columns:
         packed = values.astype(self._types[name]).tobytes()
         with _explained(self._folder):
             self._bytes[name] += self._streams[name].write(packed)
+        self._hashes[name].update(packed)
 
     def commit(self, done: int) -> None:
         """Keep all that was appended, whatever happens from now on."""
@@ -70,8 +80,10 @@ class Columns:
             for stream in self._streams.values():
                 stream.flush()
         self.done += done
-        with publish(self._folder / _STATE) as state:
-            state.write(json.dumps({"key": self._key, "done": self.done, "bytes": self._bytes}))
+        hashes = {name: so_far.hexdigest() for name, so_far in self._hashes.items()}
+        state = {"key": self._key, "done": self.done, "bytes": self._bytes, "hashes": hashes}
+        with publish(self._folder / _STATE) as file:
+            file.write(json.dumps(sealed(state)))
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         """Return what was appended to a column so far, mapped."""
@@ -80,6 +92,16 @@ class Columns:
         with _explained(self._folder):
             self._streams[name].flush()
         return np.memmap(self._path(name), dtype=self._types[name], mode="r")
+
+
+def _hash(path: Path, size: int) -> "hashlib._Hash":
+    """Return the hash of a file's first bytes, to go on with."""
+    found = hashlib.sha256()
+    with path.open("rb") as stream:
+        while size > 0 and (piece := stream.read(min(size, _PIECE))):
+            found.update(piece)
+            size -= len(piece)
+    return found
 
 
 @contextmanager

@@ -4,7 +4,6 @@ OUT/joint.json, model.safetensors, tokenizer.json   the best weights, ready for 
 OUT/log.jsonl, state.safetensors                    how it went, and what it takes to go on
 """
 
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from jpr.disk import copy_file
 from jpr.encode.tokens import read_tokenizer
 from jpr.errors import ConfigError, DataError, FormatError
 from jpr.models.answers import Answers
@@ -167,8 +167,8 @@ def train_joint(
         return judged(model, words, developments, config)
 
     def keep(_: int) -> None:
+        copy_file(home / "tokenizer.json", out / "tokenizer.json")
         write_joint(out, model, asdict(prompts.settings), judged_by)
-        shutil.copyfile(home / "tokenizer.json", out / "tokenizer.json")
 
     loss = JointLoss(model, draws, assemblers, config, world)
     hooks = Hooks(evaluate if developments else None, keep, tell)

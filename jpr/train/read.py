@@ -4,7 +4,6 @@ OUT/reader.json, config.json, model.safetensors, tokenizer.json   the best weigh
 OUT/log.jsonl, state.safetensors                                  how it went, and to go on
 """
 
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -16,6 +15,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from jpr.disk import checked_sums, copy_file
 from jpr.encode.tokens import read_tokenizer
 from jpr.errors import DataError
 from jpr.models.t5 import T5
@@ -45,6 +45,7 @@ def begin_reader(config: ReaderConfig) -> tuple[T5, Prompts, Ways]:
     tokenizer = read_tokenizer(home / "tokenizer.json")
     if (home / ABOUT).exists():
         settings, ways = read_about(home)
+        checked_sums(home / ABOUT)
     else:
         mark, separator = number_tokens(tokenizer, home, 2)
         settings = PromptSettings("t5", max_tokens=config.max_tokens, number_tokens=(mark,))
@@ -171,8 +172,8 @@ def train_reader(
         return Score(-float(np.mean(list(told.values()))), told)
 
     def keep(_: int) -> None:
+        copy_file(home / "tokenizer.json", out / "tokenizer.json")
         write_reader(out, model, prompts.settings, ways)
-        shutil.copyfile(home / "tokenizer.json", out / "tokenizer.json")
 
     loss = _ReaderLoss(reading, feeds, assemblers, config, world)
     hooks = Hooks(evaluate if developments else None, keep, tell)

@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 from jpr.encode.folder import DEFAULT, load_encoder
 from jpr.encode.gpu import TorchTower, load_tower
 from jpr.encode.save import export_encoder
-from jpr.encode.settings import EncoderSettings, read_settings
+from jpr.encode.settings import EncoderSettings, read_settings, write_settings
 from jpr.encode.tokens import Tokens, open_tokenizer
 from jpr.errors import ConfigError, FormatError, MissingExtraError
 from jpr.models.bert import Bert, BertConfig, from_hugging_face
@@ -121,7 +121,7 @@ def test_dpr_is_a_bert_under_another_name(tmp_path: Path) -> None:
     save_file(named, other / "model.safetensors")
     found = load_encoder(other).encode_passages([Passage("1", "", "old castle")])
     settings = EncoderSettings(pooling="cls", normalise=False, max_passage_tokens=48)
-    (folder / "encoder.json").write_text(settings.to_json())
+    write_settings(settings, folder, [])
     wanted = load_encoder(folder).encode_passages([Passage("1", "", "old castle")])
     np.testing.assert_array_equal(found, wanted)
 
@@ -137,7 +137,7 @@ def test_the_key_names_weights_and_settings(tmp_path: Path) -> None:
     assert first.key == load_encoder(write_encoder(tmp_path / "2")).key
     assert first.key != load_encoder(write_encoder(tmp_path / "3", seed=1)).key
     settings = EncoderSettings(question_prompt="query: ", max_passage_tokens=48)
-    (tmp_path / "2" / "encoder.json").write_text(settings.to_json())
+    write_settings(settings, tmp_path / "2", [])
     assert first.key != load_encoder(tmp_path / "2").key
 
 

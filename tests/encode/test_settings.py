@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from jpr.encode.settings import EncoderSettings, read_settings
+from jpr.encode.settings import EncoderSettings, read_settings, write_settings
 from jpr.errors import ConfigError, FormatError
 from tests.encode.tiny import CONFIG, write_json
 
@@ -24,7 +24,7 @@ def modules(*kinds: str) -> list[dict[str, str]]:
 
 def test_our_own_file_holds_everything(tmp_path: Path) -> None:
     made = EncoderSettings("cls", "norm", False, "separate", "q: ", "p: ", "[SEP]", 10, 20, 30, "w")
-    (tmp_path / "encoder.json").write_text(made.to_json())
+    write_settings(made, tmp_path, [])
     assert read_settings(tmp_path) == made
 
 

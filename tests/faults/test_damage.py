@@ -1,6 +1,7 @@
 """Every file that is written, cut short and with a bit turned: it is told, or it is no matter."""
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -11,15 +12,26 @@ import numpy as np
 import pytest
 import torch
 
+from jpr.disk import checked_sums
+from jpr.encode.folder import DEFAULT as ENCODERS
 from jpr.encode.folder import load_encoder
+from jpr.encode.save import export_encoder
 from jpr.encode.vectors import encode_to_folder, open_vectors
 from jpr.errors import FormatError, JprError
+from jpr.models.onnx_weights import joint_from_onnx
+from jpr.read.fusion import FusionReader
+from jpr.rerank.joint import DEFAULT as JOINT
+from jpr.rerank.joint import JointReranker
 from jpr.retrieve.documents import index_documents
 from jpr.retrieve.index import Index, add_to_index, build_index, remove_from_index
 from jpr.train.average import Average
 from jpr.train.pack import Pack
 from jpr.train.state import Log, Progress, read_log, read_state, write_state
+from tests.damage import without_sums
 from tests.encode.texts import passages
+from tests.encode.tiny import write_encoder
+from tests.read.test_fusion import write_tiny
+from tests.rerank.tiny import NAMES, QUESTION, hits, ranking
 from tests.retrieve.toy import WordEncoder
 from tests.train.tiny import write_invented
 
@@ -164,6 +176,80 @@ def state_of(folder: Path) -> object:
     average = Average(list(model.parameters()), 0.5)
     progress = read_state(folder, model, optimizer, average)
     return progress, model.weight.tolist(), [w.tolist() for w in average.values]
+
+
+def chosen(folder: Path) -> object:
+    ranked = JointReranker.load(folder, device="cpu", threads=1).rank(QUESTION, hits(NAMES), 3)
+    return [(hit.passage.id, hit.score) for hit in ranked.hits]
+
+
+@pytest.mark.parametrize("kind", ["joint", "torch-joint"])
+def test_every_file_of_a_joint_model(tmp_path: Path, given: Path, kind: str) -> None:
+    shutil.copytree(given / kind, tmp_path / "model")
+    told = all_told(tmp_path / "model", lambda: chosen(tmp_path / "model"))
+    assert told > 60
+
+
+def encoded(folder: Path) -> object:
+    return load_encoder(folder, "cpu", threads=1).encode_passages(passages(3)).tolist()
+
+
+def test_every_file_of_an_encoder(tmp_path: Path, given: Path) -> None:
+    shutil.copytree(given / "encoder", tmp_path / "encoder")
+    assert all_told(tmp_path / "encoder", lambda: encoded(tmp_path / "encoder")) > 45
+
+
+def test_every_file_of_an_encoder_with_two_towers(tmp_path: Path) -> None:
+    for seed, tower in enumerate(("question", "passage")):
+        write_encoder(tmp_path / "torch" / tower, seed)
+    export_encoder(tmp_path / "torch", tmp_path / "onnx")
+    assert all_told(tmp_path / "onnx", lambda: encoded(tmp_path / "onnx")) > 60
+
+
+def test_every_file_of_a_reader(tmp_path: Path) -> None:
+    write_tiny(tmp_path)
+
+    def read() -> object:
+        return FusionReader.load(tmp_path, device="cpu").read(ranking()).answers
+
+    assert all_told(tmp_path, read) > 60
+
+
+def test_a_damaged_file_is_named_before_it_is_opened(tmp_path: Path, given: Path) -> None:
+    shutil.copytree(given / "joint", tmp_path / "joint")
+    (tmp_path / "joint" / "step.onnx").write_bytes(b"x")
+    with pytest.raises(FormatError, match=r"step\.onnx: is damaged: .*; copy or make it again"):
+        chosen(tmp_path / "joint")
+    with pytest.raises(FormatError, match=r"step\.onnx: is damaged"):
+        joint_from_onnx(tmp_path / "joint")
+
+
+def test_models_of_before_there_were_checksums_are_read(tmp_path: Path, given: Path) -> None:
+    for kind, file, look in (
+        ("joint", "joint.json", chosen),
+        ("torch-joint", "joint.json", chosen),
+        ("encoder", "encoder.json", encoded),
+    ):
+        whole = look(given / kind)
+        shutil.copytree(given / kind, tmp_path / kind)
+        without_sums(tmp_path / kind / file)
+        assert look(tmp_path / kind) == whole
+
+
+@pytest.mark.parametrize("sums", [7, ["x"], {"../outside": "0"}, {"/dev/zero": "0"}, {"pipe": "0"}])
+def test_hashes_are_only_of_files_in_the_folder(tmp_path: Path, sums: object) -> None:
+    about = tmp_path / "joint.json"
+    about.write_text(json.dumps({"sums": sums}))
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(FormatError, match=r"joint\.json: is damaged"):
+        checked_sums(about)
+
+
+@pytest.mark.parametrize("about", [JOINT / "joint.json", ENCODERS / "encoder.json"])
+def test_the_models_inside_are_what_they_were(about: Path) -> None:
+    found = {path.name for path in checked_sums(about)}
+    assert found == {path.name for path in about.parent.iterdir()} - {about.name}
+    assert "sha256" in json.loads(about.read_text())
 
 
 def test_the_state_of_a_training(tmp_path: Path) -> None:

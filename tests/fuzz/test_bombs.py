@@ -22,9 +22,11 @@ from jpr.corpus.tables import read_csv, read_jsonl
 from jpr.errors import ConfigError, DataError, FormatError
 from jpr.files import read_lines
 from jpr.jsonfile import read_json
-from jpr.pipeline import LONGEST, worded
+from jpr.pipeline import worded
 from jpr.questions import load_questions
+from jpr.questions.asked import LONGEST
 from jpr.serve.corpora import File, _names
+from tests.cli.running import fails
 from tests.corpus.document_samples import _file, pdf
 
 from .packed import pack, parts_of
@@ -206,7 +208,9 @@ def test_a_line_that_unpacks_to_far_more_than_the_file_is_refused(
         list(read_lines(path))
 
 
-def test_a_question_as_long_as_a_book_is_refused_at_once(tmp_path: Path) -> None:
+def test_a_question_as_long_as_a_book_is_refused_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     book = "who " * (10 << 18)
     with pytest.raises(DataError, match="ask in at most 10,000"):
         worded(book)
@@ -214,6 +218,13 @@ def test_a_question_as_long_as_a_book_is_refused_at_once(tmp_path: Path) -> None
     path = tmp_path / "q.jsonl"
     path.write_text('{"id": "1", "question": "' + book + '", "answers": [["x"]]}\n')
     assert len(load_questions(path)) == 1
+    said = fails(capsys, monkeypatch, "retrieve", tmp_path, "-q", path, "-o", tmp_path / "r.jsonl")
+    assert f"{path}: question '1' has 10,485,760 characters; ask in at most 10,000" in said
+    run = tmp_path / "run.jsonl"
+    run.write_text('{"id": "7", "question": "' + book + '", "ctxs": [{"id": "a", "text": "b"}]}\n')
+    for command in ("rerank", "read"):
+        said = fails(capsys, monkeypatch, command, run, "-o", tmp_path / "r.jsonl")
+        assert f"{run}: question '7' has 10,485,760 characters; ask in at most 10,000" in said
 
 
 def test_links_and_pipes_of_a_folder_are_passed_over(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from jpr.read.load import load_reader
 from jpr.read.spans import SpanReader
 from jpr.rerank.prompt import PromptSettings
 from jpr.types import Hit, Passage, Question, Ranking
+from tests.damage import without_sums
 from tests.read.test_spans import check_laws
 from tests.rerank.tiny import NAMES, NUMBER_TOKENS, WORDS, ranking, tokenizer, write_pointer
 
@@ -33,8 +34,9 @@ def write_tiny(folder: Path, seed: int = 0) -> Path:
     )
     model = T5(config)
     model.encoder.words.weight.data *= 3
-    write_reader(folder, model, SETTINGS, WAYS)
+    folder.mkdir(parents=True, exist_ok=True)
     tokenizer().save(str(folder / "tokenizer.json"))
+    write_reader(folder, model, SETTINGS, WAYS)
     return folder
 
 
@@ -102,7 +104,7 @@ def test_a_damaged_description_is_told(
     tmp_path: Path, change: dict[str, object], told: str
 ) -> None:
     home = write_tiny(tmp_path)
-    about = json.loads((home / "reader.json").read_text(encoding="utf-8"))
+    about = without_sums(home / "reader.json")
     (home / "reader.json").write_text(json.dumps({**about, **change}), encoding="utf-8")
     with pytest.raises(FormatError, match=told):
         FusionReader.load(home, device="cpu")

@@ -1,6 +1,7 @@
 """Joint models without torch: the same rankings, and clear words for damage."""
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from jpr.rerank.joint_torch import TorchScorer
 from jpr.rerank.prompt import Prompts, PromptSettings
 from jpr.rerank.save import export_joint, new_folder, spread
 from jpr.types import Hit, Passage, Question, Ranking
-from tests.damage import damaged
+from tests.damage import damaged, without_sums
 from tests.rerank.tiny import (
     NAMES,
     NUMBER_TOKENS,
@@ -174,6 +175,7 @@ def test_it_runs_without_torch(tmp_path: Path) -> None:
 
 def test_where_both_are_the_cpu_takes_onnx(tmp_path: Path) -> None:
     folder = exported(tmp_path, write_pointer)
+    without_sums(folder / "joint.json")
     for file in (tmp_path / "torch").glob("model*"):
         (folder / file.name).write_bytes(file.read_bytes())
     onnx = JointReranker.load(folder, device="cpu").key
@@ -185,6 +187,7 @@ def test_where_both_are_the_cpu_takes_onnx(tmp_path: Path) -> None:
 
 def test_damaged_and_foreign_files_are_refused(tmp_path: Path) -> None:
     folder = exported(tmp_path, write_pointer)
+    without_sums(folder / "joint.json")
     encoder, step = folder / "encoder.onnx", folder / "step.onnx"
     whole = step.read_bytes()
     for name in (encoder, step):
@@ -214,7 +217,7 @@ def test_damaged_and_foreign_files_are_refused(tmp_path: Path) -> None:
 def test_whatever_is_wrong_with_the_description_is_told(tmp_path: Path) -> None:
     folder = exported(tmp_path, lambda folder: write_t5(folder, "index"))
     file = folder / "joint.json"
-    about = json.loads(file.read_text())
+    about = without_sums(file)
     parts = {name: about[name] for name in ("format", "kind", "prompt")}
     parts["prompt"]["number_tokens"] = about["prompt"]["number_tokens"][:2]
     for bad in damaged(parts):
@@ -245,6 +248,28 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(ConfigError, match="cannot be written"), new_folder(tmp_path / "file" / "b"):
         pass
+
+
+def test_what_a_killed_process_left_the_next_takes_over(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", _KILLED, tmp_path / "b"]) as killed:
+        assert killed.wait() == -signal.SIGKILL
+    left = sorted(path.name for path in tmp_path.rglob("*"))
+    assert left == [".b.new", "half", "lock", "made"]
+    with new_folder(tmp_path / "b") as made:
+        assert list(made.iterdir()) == []
+        with pytest.raises(ConfigError, match="another process"), new_folder(tmp_path / "b"):
+            pass
+    assert [path.name for path in tmp_path.rglob("*")] == ["b"]
+
+
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+from jpr.rerank.save import new_folder
+with new_folder(Path(sys.argv[1])) as made:
+    (made / "half").touch()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
 
 
 def test_a_sample_is_from_all_over() -> None:

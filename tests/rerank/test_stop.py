@@ -13,6 +13,7 @@ from jpr.rerank.stop import Stop, calibrated, read_stop, write_stop
 from jpr.runs import write_rankings
 from jpr.types import Question, Ranking
 from tests.cli.running import fails, jpr
+from tests.damage import without_sums
 from tests.rerank.tiny import NAMES, QUESTION, hits, tokenizer, write_pointer
 
 STOP = Stop(-2.5, 4, "tree", 2.0, 0.95, 1.5, 10)
@@ -88,7 +89,7 @@ def test_a_model_that_reads_answers_stops_where_little_is_added(tmp_path: Path) 
 def test_a_stop_of_another_kind_is_refused(tmp_path: Path, damage: dict[str, object]) -> None:
     folder = write_pointer(tmp_path)
     write_stop(folder, STOP)
-    about = json.loads((folder / "joint.json").read_text())
+    about = without_sums(folder / "joint.json")
     about["stop"] |= damage
     (folder / "joint.json").write_text(json.dumps(about))
     with pytest.raises(FormatError, match="its stop is not known"):
@@ -113,7 +114,7 @@ def test_auto_needs_a_calibrated_model_and_its_decoder(tmp_path: Path) -> None:
         JointReranker.load(folder, beta=1.0).rank(QUESTION, hits(NAMES), "auto")
     with pytest.raises(ConfigError, match="for answers if it reads any"):
         JointReranker.load(folder, answers=False).rank(QUESTION, hits(NAMES), "auto")
-    about = json.loads((folder / "joint.json").read_text())
+    about = without_sums(folder / "joint.json")
     (folder / "joint.json").write_text(json.dumps({**about, "stop": {"when": 3}}))
     with pytest.raises(FormatError, match="stop is not known"):
         JointReranker.load(folder)

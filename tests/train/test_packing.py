@@ -1,4 +1,5 @@
 import filecmp
+import shutil
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -160,6 +161,8 @@ def test_a_killed_pack_goes_on_and_is_the_same(
         make_pack(sources(7), words, resumed, PackSettings(), inputs={})
     assert not resumed.exists()
     part = words.parent / ".resumed.part"
+    damaged = words.parent / ".damaged.part"
+    shutil.copytree(part, damaged)
     with (part / "passage_tokens.bin").open("ab") as stream:
         stream.write(b"half a batch")
     asked.clear()
@@ -172,6 +175,13 @@ def test_a_killed_pack_goes_on_and_is_the_same(
     assert "span_covers.npy" in names
     assert filecmp.cmpfiles(whole, resumed, names, shallow=False) == (names, [], [])
     assert not part.exists()
+    tokens = bytearray((damaged / "passage_tokens.bin").read_bytes())
+    tokens[3] ^= 1
+    (damaged / "passage_tokens.bin").write_bytes(tokens)
+    asked.clear()
+    make_pack(sources(-1), words, words.parent / "damaged", PackSettings(), inputs={})
+    assert asked[0] == ("a", 0)
+    assert filecmp.cmpfiles(whole, words.parent / "damaged", names, shallow=False)[0] == names
     assert Pack.open(whole, verify=True).sources.tolist() == [0] * 10 + [1] * 9 + [2] * 11
 
 
