@@ -91,4 +91,4 @@ def test_a_folder_of_a_milvus_index_takes_no_other(tmp_path: Path) -> None:
     (tmp_path / "m").mkdir()
     (tmp_path / "m" / "milvus.json").write_text("{}")
     told = refused("index", corpus(tmp_path / "c.tsv", ["1"]), "--out", tmp_path / "m")
-    assert "Milvus" in told
+    assert "holds an index of engine milvus" in told
