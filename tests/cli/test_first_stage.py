@@ -5,24 +5,14 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from jpr.cli import app
-from jpr.errors import JprError
-from tests.cli.running import jpr
+from tests.cli.running import jpr, refused
 
 TEXTS = {
     "1": ("Moon", "The moon shines at night."),
     "2": ("Sun", "The sun shines by day."),
     "3": ("Rain", "Rain falls on the roof."),
 }
-
-
-def refused(*arguments: object) -> str:
-    """Run a command that must fail by a mistake of the user's, and return what it said."""
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    assert isinstance(result.exception, JprError), result.output
-    return str(result.exception)
 
 
 def corpus(path: Path, ids: list[str]) -> Path:
