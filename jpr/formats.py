@@ -1,6 +1,6 @@
 """The seam every file format stands behind: how to know it, read it and write it.
 
-A new format is one `Format` value in a file of its own and one line in the tuple of its kind
+A new format is one `Format` value in a file of its own and that file's name in the list of its kind
 (`jpr.corpus`, `jpr.questions`, `jpr.runs`). Reading through `read_records` gives every format the
 same checks: a file that holds nothing and an id that comes twice are errors.
 """
@@ -8,6 +8,7 @@ same checks: a file that holds nothing and an id that comes twice are errors.
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Generic, TextIO, TypeVar
 
@@ -53,6 +54,12 @@ class Format(Generic[T]):
     sniff: Callable[[Head], bool]
     read: Callable[[Path], Located[T]]
     write: Callable[[Iterable[T], TextIO], None] | None = None
+
+
+def formats_in(package: str, *modules: str) -> tuple[Format[Any], ...]:
+    """Return what modules of a package define, each as its `FORMAT` or as several `FORMATS`."""
+    found = [vars(import_module(f"{package}.{module}")) for module in modules]
+    return tuple(format for names in found for format in names.get("FORMATS") or [names["FORMAT"]])
 
 
 def head_of(path: Path) -> Head:

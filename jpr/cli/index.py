@@ -3,8 +3,7 @@
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from dataclasses import replace as replace_fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,11 +11,11 @@ import typer
 
 from jpr.cli import screen
 from jpr.cli.corpora import Split, TokenizerFile, is_documents, read_corpus
-from jpr.errors import ConfigError, DataError
+from jpr.cli.inputs import refuse_useless
+from jpr.errors import ConfigError
+from jpr.retrieve.engines import ENGINES, FILES, WORDS_ALONE, Wanted, refuse_others
 
 if TYPE_CHECKING:
-    from jpr.encode.vectors import StoredVectors
-    from jpr.retrieve.contents import Contents
     from jpr.retrieve.dense import VectorSource
     from jpr.retrieve.draft import VectorsOf
     from jpr.stages import Progress
@@ -43,8 +42,6 @@ Example: jpr index --remove 17,23 --out wiki
 Example: jpr index psgs_w100.tsv.gz --out wiki --engine milvus --uri http://localhost:19530
 """
 _MB = 1 << 20
-_NONE = "none"
-_FILES, _MILVUS = "files", "milvus"
 _LONG = 1.0
 """Hours of encoding that deserve a note."""
 
@@ -74,60 +71,81 @@ def run(
     scheduler: Annotated[
         str | None, typer.Option(help="Address of a Dask scheduler whose workers encode.")
     ] = None,
-    engine: Annotated[str, typer.Option(help="What holds the index: files, or milvus.")] = _FILES,
+    engine: Annotated[
+        str, typer.Option(help=f"What holds the index: {', '.join(ENGINES)}.")
+    ] = FILES,
     uri: Annotated[
         str | None, typer.Option(help="Milvus: the address of a server, or a file, x.db.")
     ] = None,
-    collection: Annotated[str, typer.Option(help="Milvus: the collection's name.")] = "jpr",
-    graph: Annotated[str, typer.Option(help="Milvus: hnsw, or ivf (less memory).")] = "hnsw",
+    collection: Annotated[
+        str | None, typer.Option(help="Milvus: the collection's name.  [default: jpr]")
+    ] = None,
+    graph: Annotated[
+        str | None, typer.Option(help="Milvus: hnsw, or ivf (less memory).  [default: hnsw]")
+    ] = None,
     split: Split = None,
     tokenizer: TokenizerFile = None,
 ) -> None:
     """Read, cut, index, encode, publish."""
-    from jpr.retrieve.index import add_to_index, build_index, remove_from_index
-
-    _check(corpus, add, replace, remove)
-    _check_engine(engine, uri, changed=add or remove is not None)
-    if uri is None and (out / "milvus.json").exists():
-        raise ConfigError(f"{out}: says where an index in Milvus is; choose another folder")
-    wish = _Wish(out, encoder, vectors, workers, scheduler)
+    _check(corpus, add, replace, remove, workers, scheduler)
+    given = {
+        "--add": add or None,
+        "--remove": remove,
+        "--nprobe": nprobe,
+        "--workers": workers,
+        "--scheduler": scheduler,
+        "--uri": uri,
+        "--collection": collection,
+        "--graph": graph,
+    }
+    refuse_useless("--engine", engine, given, {name: one.options for name, one in ENGINES.items()})
+    refuse_others(out, engine)
+    holder = ENGINES[engine].load()
     if corpus is None or remove is not None:
-        _tell(remove_from_index(_ids(remove or ""), out), out)
+        screen.note(holder.remove(_ids(remove or ""), out))
         return
-    passages, source = wish.checked(_read(corpus, split, tokenizer)), corpus.name
-    if uri is not None:
-        _into_milvus(passages, source, wish, (uri, collection, graph))
-    elif add:
-        given = wish.to_add()
-        _tell(add_to_index(passages, out, source=source, replacing=replace, vectors=given), out)
-    else:
-        made = build_index(
-            passages,
-            out,
-            source=source,
-            vectors=wish.vectors_of(),
-            encoder_folder=wish.folder,
-            nprobe=nprobe,
-        )
-        _tell(made, out)
+    wanted = Wanted(
+        out,
+        corpus.name,
+        encoder=encoder if add or vectors else _encoder(encoder),
+        vectors=vectors,
+        encode=partial(_encoding, out, workers, scheduler),
+        replacing=replace,
+        nprobe=nprobe,
+        uri=uri,
+        collection=collection,
+        graph=graph,
+    )
+    passages = wanted.checked(_read(corpus, split, tokenizer))
+    screen.note(holder.add(passages, wanted) if add else holder.build(passages, wanted))
 
 
-def _check(corpus: Path | None, add: bool, replace: bool, remove: str | None) -> None:
+def _check(
+    corpus: Path | None,
+    add: bool,
+    replace: bool,
+    remove: str | None,
+    workers: int | None,
+    scheduler: str | None,
+) -> None:
     if (corpus is None) == (remove is None):
         raise ConfigError("name a corpus to index, or ids with --remove: one of the two")
     if remove is not None and add:
         raise ConfigError("--add and --remove are two commands; give one after the other")
     if replace and not add:
         raise ConfigError("--replace is for --add; without it the whole index is replaced")
+    if workers is not None and scheduler is not None:
+        raise ConfigError("--workers starts processes, --scheduler uses others; choose one")
 
 
-def _check_engine(engine: str, uri: str | None, changed: bool) -> None:
-    if engine not in (_FILES, _MILVUS):
-        raise ConfigError(f"--engine {engine}: choose {_FILES} or {_MILVUS}")
-    if (engine == _MILVUS) != (uri is not None):
-        raise ConfigError("--engine milvus and --uri belong together; give both or none")
-    if changed and uri is not None:
-        raise ConfigError("an index in Milvus is not changed; build it anew")
+def _encoder(named: str | None) -> str | None:
+    """Return the encoder of a new index; none at all where there is none inside."""
+    from jpr.encode.folder import DEFAULT
+
+    if named is None and not DEFAULT.is_dir():
+        screen.note("this installation has no encoder of its own: words alone are indexed")
+        return WORDS_ALONE
+    return named
 
 
 def _ids(remove: str) -> list[str]:
@@ -157,112 +175,22 @@ def _read(corpus: Path, split: str | None, tokenizer: Path | None) -> "Iterator[
                 shown = done
 
 
-@dataclass(frozen=True)
-class _Wish:
-    """What the options say about vectors."""
-
-    out: Path
-    encoder: str | None
-    vectors: Path | None
-    workers: int | None
-    scheduler: str | None
-
-    def __post_init__(self) -> None:
-        if self.encoder == _NONE and self.vectors is not None:
-            raise ConfigError("--encoder none and --vectors exclude each other; leave one out")
-        if self.workers is not None and self.scheduler is not None:
-            raise ConfigError("--workers starts processes, --scheduler uses others; choose one")
-
-    @property
-    def folder(self) -> str:
-        """The encoder's folder as the index shall know it; empty for our own."""
-        return "" if self.encoder in (None, _NONE) else str(Path(self.encoder or "").resolve())
-
-    def vectors_of(self) -> "VectorsOf | None":
-        """Return what gives the vectors of a new index, if it shall have any."""
-        from jpr.encode.folder import DEFAULT
-
-        if self.vectors is not None:
-            found = self.given(self.vectors)
-            return lambda *_: found
-        if self.encoder is None and not DEFAULT.is_dir():
-            screen.note("this installation has no encoder of its own: words alone are indexed")
-            return None
-        return None if self.encoder == _NONE else self.encoding()
-
-    def to_add(self) -> "VectorsOf | None":
-        """Return what gives new passages their vectors: by the index's own encoder if need be."""
-        from jpr.retrieve.index import Index
-
-        known = Index(self.out).manifest.vectors
-        if self.encoder is not None or self.vectors is not None:
-            return self.vectors_of()
-        if known is None:
-            return None
-        return replace_fields(self, encoder=known.encoder or None).vectors_of()
-
-    def checked(self, passages: "Iterator[Passage]") -> "Iterator[Passage]":
-        """Pass passages on; where vectors are given, only those that they were made of."""
-        if self.vectors is None:
-            return passages
-        from jpr.encode.vectors import open_vectors
-
-        return open_vectors(self.vectors).checked(passages)
-
-    def given(self, vectors: Path) -> "StoredVectors":
-        """Open vectors that were made before, by the encoder that is named, if one is."""
-        from jpr.encode.folder import load_encoder
-        from jpr.encode.vectors import open_vectors
-
-        found = open_vectors(vectors)
-        if (key := load_encoder(self.folder or None).key) != found.key:
-            told = f"was made by encoder {found.key}, but {self.folder or 'our own'} is {key}"
-            raise DataError(f"{vectors}: {told}; name the right one with --encoder")
-        return found
-
-    def encoding(self) -> "VectorsOf":
-        """Return what encodes passages, here or on workers."""
-        from jpr.cli.encode import mapping
-        from jpr.encode.folder import load_encoder
-        from jpr.retrieve.index import encoded_by
-
-        encoder = load_encoder(self.folder or None)
-        folder = Path(self.folder) if self.folder else None
-
-        def vectors(passages: "Sequence[Passage]", sha256: str) -> "VectorSource":
-            with mapping(self.workers, self.scheduler, folder, "auto") as map_chunks:
-                encoded = encoded_by(
-                    encoder, self.out, map_chunks=map_chunks, watched=_encoding_shown
-                )
-                return encoded(passages, sha256)
-
-        return vectors
-
-
-def _into_milvus(
-    passages: "Iterator[Passage]", source: str, wish: _Wish, place: tuple[str, str, str]
-) -> None:
+def _encoding(
+    out: Path, workers: int | None, scheduler: str | None, encoder_folder: Path | None
+) -> "VectorsOf":
+    """Return what encodes passages, here or on workers."""
+    from jpr.cli.encode import mapping
     from jpr.encode.folder import load_encoder
-    from jpr.retrieve.milvus_build import Encoded, Stored, build_milvus
+    from jpr.retrieve.index import encoded_by
 
-    if wish.encoder == _NONE:
-        raise ConfigError("--encoder none: Milvus holds vectors; name an encoder or --vectors")
-    if wish.workers is not None or wish.scheduler is not None:
-        raise ConfigError("encode with `jpr encode --workers` first, and give --vectors here")
-    uri, collection, graph = place
-    made = build_milvus(
-        passages,
-        wish.out,
-        Stored(wish.given(wish.vectors))
-        if wish.vectors
-        else Encoded(load_encoder(wish.folder or None)),
-        uri=uri,
-        alias=collection,
-        graph=graph,
-        source=source,
-        encoder_folder=wish.folder,
-    )
-    screen.note(f"{made.passages:,} passages are indexed in Milvus at {uri}")
+    encoder = load_encoder(encoder_folder)
+
+    def vectors(passages: "Sequence[Passage]", sha256: str) -> "VectorSource":
+        with mapping(workers, scheduler, encoder_folder, "auto") as map_chunks:
+            encoded = encoded_by(encoder, out, map_chunks=map_chunks, watched=_encoding_shown)
+            return encoded(passages, sha256)
+
+    return vectors
 
 
 @contextmanager
@@ -285,13 +213,3 @@ def _encoding_shown(total: int) -> "Iterator[Progress]":
             progress(done)
 
         yield advance
-
-
-def _tell(made: "Contents", out: Path) -> None:
-    vectors = made.vectors
-    what = f"{made.passages:,} passages are indexed in {out}"
-    if vectors is None:
-        screen.note(f"{what}, by their words")
-    else:
-        found = f"recall@100 of a search by vectors is {vectors.recall:.3f}"
-        screen.note(f"{what}, by words and vectors; {found}")

@@ -162,3 +162,18 @@ def refuse_own(out: Path, *inputs: Path | None) -> None:
     for path in inputs:
         if path is not None and path.exists() and out.exists() and out.samefile(path):
             raise ConfigError(f"--out {out} is a file that is read; name another")
+
+
+def refuse_useless(
+    option: str, name: str, given: Mapping[str, object], known: Mapping[str, Sequence[str]]
+) -> None:
+    """Refuse a name that is not known, and what was given for others; `known` is what each uses."""
+    if name not in known:
+        raise ConfigError(f"{option} {name}; choose one of {', '.join(known)}")
+    useless = [one for one, value in given.items() if value is not None and one not in known[name]]
+    if useless:
+        others = [other for other, uses in known.items() if {*useless} & {*uses}]
+        raise ConfigError(
+            f"{option} {name} has no use for {', '.join(useless)} (for {', '.join(others)}); "
+            "leave out what it cannot use"
+        )

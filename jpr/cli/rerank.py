@@ -9,12 +9,12 @@ import typer
 
 from jpr.cli import screen
 from jpr.cli.convert import fill_in
-from jpr.cli.inputs import CorpusOption, QuestionsOption, naming, refuse_own
+from jpr.cli.inputs import CorpusOption, QuestionsOption, naming, refuse_own, refuse_useless
 from jpr.errors import ConfigError, DataError
 from jpr.rerank.methods import JOINT, METHODS, Method, Wanted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from jpr.rerank.batch import DecodingReranker
     from jpr.types import Ranking
@@ -84,7 +84,7 @@ def run(
 
     refuse_own(out, source, corpus, questions)
     count = _count(k, budget)
-    _check(method, decode, beta, answers)
+    _check(decode, beta, answers)
     given = {
         "--model": model,
         "--decode": decode,
@@ -95,7 +95,7 @@ def run(
         "--lambda": relevance,
         "--encoder": encoder,
     }
-    _refuse(method, [name for name, value in given.items() if value is not None])
+    refuse_useless("--method", method, given, {name: one.options for name, one in METHODS.items()})
     decoding = None
     if method == JOINT:
         load = {"budget": budget, "answers": answers is not False, "relevance": relevance or 0.0}
@@ -135,9 +135,7 @@ def _count(k: str | None, budget: int | None) -> int | None:
     return int(k)
 
 
-def _check(method: str, decode: str | None, beta: float | None, answers: bool | None) -> None:
-    if method not in METHODS:
-        raise ConfigError(f"--method {method}; choose one of {', '.join(METHODS)}")
+def _check(decode: str | None, beta: float | None, answers: bool | None) -> None:
     if decode is not None and decode not in DECODERS:
         raise ConfigError(f"--decode {decode}; choose one of {', '.join(DECODERS)}")
     if beta is not None and decode not in (None, *_TREES):
@@ -146,17 +144,6 @@ def _check(method: str, decode: str | None, beta: float | None, answers: bool | 
         raise ConfigError(f"--beta {beta}; give a finite number")
     if answers and decode == "independent":
         raise ConfigError("--answers: --decode independent takes each passage by itself; leave one")
-
-
-def _refuse(method: str, given: "Sequence[str]") -> None:
-    """Refuse options that are for other methods than the one that was asked for."""
-    useless = [name for name in given if name not in METHODS[method].options]
-    if useless:
-        others = [name for name, one in METHODS.items() if {*useless} & {*one.options}]
-        raise ConfigError(
-            f"--method {method} has no use for {', '.join(useless)} (for {', '.join(others)}); "
-            "leave out what it cannot use"
-        )
 
 
 def _joint(

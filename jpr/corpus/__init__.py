@@ -4,20 +4,16 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TextIO
 
-from jpr.corpus import folder, jsonl, tsv, wikiextractor, wikipedia
-from jpr.formats import Format, read_records, write_records
+from jpr.formats import Format, formats_in, read_records, write_records
 from jpr.types import Passage
 
-FORMATS: tuple[Format[Passage], ...] = (
-    tsv.DPR,
-    tsv.PLAIN,
-    tsv.MSMARCO,
-    jsonl.BEIR,
-    jsonl.PYSERINI,
-    jsonl.ATLAS,
-    folder.FORMAT,
-    wikipedia.FORMAT,
-    wikiextractor.FORMAT,
+FORMATS: tuple[Format[Passage], ...] = formats_in(
+    __name__,
+    "tsv",
+    "jsonl",
+    "folder",
+    "wikipedia",
+    "wikiextractor",
 )
 
 

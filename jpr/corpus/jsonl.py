@@ -140,3 +140,4 @@ ATLAS = Format(
     read_objects,
     _write_atlas,
 )
+FORMATS = (BEIR, PYSERINI, ATLAS)

@@ -194,3 +194,4 @@ PLAIN = Format(
 MSMARCO = Format(
     "msmarco", "MS MARCO's collection.tsv: id and passage", _sniff_msmarco, _read_msmarco
 )
+FORMATS = (DPR, PLAIN, MSMARCO)

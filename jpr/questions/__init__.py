@@ -4,37 +4,23 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TextIO
 
-from jpr.formats import Format, read_records, write_records
-from jpr.questions import (
-    ambigqa,
-    asqa,
-    curatedtrec,
-    dpr,
-    kilt,
-    multispanqa,
-    nqopen,
-    own,
-    qald,
-    qampari,
-    ramdocs,
-    webqsp,
-)
+from jpr.formats import Format, formats_in, read_records, write_records
 from jpr.types import Question
 
-FORMATS: tuple[Format[Question], ...] = (
-    own.FORMAT,
-    ambigqa.FORMAT,
-    webqsp.PUBLISHED,
-    webqsp.SIMPLE,
-    curatedtrec.FORMAT,
-    nqopen.FORMAT,
-    dpr.FORMAT,
-    qampari.FORMAT,
-    qald.FORMAT,
-    *asqa.FORMATS,
-    multispanqa.FORMAT,
-    ramdocs.FORMAT,
-    kilt.FORMAT,
+FORMATS: tuple[Format[Question], ...] = formats_in(
+    __name__,
+    "own",
+    "ambigqa",
+    "webqsp",
+    "curatedtrec",
+    "nqopen",
+    "dpr",
+    "qampari",
+    "qald",
+    "asqa",
+    "multispanqa",
+    "ramdocs",
+    "kilt",
 )
 
 

@@ -79,3 +79,4 @@ SIMPLE = Format(
     _sniff_simple,
     from_lines(_simple_question),
 )
+FORMATS = (PUBLISHED, SIMPLE)

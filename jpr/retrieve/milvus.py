@@ -18,11 +18,12 @@ from typing import Any
 
 from jpr.disk import unsealed
 from jpr.errors import ConfigError, FormatError, MissingExtraError
+from jpr.retrieve.engines import ENGINES, MILVUS
 from jpr.retrieve.filters import Clauses, Filter, clauses
 from jpr.stages import Encoder
 from jpr.types import Hit, Passage, Question, Ranking
 
-NAME = "milvus.json"
+NAME = ENGINES[MILVUS].mark
 FORMAT = 1
 _MOST_K = 16_384
 _BATCH = 64
@@ -61,11 +62,6 @@ class MilvusContents:
     def lists(self) -> int:
         """How many lists each segment of an IVF index has: Milvus indexes segment by segment."""
         return max(1, int(4 * min(self.passages, _SEGMENT) ** 0.5))
-
-
-def is_milvus(folder: Path) -> bool:
-    """Tell whether a folder says that its index is in Milvus."""
-    return (folder / NAME).exists()
 
 
 def read_contents(path: Path) -> MilvusContents:

@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 from jpr.disk import sealed
 from jpr.errors import ConfigError, DataError
 from jpr.files import publish
+from jpr.retrieve.engines import MILVUS, refuse_others
 from jpr.retrieve.milvus import (
     NAME,
     MilvusContents,
     connect,
     explained,
-    is_milvus,
     read_contents,
 )
 from jpr.retrieve.milvus_schema import GRAPHS, index_of, refuse_repeated, row_of, schema_of
@@ -118,9 +118,8 @@ def build_milvus(
         raise ConfigError(f"collection {alias!r}: use letters, digits and _, a letter first")
     if graph not in GRAPHS:
         raise ConfigError(f"graph {graph!r}: choose {' or '.join(GRAPHS)}")
-    if (folder / "CURRENT").exists():
-        raise ConfigError(f"{folder}: holds an index on disk; choose another folder")
-    old = read_contents(folder / NAME) if is_milvus(folder) else None
+    refuse_others(folder, MILVUS)
+    old = read_contents(folder / NAME) if (folder / NAME).exists() else None
     wanted = MilvusContents(
         uri=str(Path(uri).resolve()) if uri.endswith(".db") else uri,
         collection="",

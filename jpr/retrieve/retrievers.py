@@ -10,10 +10,10 @@ from typing import Protocol
 
 from jpr.errors import ConfigError
 from jpr.retrieve.contents import VectorContents
+from jpr.retrieve.engines import ENGINES, FILES, engine_in
 from jpr.retrieve.filters import Filter, clauses
 from jpr.retrieve.fuse import Fusion, Scored, ScoreMix
 from jpr.retrieve.index import Index
-from jpr.retrieve.milvus import MilvusRetriever, is_milvus
 from jpr.stages import Encoder, Retriever
 from jpr.types import Hit, Question, Ranking
 
@@ -124,22 +124,13 @@ def open_retriever(
     """
     if kind is not None and kind not in KINDS:
         raise ConfigError(f"retriever {kind}: choose one of {', '.join(KINDS)}")
-    if is_milvus(Path(folder)):
-        if kind not in (None, "dense"):
-            raise ConfigError(
-                f"{folder}: an index in Milvus holds vectors only; use the retriever dense, or "
-                "index the corpus without --engine milvus"
-            )
-        return MilvusRetriever(folder, encoder, where)
-    index = Index(folder)
-    if kind == "bm25" or (kind is None and not index.has_vectors):
-        return Bm25Retriever(index, where)
-    encoder = encoder or _encoder_of(index)
-    retriever = DenseRetriever if kind == "dense" else HybridRetriever
-    return retriever(index, encoder, where)
+    home = Path(folder)
+    engine = ENGINES[engine_in(home) or FILES]
+    return engine.load().open_retriever(home, kind, encoder, where)
 
 
-def _encoder_of(index: Index) -> Encoder:
+def encoder_of(index: Index) -> Encoder:
+    """Load the encoder that an index was built with."""
     from jpr.encode.folder import load_encoder  # heavy: not for BM25
 
     return load_encoder(_vectors(index).encoder or None)

@@ -9,16 +9,16 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TextIO
 
-from jpr.formats import Format, read_records, write_records
-from jpr.runs import ambigprompt, ctxs, pyserini, rank_llm, trec
+from jpr.formats import Format, formats_in, read_records, write_records
 from jpr.types import Ranking
 
-FORMATS: tuple[Format[Ranking], ...] = (
-    ctxs.FORMAT,
-    ambigprompt.FORMAT,
-    trec.FORMAT,
-    rank_llm.FORMAT,
-    pyserini.FORMAT,
+FORMATS: tuple[Format[Ranking], ...] = formats_in(
+    __name__,
+    "ctxs",
+    "ambigprompt",
+    "trec",
+    "rank_llm",
+    "pyserini",
 )
 
 

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from jpr.cli import app, main
+from jpr.errors import JprError
 
 EXAMPLE = Path(__file__).parents[2] / "jpr" / "assets" / "example"
 
@@ -20,6 +21,15 @@ def jpr(*arguments: object) -> str:
     )
     assert result.exit_code == 0, result.output
     return result.stdout
+
+
+def refused(*arguments: object) -> str:
+    """Run a command that must fail by a mistake of the user's, and return its one sentence."""
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert isinstance(result.exception, JprError), result.output
+    said = str(result.exception)
+    assert "\n" not in said
+    return said
 
 
 def fails(

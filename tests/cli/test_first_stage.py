@@ -5,24 +5,14 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from jpr.cli import app
-from jpr.errors import JprError
-from tests.cli.running import jpr
+from tests.cli.running import jpr, refused
 
 TEXTS = {
     "1": ("Moon", "The moon shines at night."),
     "2": ("Sun", "The sun shines by day."),
     "3": ("Rain", "Rain falls on the roof."),
 }
-
-
-def refused(*arguments: object) -> str:
-    """Run a command that must fail by a mistake of the user's, and return what it said."""
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    assert isinstance(result.exception, JprError), result.output
-    return str(result.exception)
 
 
 def corpus(path: Path, ids: list[str]) -> Path:
@@ -91,4 +81,4 @@ def test_a_folder_of_a_milvus_index_takes_no_other(tmp_path: Path) -> None:
     (tmp_path / "m").mkdir()
     (tmp_path / "m" / "milvus.json").write_text("{}")
     told = refused("index", corpus(tmp_path / "c.tsv", ["1"]), "--out", tmp_path / "m")
-    assert "Milvus" in told
+    assert "holds an index of engine milvus" in told

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 from jpr.serve.gate import LOCAL, Door
 from jpr.serve.http import make_app
 from jpr.serve.limits import Limits
-from tests.serve.running import make_pipeline, make_service
+from tests.serve.running import make_service, open_pipeline
 
 from .hostile import altered, damaged, fuzzing
 from .test_documents import SAMPLES
@@ -48,9 +48,8 @@ NAMES = st.text(max_size=80) | st.sampled_from(
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
-    pipeline = make_pipeline(tmp_path_factory.mktemp("served"))
-    app = make_app(make_service(pipeline, Limits(seconds=20)), Door("s3cret", LOCAL))
+def client(served: Path) -> Iterator[TestClient]:
+    app = make_app(make_service(open_pipeline(served), Limits(seconds=20)), Door("s3cret", LOCAL))
     with TestClient(
         app,
         base_url="http://127.0.0.1",

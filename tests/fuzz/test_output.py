@@ -17,7 +17,7 @@ from jpr.serve.gate import Door
 from jpr.serve.http import make_app
 from jpr.serve.log import JsonLines
 from jpr.types import Passage
-from tests.serve.running import PASSAGES, QUESTION, make_pipeline, make_service, running
+from tests.serve.running import PASSAGES, QUESTION, make_service, open_pipeline, running
 
 HALF = "\ud800"
 HOSTILE = "honey \x1b[2J\x1b]0;owned\x07 \x9b31m \0 \r\b <script>alert(1)</script> é"
@@ -37,8 +37,8 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
-    return make_pipeline(tmp_path_factory.mktemp("served"))
+def pipeline(served: Path) -> Pipeline:
+    return open_pipeline(served)
 
 
 def printed(capfd: pytest.CaptureFixture[str], *arguments: str) -> str:

@@ -4,7 +4,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers
 
 from jpr.models.answers import Answers
 from jpr.models.bert import Bert, BertConfig
@@ -13,21 +12,12 @@ from jpr.models.joint_folder import write_joint
 from jpr.models.t5 import T5, T5Config, T5Decoder
 from jpr.rerank.prompt import PromptSettings
 from jpr.types import Hit, Passage, Question, Ranking
+from tests.rerank.words import NAMES as NAMES
+from tests.rerank.words import NUMBER_TOKENS as NUMBER_TOKENS
+from tests.rerank.words import WORDS as WORDS
+from tests.rerank.words import tokenizer as tokenizer
 
-NAMES = ["red", "green", "blue", "black", "white", "brown", "pink", "grey", "gold", "lime"]
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "</s>", "."]
-PROMPT = ["question", "index", "title", "context", ":", "which", "colour", "?"]
-NUMBERS = [f"<{i}>" for i in range(12)]
-WORDS = {word: i for i, word in enumerate([*SPECIAL, *PROMPT, *NAMES, *NUMBERS])}
-NUMBER_TOKENS = tuple(WORDS[number] for number in NUMBERS)
 QUESTION = Question("q", "which colour ?")
-
-
-def tokenizer() -> Tokenizer:
-    made = Tokenizer(models.WordLevel(WORDS, unk_token="[UNK]"))
-    made.pre_tokenizer = pre_tokenizers.Whitespace()
-    made.add_special_tokens(["[CLS]", "[SEP]", "</s>", *NUMBERS])
-    return made
 
 
 def hits(names: list[str]) -> list[Hit]:

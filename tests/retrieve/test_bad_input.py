@@ -12,22 +12,16 @@ import pytest
 from jpr.errors import ConfigError
 from jpr.retrieve.index import Index, build_index
 from jpr.types import Passage
+from tests.cli.running import refused
 from tests.retrieve.toy import WordEncoder, passages
 
 ENCODER = WordEncoder()
 
 
-def jpr(
-    *arguments: object, before: Callable[[], object] | None = None
-) -> subprocess.CompletedProcess[str]:
-    """Run a command in a process of its own."""
+def refused_apart(*arguments: object, before: Callable[[], object] | None = None) -> str:
+    """Do the same as `refused` in a process of its own."""
     command = [sys.executable, "-m", "jpr", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, preexec_fn=before, check=False)
-
-
-def refused(*arguments: object, before: Callable[[], object] | None = None) -> str:
-    """Run a command that must fail as a user's mistake does, and return its one sentence."""
-    result = jpr(*arguments, before=before)
+    result = subprocess.run(command, capture_output=True, text=True, preexec_fn=before, check=False)
     assert result.returncode == 2, result.stderr
     (said,) = result.stderr.splitlines()
     return said.removeprefix("jpr: ")
@@ -101,7 +95,7 @@ def test_a_full_disk(tmp_path: Path, index: Path, kilobytes: int) -> None:
     def small() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
-    assert "cannot be" in refused(*build(corpus, index), before=small)
+    assert "cannot be" in refused_apart(*build(corpus, index), before=small)
 
 
 @pytest.fixture
@@ -120,10 +114,10 @@ def test_a_disk_that_fills_up_and_one_that_is_read_only(tmp_path: Path, small_di
     little, much = small_disk / "index", corpus_file(tmp_path, passages(8000, 1))
     build_index(passages(40), little, source="first")
     before = Index(little).search_words("castle", 5)
-    assert "No space left on device" in refused(*build(much, little))
+    assert "No space left on device" in refused_apart(*build(much, little))
     assert Index(little).search_words("castle", 5) == before
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
-    assert "Read-only file system" in refused(*build(much, little))
+    assert "Read-only file system" in refused_apart(*build(much, little))
     assert Index(little).search_words("castle", 5) == before  # reading needs no right to write
 
 
@@ -163,8 +157,9 @@ def test_who_may_only_read_can_search_but_not_write(tmp_path: Path, index: Path)
     folders = [index, *(path for path in index.rglob("*") if path.is_dir())]
     for folder in folders:
         folder.chmod(0o555)
-    for folder in tmp_path.parents[:2]:  # pytest's own are closed to others
-        folder.chmod(0o755)
+    for folder in tmp_path.parents[:3]:  # pytest's own are closed to others
+        if not folder.stat().st_mode & 0o001:
+            folder.chmod(0o755)
     tmp_path.chmod(0o755)
     command = [sys.executable, "-c", NOBODY, str(index)]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -182,7 +177,7 @@ def test_two_writers_at_once(tmp_path: Path) -> None:
     def meanwhile() -> Iterator[Passage]:
         with pytest.raises(ConfigError, match="another process is writing"):
             build_index(passages(1), tmp_path / "index", source="rival")
-        assert "another process is writing" in refused(*build(corpus, tmp_path / "index"))
+        assert "another process is writing" in refused_apart(*build(corpus, tmp_path / "index"))
         yield from passages(5)
 
     build_index(meanwhile(), tmp_path / "index", source="first")

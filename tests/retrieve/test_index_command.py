@@ -167,12 +167,15 @@ def test_the_manifest_can_be_read_by_anyone(tmp_path: Path, encoder: Path) -> No
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--engine", "lucene"], "--engine lucene: choose files or milvus"),
-        (["--engine", "milvus"], "--engine milvus and --uri belong together"),
-        (["--uri", "x.db"], "--engine milvus and --uri belong together"),
+        (["--engine", "lucene"], "--engine lucene; choose one of files, milvus"),
+        (["--engine", "milvus"], "--engine milvus needs --uri"),
+        (["--uri", "x.db"], "files has no use for --uri (for milvus)"),
         (["--workers", "2", "--scheduler", "tcp://x"], "choose one"),
         (["--engine", "milvus", "--uri", "x.db", "--encoder", "none"], "Milvus holds vectors"),
-        (["--engine", "milvus", "--uri", "x.db", "--add"], "not changed; build it anew"),
+        (
+            ["--engine", "milvus", "--uri", "x.db", "--add"],
+            "milvus has no use for --add (for files)",
+        ),
     ],
 )
 def test_options_that_do_not_go_together(

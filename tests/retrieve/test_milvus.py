@@ -234,7 +234,7 @@ def test_what_does_not_fit_is_refused(tmp_path: Path, lite: str) -> None:
             PASSAGES, tmp_path / "y", Encoded(WordEncoder()), uri=lite, alias=name, source=""
         )
     build_index(PASSAGES, tmp_path / "local", source="")
-    with pytest.raises(ConfigError, match="holds an index on disk"):
+    with pytest.raises(ConfigError, match="holds an index of engine files"):
         build(tmp_path / "local", lite)
     with pytest.raises(ConfigError, match="choose hnsw or ivf"):
         build(tmp_path / "x", lite, graph="flat")

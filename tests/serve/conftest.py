@@ -1,14 +1,15 @@
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from jpr.pipeline import Pipeline
-from tests.serve.running import make_pipeline, running
+from tests.serve.running import open_pipeline, running
 
 
 @pytest.fixture(scope="session")
-def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
-    return make_pipeline(tmp_path_factory.mktemp("served"))
+def pipeline(served: Path) -> Pipeline:
+    return open_pipeline(served)
 
 
 @pytest.fixture(scope="session")

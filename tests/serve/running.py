@@ -12,7 +12,6 @@ from threading import Thread
 from jpr.pipeline import Pipeline
 from jpr.read.spans import SpanReader
 from jpr.rerank.joint import JointReranker
-from jpr.rerank.save import export_joint
 from jpr.retrieve.bring import FunctionRetriever
 from jpr.retrieve.index import build_index
 from jpr.retrieve.retrievers import open_retriever
@@ -23,7 +22,7 @@ from jpr.serve.mcp import serve_mcp
 from jpr.serve.run import Address, serve, server_of
 from jpr.serve.service import Service
 from jpr.types import Hit, Passage
-from tests.rerank.tiny import NAMES, tokenizer, write_pointer
+from tests.rerank.words import NAMES, tokenizer
 
 QUESTION = "which colour ?"
 PASSAGES = [Passage(name, name, f"{name} which colour {name}") for name in NAMES]
@@ -32,12 +31,20 @@ HITS = [Hit(passage, 1.0 / (place + 1)) for place, passage in enumerate(PASSAGES
 
 def make_pipeline(folder: Path, *, onnx: bool = True) -> Pipeline:
     """A tiny model over ten passages; without `onnx` in torch, which keeps no candidates read."""
+    from jpr.rerank.save import export_joint
+    from tests.rerank.tiny import write_pointer  # torch: not for a program that only opens it
+
     model = write_pointer(folder / "torch", answers=True)
     if onnx:
         (folder / "onnx").mkdir()
         export_joint(model, folder / "onnx", [])
-        model = folder / "onnx"
     build_index(PASSAGES, folder / "index", source="test")
+    return open_pipeline(folder)
+
+
+def open_pipeline(folder: Path) -> Pipeline:
+    """Open what was made in a folder."""
+    model = folder / ("onnx" if (folder / "onnx").exists() else "torch")
     joint = JointReranker.load(model, "tree", 2.0, device="cpu", threads=1)
     return Pipeline(open_retriever(folder / "index"), joint, SpanReader(joint), 3, 10)
 
@@ -70,7 +77,7 @@ def _slowly(_: str, k: int) -> list[Hit]:
 
 
 if __name__ == "__main__":
-    made = make_pipeline(Path(sys.argv[1]))
+    made = open_pipeline(Path(sys.argv[1]))
     if "--mcp" in sys.argv:
         serve_mcp(made)
     else:

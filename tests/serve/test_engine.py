@@ -21,7 +21,7 @@ from jpr.serve.metrics import Metrics
 from jpr.serve.patience import PatientScorer
 from jpr.types import Hit, Passage, Question, Ranking
 from tests.rerank.tiny import NAMES
-from tests.serve.running import QUESTION, make_pipeline
+from tests.serve.running import QUESTION, make_pipeline, open_pipeline
 
 
 def candidates(names: list[str]) -> Ranking:
@@ -50,8 +50,8 @@ def results(engine: Engine, given: list[Ask | Rerank]) -> list[Told | Reranked]:
 
 
 @pytest.mark.parametrize("onnx", [True, False])
-def test_together_as_one_by_one(tmp_path: Path, onnx: bool) -> None:
-    pipeline = make_pipeline(tmp_path, onnx=onnx)
+def test_together_as_one_by_one(tmp_path: Path, served: Path, onnx: bool) -> None:
+    pipeline = open_pipeline(served) if onnx else make_pipeline(tmp_path, onnx=False)
     together, alone = Engine(pipeline, Metrics()), Engine(pipeline, Metrics())
     for job, other, found in zip(
         jobs(together), jobs(alone), results(together, jobs(together)), strict=True

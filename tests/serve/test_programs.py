@@ -19,8 +19,8 @@ from tests.serve.test_gate import wait_for, waiting
 ROOT = Path(__file__).parents[2]
 
 
-def test_told_to_end_it_finishes_what_is_under_way(tmp_path: Path) -> None:
-    program = [sys.executable, "-m", "tests.serve.running", str(tmp_path)]
+def test_told_to_end_it_finishes_what_is_under_way(served: Path) -> None:
+    program = [sys.executable, "-m", "tests.serve.running", str(served)]
     with subprocess.Popen(program, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         url = json.loads(process.stderr.readline())["url"]
@@ -45,10 +45,10 @@ def is_refused(url: str) -> bool:
     return False
 
 
-def test_an_assistant_asks_and_searches(tmp_path: Path) -> None:
+def test_an_assistant_asks_and_searches(served: Path) -> None:
     program = StdioServerParameters(
         command=sys.executable,
-        args=["-m", "tests.serve.running", str(tmp_path), "--mcp"],
+        args=["-m", "tests.serve.running", str(served), "--mcp"],
         cwd=ROOT,
     )
 
