@@ -12,6 +12,7 @@ import typer
 
 from jpr.cli import screen
 from jpr.cli.corpora import Split, TokenizerFile, is_documents, read_corpus
+from jpr.cli.processes import Processes, Scheduler, Workers
 from jpr.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -70,10 +71,8 @@ def run(
     remove: Annotated[
         str | None, typer.Option(help="Remove ids: a file with one a line, or id,id,…")
     ] = None,
-    workers: Annotated[int | None, typer.Option(help="Processes that encode, here.")] = None,
-    scheduler: Annotated[
-        str | None, typer.Option(help="Address of a Dask scheduler whose workers encode.")
-    ] = None,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
     engine: Annotated[str, typer.Option(help="What holds the index: files, or milvus.")] = _FILES,
     uri: Annotated[
         str | None, typer.Option(help="Milvus: the address of a server, or a file, x.db.")
@@ -90,7 +89,7 @@ def run(
     _check_engine(engine, uri, changed=add or remove is not None)
     if uri is None and (out / "milvus.json").exists():
         raise ConfigError(f"{out}: says where an index in Milvus is; choose another folder")
-    wish = _Wish(out, encoder, vectors, workers, scheduler)
+    wish = _Wish(out, encoder, vectors, Processes(workers, scheduler))
     if corpus is None or remove is not None:
         _tell(remove_from_index(_ids(remove or ""), out), out)
         return
@@ -164,14 +163,11 @@ class _Wish:
     out: Path
     encoder: str | None
     vectors: Path | None
-    workers: int | None
-    scheduler: str | None
+    processes: Processes
 
     def __post_init__(self) -> None:
         if self.encoder == _NONE and self.vectors is not None:
             raise ConfigError("--encoder none and --vectors exclude each other; leave one out")
-        if self.workers is not None and self.scheduler is not None:
-            raise ConfigError("--workers starts processes, --scheduler uses others; choose one")
 
     @property
     def folder(self) -> str:
@@ -230,7 +226,7 @@ class _Wish:
         folder = Path(self.folder) if self.folder else None
 
         def vectors(passages: "Sequence[Passage]", sha256: str) -> "VectorSource":
-            with mapping(self.workers, self.scheduler, folder, "auto") as map_chunks:
+            with mapping(self.processes, folder, "auto") as map_chunks:
                 encoded = encoded_by(
                     encoder, self.out, map_chunks=map_chunks, watched=_encoding_shown
                 )
@@ -247,7 +243,7 @@ def _into_milvus(
 
     if wish.encoder == _NONE:
         raise ConfigError("--encoder none: Milvus holds vectors; name an encoder or --vectors")
-    if wish.workers is not None or wish.scheduler is not None:
+    if not wish.processes.is_this_one:
         raise ConfigError("encode with `jpr encode --workers` first, and give --vectors here")
     uri, collection, graph = place
     made = build_milvus(

@@ -3,18 +3,19 @@
 import sys
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from jpr.cli import screen
 from jpr.cli.convert import fill_in
 from jpr.cli.inputs import CorpusOption, QuestionsOption, naming, refuse_own
+from jpr.cli.processes import Processes, Scheduler, Workers
 from jpr.errors import ConfigError, DataError
-from jpr.rerank.methods import JOINT, METHODS, Method, Wanted
+from jpr.rerank.methods import JOINT, METHODS, Method, Wanted, open_reranker
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from jpr.rerank.batch import DecodingReranker
     from jpr.types import Ranking
@@ -78,10 +79,14 @@ def run(
     ] = None,
     questions: QuestionsOption = None,
     corpus: CorpusOption = None,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
 ) -> None:
     """Rerank question by question."""
+    from jpr.cluster import Opening
     from jpr.rerank.batch import rerank_to_file, rerank_with_trees
 
+    processes = Processes(workers, scheduler)
     refuse_own(out, source, corpus, questions)
     count = _count(k, budget)
     _check(method, decode, beta, answers)
@@ -96,20 +101,34 @@ def run(
         "--encoder": encoder,
     }
     _refuse(method, [name for name, value in given.items() if value is not None])
+    wanted = Wanted(
+        method,
+        model,
+        relevance,
+        encoder,
+        decoder=decode,
+        beta=beta,
+        budget=budget,
+        answers=answers is not False,
+        is_adaptive=count is None,
+    )
     decoding = None
     if method == JOINT:
-        load = {"budget": budget, "answers": answers is not False, "relevance": relevance or 0.0}
-        decoding, count = _joint(model, decode, beta, load, count)
+        decoding, count = _joint(wanted, count)
     elif count is None:
         raise ConfigError(f"-k auto is for --method {JOINT}; give a number")
-    wanted = Wanted(method, model, relevance, encoder)
     reranker = decoding or METHODS[method].make(wanted)
     rankings = read_run(source, corpus, questions, METHODS[method])
-    with screen.progress("reranking", len(rankings)) as progress:
+    name = str(model or encoder or "our own model")
+    opening = Opening(open_reranker, (wanted.elsewhere(),), reranker.key, name)
+    with (
+        processes.spread(opening) as spread,
+        screen.progress("reranking", len(rankings)) as progress,
+    ):
         if decoding and trees:
-            rerank_with_trees(decoding, rankings, out, trees, count, progress)
+            rerank_with_trees(decoding, rankings, out, trees, count, progress, spread)
         else:
-            rerank_to_file(reranker, rankings, out, count, progress)
+            rerank_to_file(reranker, rankings, out, count, progress, spread)
     screen.note(f"{len(rankings):,} rankings are in {out}")
     if budget is not None:
         _tell_empty(out, budget)
@@ -159,17 +178,11 @@ def _refuse(method: str, given: "Sequence[str]") -> None:
         )
 
 
-def _joint(
-    model: Path | None,
-    decoder: str | None,
-    beta: float | None,
-    settings: "Mapping[str, Any]",
-    k: int | None,
-) -> "tuple[DecodingReranker, int]":
-    from jpr.rerank.joint import JointReranker
+def _joint(wanted: Wanted, k: int | None) -> "tuple[DecodingReranker, int]":
+    from jpr.rerank.joint import make
 
-    reranker = JointReranker.load(model, decoder, beta, **settings)
-    return (reranker.adaptive(), reranker.most) if k is None else (reranker, k)
+    reranker = make(wanted)
+    return reranker, reranker.most if k is None else k
 
 
 def read_run(

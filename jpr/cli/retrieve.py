@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from jpr.cli import screen
+from jpr.cli.processes import Processes, Scheduler, Workers
 from jpr.cli.search import Distinct, EncoderFolder, IndexFolder, Kind, Where, open_index
 from jpr.errors import ConfigError, DataError
 
@@ -27,11 +28,15 @@ def run(
     where: Where = None,
     encoder: EncoderFolder = None,
     distinct: Distinct = False,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
 ) -> None:
     """Retrieve question by question."""
+    from jpr.cluster import Opening
     from jpr.questions import load_questions
     from jpr.retrieve.batch import retrieve_to_file
 
+    processes = Processes(workers, scheduler)
     if out.resolve() == questions.resolve():
         raise ConfigError(f"{out}: holds the questions; name another file to write")
     asked = load_questions(questions)
@@ -39,6 +44,11 @@ def run(
     if empty is not None:
         raise DataError(f"{questions}: question {empty!r} has no text to search for")
     opened, key = open_index(index, k, retriever, where, encoder, distinct)
-    with screen.progress("retrieving", len(asked)) as progress:
-        retrieve_to_file(opened, asked, out, k, key=key, progress=progress)
+    own = encoder and encoder.resolve()
+    there = (index.resolve(), k, retriever, tuple(where or ()), own, distinct, 1)
+    with (
+        processes.spread(Opening(open_index, there, key, str(index))) as spread,
+        screen.progress("retrieving", len(asked)) as progress,
+    ):
+        retrieve_to_file(opened, asked, out, k, key=key, progress=progress, spread=spread)
     screen.note(f"{len(asked):,} rankings are in {out}")

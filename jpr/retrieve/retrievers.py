@@ -22,7 +22,7 @@ HYBRID = ScoreMix((0.3, 0.7))
 """Of words and of vectors; chosen on development data (`docs/lab.md`)."""
 DEPTH = 300
 """How many passages of each ranking are fused, at least."""
-_BATCH = 64
+BATCH = 64
 """Questions encoded and searched together."""
 
 
@@ -117,10 +117,12 @@ def open_retriever(
     *,
     encoder: Encoder | None = None,
     where: Filter | None = None,
+    threads: int = 0,
 ) -> KeyedRetriever:
     """Open what `jpr index` made; without a `kind`, hybrid where there are vectors, else BM25.
 
-    The encoder that the vectors were made with is loaded unless another of the same key is given.
+    The encoder that the vectors were made with is loaded unless another of the same key is given,
+    to run on so many `threads`; 0 is one per core.
     """
     if kind is not None and kind not in KINDS:
         raise ConfigError(f"retriever {kind}: choose one of {', '.join(KINDS)}")
@@ -130,19 +132,19 @@ def open_retriever(
                 f"{folder}: an index in Milvus holds vectors only; use the retriever dense, or "
                 "index the corpus without --engine milvus"
             )
-        return MilvusRetriever(folder, encoder, where)
+        return MilvusRetriever(folder, encoder, where, threads)
     index = Index(folder)
     if kind == "bm25" or (kind is None and not index.has_vectors):
         return Bm25Retriever(index, where)
-    encoder = encoder or _encoder_of(index)
+    encoder = encoder or _encoder_of(index, threads)
     retriever = DenseRetriever if kind == "dense" else HybridRetriever
     return retriever(index, encoder, where)
 
 
-def _encoder_of(index: Index) -> Encoder:
+def _encoder_of(index: Index, threads: int) -> Encoder:
     from jpr.encode.folder import load_encoder  # heavy: not for BM25
 
-    return load_encoder(_vectors(index).encoder or None)
+    return load_encoder(_vectors(index).encoder or None, threads=threads)
 
 
 def _vectors(index: Index) -> VectorContents:
@@ -171,7 +173,7 @@ def _ranking(index: Index, question: Question, hits: Scored) -> Ranking:
 
 def _batches(questions: Iterable[Question]) -> Iterator[Sequence[Question]]:
     rest = iter(questions)
-    while batch := list(islice(rest, _BATCH)):
+    while batch := list(islice(rest, BATCH)):
         yield batch
 
 
