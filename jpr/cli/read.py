@@ -21,8 +21,12 @@ HELP = """Read the answers to each question off the passages of a run, and write
 
 Every answer is a piece of a passage (--any-text apart), and comes with the passages that contain it
 and where. A run that was interrupted goes on where it was when the same command is given again.
+With --workers or --scheduler, Dask shares the work out, and the result is the same; workers must
+find the model under the same path.
 
 Example: jpr read joint.jsonl --out answers.jsonl
+
+Example: jpr read joint.jsonl --out answers.jsonl --scheduler tcp://node1:8786
 
 Example: jpr read first.jsonl --choose 5 --out answers.jsonl
 

@@ -23,9 +23,13 @@ if TYPE_CHECKING:
 NAME = "rerank"
 HELP = """Choose k passages for each question from the candidates of a run, and write them (ctxs).
 
-A run that was interrupted goes on where it was when the same command is given again.
+A run that was interrupted goes on where it was when the same command is given again. With
+--workers or --scheduler, Dask shares the work out, and the result is the same; workers must find
+the model under the same path.
 
 Example: jpr rerank bm25.jsonl --out joint.jsonl -k 5 --trees trees.jsonl
+
+Example: jpr rerank bm25.jsonl --out joint.jsonl -k 5 --workers 8
 
 Example: jpr rerank bm25.jsonl --out mmr.jsonl --method mmr --lambda 0.9
 

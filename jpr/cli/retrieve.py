@@ -14,8 +14,12 @@ NAME = "retrieve"
 HELP = """Find candidates for every question of a file, and write them as a run (ctxs).
 
 A run that was interrupted goes on where it was when the same command is given again.
+With --workers or --scheduler, Dask shares the work out, and the result is the same; workers must
+find the index under the same path.
 
-Example: jpr retrieve wiki --questions dev.jsonl --out bm25.jsonl -k 100
+Example: jpr retrieve wiki --questions dev.jsonl --out hybrid.jsonl -k 100
+
+Example: jpr retrieve wiki --questions dev.jsonl --out hybrid.jsonl --scheduler tcp://node1:8786
 """
 
 
