@@ -21,7 +21,7 @@ LAYERS = [
     {"coverage", "retrieve"},
     {"encode"},
     {"corpus", "decode", "models", "questions", "runs"},
-    {"gold", "parts"},
+    {"cluster", "gold", "parts"},
     {"formats", "stages"},
     {"jsonfile", "manifest"},
     {"text", "files"},

@@ -9,7 +9,7 @@ import typer
 
 from jpr.cli import screen
 from jpr.cli.corpora import Split, TokenizerFile, read_corpus
-from jpr.errors import ConfigError
+from jpr.cli.processes import Processes, Scheduler, Workers
 
 if TYPE_CHECKING:
     from jpr.encode.vectors import MapChunks
@@ -35,8 +35,8 @@ def run(
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     kind: Annotated[str, typer.Option(help="Numbers on disk: float16, or sq8 (half)")] = "float16",
-    workers: Annotated[int | None, typer.Option(help="Processes to start here.")] = None,
-    scheduler: Annotated[str | None, typer.Option(help="Address of a Dask scheduler.")] = None,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
     split: Split = None,
     tokenizer: TokenizerFile = None,
 ) -> None:
@@ -44,13 +44,12 @@ def run(
     from jpr.encode.folder import load_encoder
     from jpr.encode.vectors import encode_to_folder
 
-    if workers is not None and scheduler is not None:
-        raise ConfigError("--workers starts processes here, --scheduler uses others; choose one")
+    processes = Processes(workers, scheduler)
     opened = load_encoder(encoder, device)
     total = _count(corpus, split, tokenizer)
     passages = read_corpus(corpus, split, tokenizer)
     with (
-        mapping(workers, scheduler, encoder, device) as map_chunks,
+        mapping(processes, encoder, device) as map_chunks,
         screen.progress("encoding passages", total) as progress,
     ):
         count = encode_to_folder(
@@ -67,17 +66,14 @@ def _count(corpus: Path, split: str | None, tokenizer: Path | None) -> int:
 
 
 @contextmanager
-def mapping(
-    workers: int | None, scheduler: str | None, encoder: Path | None, device: str
-) -> Iterator["MapChunks"]:
+def mapping(processes: Processes, encoder: Path | None, device: str) -> Iterator["MapChunks"]:
     """Say where chunks are encoded: here, or on a cluster for as long as it is needed."""
     from jpr.encode.vectors import map_here
 
-    if workers is None and scheduler is None:
+    if processes.is_this_one:
         yield map_here
         return
-    from jpr.encode.cluster import local_cluster, over_workers, remote_cluster
+    from jpr.encode.cluster import encoding_over
 
-    cluster = remote_cluster(scheduler) if scheduler else local_cluster(workers or 0)
-    with cluster as client:
-        yield over_workers(client, encoder, device)
+    with processes.cluster() as client:
+        yield encoding_over(client, encoder, device)

@@ -12,6 +12,7 @@ import typer
 from jpr.cli import screen
 from jpr.cli.corpora import Split, TokenizerFile, is_documents, read_corpus
 from jpr.cli.inputs import refuse_useless
+from jpr.cli.processes import Processes, Scheduler, Workers
 from jpr.errors import ConfigError
 from jpr.retrieve.engines import ENGINES, FILES, WORDS_ALONE, Wanted, refuse_others
 
@@ -67,10 +68,8 @@ def run(
     remove: Annotated[
         str | None, typer.Option(help="Remove ids: a file with one a line, or id,id,…")
     ] = None,
-    workers: Annotated[int | None, typer.Option(help="Processes that encode, here.")] = None,
-    scheduler: Annotated[
-        str | None, typer.Option(help="Address of a Dask scheduler whose workers encode.")
-    ] = None,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
     engine: Annotated[
         str, typer.Option(help=f"What holds the index: {', '.join(ENGINES)}.")
     ] = FILES,
@@ -87,7 +86,8 @@ def run(
     tokenizer: TokenizerFile = None,
 ) -> None:
     """Read, cut, index, encode, publish."""
-    _check(corpus, add, replace, remove, workers, scheduler)
+    _check(corpus, add, replace, remove)
+    processes = Processes(workers, scheduler)
     given = {
         "--add": add or None,
         "--remove": remove,
@@ -109,7 +109,7 @@ def run(
         corpus.name,
         encoder=encoder if add or vectors else _encoder(encoder),
         vectors=vectors,
-        encode=partial(_encoding, out, workers, scheduler),
+        encode=partial(_encoding, out, processes),
         replacing=replace,
         nprobe=nprobe,
         uri=uri,
@@ -120,22 +120,13 @@ def run(
     screen.note(holder.add(passages, wanted) if add else holder.build(passages, wanted))
 
 
-def _check(
-    corpus: Path | None,
-    add: bool,
-    replace: bool,
-    remove: str | None,
-    workers: int | None,
-    scheduler: str | None,
-) -> None:
+def _check(corpus: Path | None, add: bool, replace: bool, remove: str | None) -> None:
     if (corpus is None) == (remove is None):
         raise ConfigError("name a corpus to index, or ids with --remove: one of the two")
     if remove is not None and add:
         raise ConfigError("--add and --remove are two commands; give one after the other")
     if replace and not add:
         raise ConfigError("--replace is for --add; without it the whole index is replaced")
-    if workers is not None and scheduler is not None:
-        raise ConfigError("--workers starts processes, --scheduler uses others; choose one")
 
 
 def _encoder(named: str | None) -> str | None:
@@ -175,9 +166,7 @@ def _read(corpus: Path, split: str | None, tokenizer: Path | None) -> "Iterator[
                 shown = done
 
 
-def _encoding(
-    out: Path, workers: int | None, scheduler: str | None, encoder_folder: Path | None
-) -> "VectorsOf":
+def _encoding(out: Path, processes: Processes, encoder_folder: Path | None) -> "VectorsOf":
     """Return what encodes passages, here or on workers."""
     from jpr.cli.encode import mapping
     from jpr.encode.folder import load_encoder
@@ -186,7 +175,7 @@ def _encoding(
     encoder = load_encoder(encoder_folder)
 
     def vectors(passages: "Sequence[Passage]", sha256: str) -> "VectorSource":
-        with mapping(workers, scheduler, encoder_folder, "auto") as map_chunks:
+        with mapping(processes, encoder_folder, "auto") as map_chunks:
             encoded = encoded_by(encoder, out, map_chunks=map_chunks, watched=_encoding_shown)
             return encoded(passages, sha256)
 

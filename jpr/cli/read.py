@@ -7,6 +7,7 @@ import typer
 
 from jpr.cli import screen
 from jpr.cli.inputs import CorpusOption, QuestionsOption, refuse_own
+from jpr.cli.processes import Processes, Scheduler, Workers
 from jpr.cli.rerank import read_run
 from jpr.errors import ConfigError
 
@@ -20,8 +21,12 @@ HELP = """Read the answers to each question off the passages of a run, and write
 
 Every answer is a piece of a passage (--any-text apart), and comes with the passages that contain it
 and where. A run that was interrupted goes on where it was when the same command is given again.
+With --workers or --scheduler, Dask shares the work out, and the result is the same; workers must
+find the model under the same path.
 
 Example: jpr read joint.jsonl --out answers.jsonl
+
+Example: jpr read joint.jsonl --out answers.jsonl --scheduler tcp://node1:8786
 
 Example: jpr read first.jsonl --choose 5 --out answers.jsonl
 
@@ -80,35 +85,52 @@ def run(
     ] = None,
     questions: QuestionsOption = None,
     corpus: CorpusOption = None,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
 ) -> None:
     """Read question by question."""
+    from jpr.cluster import Opening
     from jpr.read.batch import read_to_file
     from jpr.read.llm import LlmReader
-    from jpr.read.load import is_fusion, load_fusion
+    from jpr.read.load import Wanted, is_fusion, open_reader
+    from jpr.read.spans import LEAST
 
     for_llm = {"--llm-model": llm_model, "--timeout": timeout, "--skip": skip}
     for_spans = {"--least": least, "--choose": choose}
     for_t5 = {"--beams": beams, "--stop-penalty": stop_penalty}
-    reader: KeyedReader
+    for_workers = {"--workers": workers, "--scheduler": scheduler}
+    processes = Processes(workers, scheduler)
     refuse_own(out, source, corpus, questions)
+    by_llm = None
     if llm is not None:
-        _refuse("--llm reads by itself", {"--model": model, **for_spans, **for_t5})
+        _refuse("--llm reads by itself", {"--model": model, **for_spans, **for_t5, **for_workers})
         limit = 60.0 if timeout is None else timeout
-        reader = LlmReader(
+        by_llm = LlmReader(
             llm, llm_model or "", timeout=limit, most=most, any_text=any_text, skip=skip or ()
         )
     elif model is not None and is_fusion(model):
         _refuse("not for a T5 that writes", {**for_llm, **for_spans})
-        how = {"width": beams, "stop_penalty": stop_penalty, "most": most}
-        reader = load_fusion(model, is_grounded=not any_text, **how)
     else:
         _refuse("for --llm, or a T5 that writes", {**for_llm, **for_t5, "--any-text": any_text})
         _refuse("--choose reads all passages", {"-k": k} if choose else {})
-        reader = _spans(model, least, most, choose)
+    wanted = Wanted(
+        model,
+        most,
+        LEAST if least is None else least,
+        choose,
+        any_text=any_text,
+        beams=beams,
+        stop_penalty=stop_penalty,
+    )
+    reader: KeyedReader = by_llm or open_reader(wanted)[0]
     rankings = read_run(source, corpus, questions)
     rankings = [ranking.top(k) for ranking in rankings] if k else rankings
-    with screen.progress("reading", len(rankings)) as progress:
-        read_to_file(reader, rankings, out, progress)
+    opening = Opening(open_reader, (wanted.elsewhere(),), reader.key, str(model or "our own model"))
+    with (
+        processes.spread(opening) as spread,
+        screen.progress("reading", len(rankings)) as progress,
+    ):
+        read_to_file(reader, rankings, out, progress, spread)
     screen.note(f"answers to {len(rankings):,} questions are in {out}")
 
 
@@ -116,12 +138,3 @@ def _refuse(why: str, options: "Mapping[str, object]") -> None:
     """Refuse options that would be ignored."""
     if given := [n for n, value in options.items() if not any(value is x for x in _NOT)]:
         raise ConfigError(f"{', '.join(given)}: {why}; leave out what is not used")
-
-
-def _spans(model: Path | None, least: float | None, most: int, choose: int | None) -> "KeyedReader":
-    from jpr.read.spans import LEAST, ChoosingReader, SpanReader
-    from jpr.rerank.joint import JointReranker
-
-    joint = JointReranker.load(model)
-    reader = SpanReader(joint, LEAST if least is None else least, most)
-    return ChoosingReader(joint, reader, choose) if choose else reader

@@ -3,28 +3,31 @@
 import sys
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from jpr.cli import screen
 from jpr.cli.convert import fill_in
 from jpr.cli.inputs import CorpusOption, QuestionsOption, naming, refuse_own, refuse_useless
+from jpr.cli.processes import Processes, Scheduler, Workers
 from jpr.errors import ConfigError, DataError
-from jpr.rerank.methods import JOINT, METHODS, Method, Wanted
+from jpr.rerank.methods import JOINT, METHODS, Method, Wanted, open_reranker
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from jpr.rerank.batch import DecodingReranker
     from jpr.types import Ranking
 
 NAME = "rerank"
 HELP = """Choose k passages for each question from the candidates of a run, and write them (ctxs).
 
-A run that was interrupted goes on where it was when the same command is given again.
+A run that was interrupted goes on where it was when the same command is given again. With
+--workers or --scheduler, Dask shares the work out, and the result is the same; workers must find
+the model under the same path.
 
 Example: jpr rerank bm25.jsonl --out joint.jsonl -k 5 --trees trees.jsonl
+
+Example: jpr rerank bm25.jsonl --out joint.jsonl -k 5 --workers 8
 
 Example: jpr rerank bm25.jsonl --out mmr.jsonl --method mmr --lambda 0.9
 
@@ -78,10 +81,14 @@ def run(
     ] = None,
     questions: QuestionsOption = None,
     corpus: CorpusOption = None,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
 ) -> None:
     """Rerank question by question."""
+    from jpr.cluster import Opening
     from jpr.rerank.batch import rerank_to_file, rerank_with_trees
 
+    processes = Processes(workers, scheduler)
     refuse_own(out, source, corpus, questions)
     count = _count(k, budget)
     _check(decode, beta, answers)
@@ -96,20 +103,34 @@ def run(
         "--encoder": encoder,
     }
     refuse_useless("--method", method, given, {name: one.options for name, one in METHODS.items()})
+    wanted = Wanted(
+        method,
+        model,
+        relevance,
+        encoder,
+        decoder=decode,
+        beta=beta,
+        budget=budget,
+        answers=answers is not False,
+        is_adaptive=count is None,
+    )
     decoding = None
     if method == JOINT:
-        load = {"budget": budget, "answers": answers is not False, "relevance": relevance or 0.0}
-        decoding, count = _joint(model, decode, beta, load, count)
+        decoding, count = _joint(wanted, count)
     elif count is None:
         raise ConfigError(f"-k auto is for --method {JOINT}; give a number")
-    wanted = Wanted(method, model, relevance, encoder)
     reranker = decoding or METHODS[method].make(wanted)
     rankings = read_run(source, corpus, questions, METHODS[method])
-    with screen.progress("reranking", len(rankings)) as progress:
+    name = str(model or encoder or "our own model")
+    opening = Opening(open_reranker, (wanted.elsewhere(),), reranker.key, name)
+    with (
+        processes.spread(opening) as spread,
+        screen.progress("reranking", len(rankings)) as progress,
+    ):
         if decoding and trees:
-            rerank_with_trees(decoding, rankings, out, trees, count, progress)
+            rerank_with_trees(decoding, rankings, out, trees, count, progress, spread)
         else:
-            rerank_to_file(reranker, rankings, out, count, progress)
+            rerank_to_file(reranker, rankings, out, count, progress, spread)
     screen.note(f"{len(rankings):,} rankings are in {out}")
     if budget is not None:
         _tell_empty(out, budget)
@@ -146,17 +167,11 @@ def _check(decode: str | None, beta: float | None, answers: bool | None) -> None
         raise ConfigError("--answers: --decode independent takes each passage by itself; leave one")
 
 
-def _joint(
-    model: Path | None,
-    decoder: str | None,
-    beta: float | None,
-    settings: "Mapping[str, Any]",
-    k: int | None,
-) -> "tuple[DecodingReranker, int]":
-    from jpr.rerank.joint import JointReranker
+def _joint(wanted: Wanted, k: int | None) -> "tuple[DecodingReranker, int]":
+    from jpr.rerank.joint import make
 
-    reranker = JointReranker.load(model, decoder, beta, **settings)
-    return (reranker.adaptive(), reranker.most) if k is None else (reranker, k)
+    reranker = make(wanted)
+    return reranker, reranker.most if k is None else k
 
 
 def read_run(

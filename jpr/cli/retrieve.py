@@ -7,6 +7,7 @@ import typer
 
 from jpr.cli import screen
 from jpr.cli.inputs import naming
+from jpr.cli.processes import Processes, Scheduler, Workers
 from jpr.cli.search import Distinct, EncoderFolder, IndexFolder, Kind, Where, open_index
 from jpr.errors import ConfigError, DataError
 
@@ -14,8 +15,12 @@ NAME = "retrieve"
 HELP = """Find candidates for every question of a file, and write them as a run (ctxs).
 
 A run that was interrupted goes on where it was when the same command is given again.
+With --workers or --scheduler, Dask shares the work out, and the result is the same; workers must
+find the index under the same path.
 
-Example: jpr retrieve wiki --questions dev.jsonl --out bm25.jsonl -k 100
+Example: jpr retrieve wiki --questions dev.jsonl --out hybrid.jsonl -k 100
+
+Example: jpr retrieve wiki --questions dev.jsonl --out hybrid.jsonl --scheduler tcp://node1:8786
 """
 
 
@@ -28,12 +33,16 @@ def run(
     where: Where = None,
     encoder: EncoderFolder = None,
     distinct: Distinct = False,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
 ) -> None:
     """Retrieve question by question."""
+    from jpr.cluster import Opening
     from jpr.questions import load_questions
     from jpr.questions.asked import check_lengths
     from jpr.retrieve.batch import retrieve_to_file
 
+    processes = Processes(workers, scheduler)
     if out.resolve() == questions.resolve():
         raise ConfigError(f"{out}: holds the questions; name another file to write")
     asked = load_questions(questions)
@@ -43,6 +52,11 @@ def run(
     with naming(questions):
         check_lengths(asked)
     opened, key = open_index(index, k, retriever, where, encoder, distinct)
-    with screen.progress("retrieving", len(asked)) as progress:
-        retrieve_to_file(opened, asked, out, k, key=key, progress=progress)
+    own = encoder and encoder.resolve()
+    there = (index.resolve(), k, retriever, tuple(where or ()), own, distinct, 1)
+    with (
+        processes.spread(Opening(open_index, there, key, str(index))) as spread,
+        screen.progress("retrieving", len(asked)) as progress,
+    ):
+        retrieve_to_file(opened, asked, out, k, key=key, progress=progress, spread=spread)
     screen.note(f"{len(asked):,} rankings are in {out}")

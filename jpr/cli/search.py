@@ -9,6 +9,8 @@ from jpr.cli import screen
 from jpr.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jpr.stages import Encoder, Retriever
 
 NAME = "search"
@@ -83,9 +85,10 @@ def open_index(
     folder: Path,
     k: int,
     kind: str | None,
-    where: list[str] | None,
+    where: "Sequence[str] | None",
     encoder: Path | None,
     distinct: bool,
+    threads: int = 0,
 ) -> "tuple[Retriever, str]":
     """Open an index as the options of a command say, and name what its rankings depend on."""
     from jpr.retrieve.duplicates import THRESHOLD, DistinctRetriever
@@ -95,15 +98,16 @@ def open_index(
     if k < 1:
         raise ConfigError(f"-k {k}: ask for at least one passage")
     filter = parse_filter(where) if where else None
-    opened = open_retriever(folder, kind, encoder=_loaded(encoder), where=filter)
+    own = _loaded(encoder, threads)
+    opened = open_retriever(folder, kind, encoder=own, where=filter, threads=threads)
     if distinct:
         return DistinctRetriever(opened), f"{opened.key} distinct {THRESHOLD}"
     return opened, opened.key
 
 
-def _loaded(encoder: Path | None) -> "Encoder | None":
+def _loaded(encoder: Path | None, threads: int) -> "Encoder | None":
     if encoder is None:
         return None
     from jpr.encode.folder import load_encoder
 
-    return load_encoder(encoder)
+    return load_encoder(encoder, threads=threads)

@@ -5,14 +5,15 @@ A JSON line per question: `{"id", "answers": [{"text", "log_prob", "support": [{
 `jpr evaluate --answers` scores.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite
 from pathlib import Path
 from typing import Protocol, TextIO
 
+from jpr.cluster import Spread, here
 from jpr.gold import json_line
 from jpr.parts import write_resumably
-from jpr.rerank.batch import key_of
+from jpr.rerank.batch import BATCH, key_of
 from jpr.stages import Progress, Reader
 from jpr.types import Answer, Outcome, Ranking
 
@@ -30,6 +31,7 @@ def read_to_file(
     rankings: Sequence[Ranking],
     path: Path,
     progress: Progress = lambda _: None,
+    spread: Spread = here,
 ) -> None:
     """Write the answers to each question."""
 
@@ -39,10 +41,14 @@ def read_to_file(
     write_resumably(
         [path],
         key_of(rankings, len(rankings), reader.key),
-        lambda done: reader.read_many(rankings[done:]),
+        lambda done: spread(_read, reader, rankings[done:], BATCH),
         write,
         progress,
     )
+
+
+def _read(reader: Reader, rankings: Iterable[Ranking]) -> Iterator[Outcome]:
+    return reader.read_many(rankings)
 
 
 def answers_line(outcome: Outcome) -> str:

@@ -9,10 +9,12 @@ log-probability of minus infinity is null.
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from math import isfinite
 from pathlib import Path
 from typing import Protocol, TextIO
 
+from jpr.cluster import Spread, here
 from jpr.decode import Node, Prefix
 from jpr.gold import json_line
 from jpr.parts import write_resumably
@@ -20,6 +22,10 @@ from jpr.rerank.explain import Added, Choice
 from jpr.runs import write_rankings
 from jpr.stages import Progress, Reranker
 from jpr.types import Ranking
+
+BATCH = 8
+"""Questions that a worker is given together: no reranker's results depend on it, as those that take
+several at a time take so many."""
 
 
 class KeyedReranker(Reranker, Protocol):
@@ -43,12 +49,13 @@ def rerank_to_file(
     path: Path,
     k: int,
     progress: Progress = lambda _: None,
+    spread: Spread = here,
 ) -> None:
     """Write k passages for each question."""
     write_resumably(
         [path],
         key_of(rankings, k, reranker.key),
-        lambda done: reranker.rank_many(rankings[done:], k),
+        lambda done: spread(partial(_ranked, k=k), reranker, rankings[done:], BATCH),
         lambda ranking, streams: write_rankings([ranking], streams[0]),
         progress,
     )
@@ -61,6 +68,7 @@ def rerank_with_trees(
     trees: Path,
     k: int,
     progress: Progress = lambda _: None,
+    spread: Spread = here,
 ) -> None:
     """Do the same, and write beside each ranking how it was decoded."""
 
@@ -69,13 +77,25 @@ def rerank_with_trees(
         write_rankings([choice.ranking], streams[0])
         streams[1].write(tree_line(candidates, choice))
 
+    def records(done: int) -> Iterator[tuple[Ranking, Choice]]:
+        left = rankings[done:]
+        return zip(left, spread(partial(_decoded, k=k), reranker, left, BATCH), strict=True)
+
     write_resumably(
         [path, trees],
         key_of(rankings, k, reranker.key),
-        lambda done: zip(rankings[done:], reranker.decode_many(rankings[done:], k), strict=True),
+        records,
         write,
         progress,
     )
+
+
+def _ranked(reranker: Reranker, rankings: Iterable[Ranking], k: int) -> Iterator[Ranking]:
+    return reranker.rank_many(rankings, k)
+
+
+def _decoded(reranker: DecodingReranker, rankings: Iterable[Ranking], k: int) -> Iterator[Choice]:
+    return reranker.decode_many(rankings, k)
 
 
 def tree_line(candidates: Ranking, choice: Choice) -> str:

@@ -162,7 +162,7 @@ def make(wanted: Wanted) -> DiverseReranker:
     """Return MMR, or what pyversity knows by the method's name."""
     weight = LAMBDA if wanted.relevance is None else wanted.relevance
     strategy = Mmr(weight) if wanted.method == "mmr" else Pyversity(wanted.method, weight)
-    return DiverseReranker(load_encoder(wanted.encoder), strategy)
+    return DiverseReranker(load_encoder(wanted.encoder, threads=wanted.threads), strategy)
 
 
 def _check_finite(*vectors: Vectors) -> None:

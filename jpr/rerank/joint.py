@@ -19,6 +19,7 @@ from jpr.rerank.decoding import TREES
 from jpr.rerank.decoding import Decoding as Decoding
 from jpr.rerank.evidence import Words
 from jpr.rerank.explain import Choice, Places
+from jpr.rerank.methods import Wanted
 from jpr.rerank.order import checked
 from jpr.rerank.prompt import Prompts, read_prompt_settings
 from jpr.rerank.scorer import Asked, Scorer
@@ -174,6 +175,20 @@ class JointReranker:
         )
         for ranking in batch:
             yield next(found) if ranking.hits else Choice(ranking, Decoded(()))
+
+
+def make(wanted: Wanted) -> JointReranker:
+    """Return the model in a folder, or ours."""
+    reranker = JointReranker.load(
+        wanted.model,
+        wanted.decoder,
+        wanted.beta,
+        budget=wanted.budget,
+        answers=wanted.answers,
+        relevance=wanted.relevance or 0.0,
+        threads=wanted.threads,
+    )
+    return reranker.adaptive() if wanted.is_adaptive else reranker
 
 
 def ask(prompts: Prompts, most: int, ranking: Ranking) -> Asked:

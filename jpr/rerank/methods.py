@@ -4,7 +4,7 @@ A module has `make(wanted)`, which returns a reranker with a `key` (`jpr.rerank.
 one is in docs/extending.md.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +24,22 @@ class Wanted:
     """How much relevance counts, against difference (λ)."""
     encoder: Path | None = None
     """Folder of an encoder; none for the one inside."""
+    decoder: str | None = None
+    """joint: one of `jpr.rerank.decoding`; none for the model's own, as for β."""
+    beta: float | None = None
+    budget: int | None = None
+    """joint: tokens that the passages may have together."""
+    answers: bool = True
+    """joint: whether to choose for the answers that passages add."""
+    is_adaptive: bool = False
+    """joint: whether the model says how many passages are enough."""
+    threads: int = 0
+    """For ONNX; 0 is one per core."""
+
+    def elsewhere(self) -> "Wanted":
+        """Return the same for a worker: paths from anywhere, one thread."""
+        model, encoder = (path and path.resolve() for path in (self.model, self.encoder))
+        return replace(self, model=model, encoder=encoder, threads=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,3 +70,9 @@ METHODS = {
     ORACLE: Method("jpr.rerank.oracle", knows_answers=True),
     FIRST_STAGE: Method("jpr.rerank.order", reads=False),
 }
+
+
+def open_reranker(wanted: Wanted) -> "tuple[KeyedReranker, str]":
+    """Return a reranker and its key."""
+    reranker = METHODS[wanted.method].make(wanted)
+    return reranker, reranker.key

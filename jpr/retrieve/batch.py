@@ -1,13 +1,16 @@
 """Candidates for many questions into a file; a killed run goes on where it was."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
+from jpr.cluster import Spread, here
 from jpr.parts import write_resumably
+from jpr.retrieve.retrievers import BATCH
 from jpr.runs import write_rankings
 from jpr.stages import Progress, Retriever
-from jpr.types import Question
+from jpr.types import Question, Ranking
 
 
 def retrieve_to_file(
@@ -18,15 +21,20 @@ def retrieve_to_file(
     *,
     key: str,
     progress: Progress = lambda _: None,
+    spread: Spread = here,
 ) -> None:
     """Write each question's k candidates; `key` names what they come from."""
     write_resumably(
         [path],
         _key(questions, k, key),
-        lambda done: retriever.retrieve_many(questions[done:], k),
+        lambda done: spread(partial(_retrieved, k=k), retriever, questions[done:], BATCH),
         lambda ranking, streams: write_rankings([ranking], streams[0]),
         progress,
     )
+
+
+def _retrieved(retriever: Retriever, questions: Iterable[Question], k: int) -> Iterator[Ranking]:
+    return retriever.retrieve_many(questions, k)
 
 
 def _key(questions: Sequence[Question], k: int, key: str) -> str:

@@ -101,9 +101,17 @@ class Holder(Protocol):
         """Make an index, with the engine's mark in the folder, and say in a line what it holds."""
 
     def open_retriever(
-        self, folder: Path, kind: str | None, encoder: "Encoder | None", where: "Filter | None"
+        self,
+        folder: Path,
+        kind: str | None,
+        encoder: "Encoder | None",
+        where: "Filter | None",
+        threads: int,
     ) -> "KeyedRetriever":
-        """Open what was made; no `kind` is the best there is, an encoder is used if it fits."""
+        """Open what was made; no `kind` is the best there is, an encoder is used if it fits.
+
+        `threads` is for an encoder that is opened; 0 is one per core.
+        """
 
     def add(self, passages: "Iterable[Passage]", wanted: Wanted) -> str:
         """Add passages to an index."""

@@ -55,14 +55,14 @@ def remove(ids: Iterable[str], folder: Path) -> str:
 
 
 def open_retriever(
-    folder: Path, kind: str | None, encoder: Encoder | None, where: Filter | None
+    folder: Path, kind: str | None, encoder: Encoder | None, where: Filter | None, threads: int
 ) -> KeyedRetriever:
     """Open an index; without a `kind`, hybrid where there are vectors, else BM25."""
     index = Index(folder)
     if kind == "bm25" or (kind is None and not index.has_vectors):
         return Bm25Retriever(index, where)
     retriever = DenseRetriever if kind == "dense" else HybridRetriever
-    return retriever(index, encoder or encoder_of(index), where)
+    return retriever(index, encoder or encoder_of(index, threads), where)
 
 
 def _told(made: Contents, folder: Path) -> str:

@@ -35,7 +35,7 @@ def build(passages: Iterable[Passage], wanted: Wanted) -> str:
 
 
 def open_retriever(
-    folder: Path, kind: str | None, encoder: Encoder | None, where: Filter | None
+    folder: Path, kind: str | None, encoder: Encoder | None, where: Filter | None, threads: int
 ) -> MilvusRetriever:
     """Connect to what the folder leads to."""
     if kind not in (None, "dense"):
@@ -43,4 +43,4 @@ def open_retriever(
             f"{folder}: an index in Milvus holds vectors only; use the retriever dense, or "
             "index the corpus without --engine milvus"
         )
-    return MilvusRetriever(folder, encoder, where)
+    return MilvusRetriever(folder, encoder, where, threads)

@@ -104,11 +104,15 @@ class MilvusRetriever:
     """The passages in Milvus whose vectors have the largest inner product with the question's."""
 
     def __init__(
-        self, folder: str | Path, encoder: Encoder | None = None, where: Filter | None = None
+        self,
+        folder: str | Path,
+        encoder: Encoder | None = None,
+        where: Filter | None = None,
+        threads: int = 0,
     ) -> None:
         """Connect to what `milvus.json` names; its encoder is loaded unless one is given."""
         self.contents = read_contents(Path(folder) / NAME)
-        self._encoder = encoder or _load_encoder(self.contents.encoder)
+        self._encoder = encoder or _load_encoder(self.contents.encoder, threads)
         if self._encoder.key != self.contents.key:
             raise ConfigError(
                 f"{folder}: the vectors are of encoder {self.contents.key}, not of "
@@ -164,10 +168,10 @@ def expression(asked: Clauses) -> str:
     return " and ".join(f"array_contains_any(terms, {json.dumps(any_of)})" for any_of in asked)
 
 
-def _load_encoder(folder: str) -> Encoder:
+def _load_encoder(folder: str, threads: int) -> Encoder:
     from jpr.encode.folder import load_encoder  # heavy
 
-    return load_encoder(Path(folder) if folder else None)
+    return load_encoder(Path(folder) if folder else None, threads=threads)
 
 
 def _digest(contents: MilvusContents) -> str:

@@ -22,7 +22,7 @@ HYBRID = ScoreMix((0.3, 0.7))
 """Of words and of vectors; chosen on development data (`docs/lab.md`)."""
 DEPTH = 300
 """How many passages of each ranking are fused, at least."""
-_BATCH = 64
+BATCH = 64
 """Questions encoded and searched together."""
 
 
@@ -117,23 +117,25 @@ def open_retriever(
     *,
     encoder: Encoder | None = None,
     where: Filter | None = None,
+    threads: int = 0,
 ) -> KeyedRetriever:
     """Open what `jpr index` made; without a `kind`, hybrid where there are vectors, else BM25.
 
-    The encoder that the vectors were made with is loaded unless another of the same key is given.
+    The encoder that the vectors were made with is loaded unless another of the same key is given,
+    to run on so many `threads`; 0 is one per core.
     """
     if kind is not None and kind not in KINDS:
         raise ConfigError(f"retriever {kind}: choose one of {', '.join(KINDS)}")
     home = Path(folder)
     engine = ENGINES[engine_in(home) or FILES]
-    return engine.load().open_retriever(home, kind, encoder, where)
+    return engine.load().open_retriever(home, kind, encoder, where, threads)
 
 
-def encoder_of(index: Index) -> Encoder:
+def encoder_of(index: Index, threads: int = 0) -> Encoder:
     """Load the encoder that an index was built with."""
     from jpr.encode.folder import load_encoder  # heavy: not for BM25
 
-    return load_encoder(_vectors(index).encoder or None)
+    return load_encoder(_vectors(index).encoder or None, threads=threads)
 
 
 def _vectors(index: Index) -> VectorContents:
@@ -162,7 +164,7 @@ def _ranking(index: Index, question: Question, hits: Scored) -> Ranking:
 
 def _batches(questions: Iterable[Question]) -> Iterator[Sequence[Question]]:
     rest = iter(questions)
-    while batch := list(islice(rest, _BATCH)):
+    while batch := list(islice(rest, BATCH)):
         yield batch
 
 
