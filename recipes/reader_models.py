@@ -3,8 +3,8 @@
 Needs: `packs/train` and the packs of the sets (docs/train.md), the same with flan-t5-small's tokens
 as `packs/t5_*` (candidates in the same order; of the training questions those to read for),
 `models/joint-0` and `models/independent-0` (recipes/joint_models.py), `models/inside` (the model
-that comes with the package: recipes/inside.py), and `models/flan`. What is there is not made again,
-and training that was stopped goes on.
+that comes with the package, as docs/howto/train.md makes `begin` of it), and `models/flan`. What is
+there is not made again, and training that was stopped goes on.
 
     python recipes/reader_models.py --answers answers --commit $(git rev-parse --short HEAD)
 

@@ -1,5 +1,6 @@
 """`python -m tests`: everything that must hold before a change is merged, cheapest first."""
 
+import os
 import subprocess
 import sys
 
@@ -7,9 +8,11 @@ CHECKS = (
     ("ruff", "format", "--check", "."),
     ("ruff", "check", "."),
     ("mypy",),
-    ("pytest",),
+    ("pytest", "-n", "auto", "--dist", "worksteal"),
 )
 
+# Tests run beside each other: a thread for each of them is enough.
+environment = {**os.environ, "OMP_NUM_THREADS": "1"}
 for check in CHECKS:
     sys.stderr.write(f"— {' '.join(check)}\n")
-    subprocess.run([sys.executable, "-m", *check], check=True)
+    subprocess.run([sys.executable, "-m", *check], check=True, env=environment)

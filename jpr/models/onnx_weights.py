@@ -15,12 +15,12 @@ from google.protobuf.message import DecodeError
 from onnx import ModelProto, numpy_helper
 from torch import Tensor
 
-from jpr.disk import checked_sums
+from jpr.disk import checked_sums, copy_file
 from jpr.errors import ConfigError, DataError, FormatError
 from jpr.models.bert import Bert, BertConfig
 from jpr.models.joint import JointModel, PointerHead
 from jpr.models.joint_about import ABOUT, ENCODER, STEP, is_plain_pointer, read_about
-from jpr.models.joint_folder import joint_of, load_weights
+from jpr.models.joint_folder import joint_of, load_weights, write_joint
 from jpr.models.t5 import T5Decoder
 from jpr.models.t5_blocks import Relative
 from jpr.models.tower import Head, Tower
@@ -61,6 +61,15 @@ def joint_from_onnx(folder: Path) -> JointModel:
     except (KeyError, TypeError, ValueError, RuntimeError, DataError, ConfigError) as error:
         raise FormatError(folder, 0, f"is damaged ({error}); export it again") from error
     return model.eval()
+
+
+def write_for_torch(exported: Path, folder: Path) -> None:
+    """Write a joint model that was exported as a folder that can be trained further."""
+    prompt = read_about(exported).get("prompt")
+    if not isinstance(prompt, dict):
+        raise FormatError(exported, 0, "says nothing of its prompt; export it again")
+    copy_file(exported / "tokenizer.json", folder / "tokenizer.json")
+    write_joint(folder, joint_from_onnx(exported), prompt)
 
 
 def _opened(file: Path) -> ModelProto:

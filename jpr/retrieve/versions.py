@@ -84,11 +84,11 @@ def only_writer(folder: Path) -> Iterator[None]:
 
 def _refuse_others(folder: Path) -> None:
     """Keep out of a folder where something else is called like a version of ours."""
-    if any((folder / ours).exists() for ours in ("lock", "CURRENT")):
-        return
-    for path in folder.iterdir():
-        if _VERSION.fullmatch(path.name) or path.name.startswith(KEPT):
-            raise ConfigError(f"{folder}: holds {path.name}, of something else; name a new folder")
+    names = [path.name for path in folder.iterdir()]
+    alike = [name for name in names if _VERSION.fullmatch(name) or name.startswith(KEPT)]
+    # Looked for afterwards: a writer that came meanwhile made its lock before anything else.
+    if alike and not any((folder / ours).exists() for ours in ("lock", "CURRENT")):
+        raise ConfigError(f"{folder}: holds {alike[0]}, of something else; name a new folder")
 
 
 def _current(folder: Path) -> str | None:

@@ -12,6 +12,7 @@ import torch
 from jpr.encode.folder import digest_of
 from jpr.encode.tokens import read_tokenizer
 from jpr.errors import ConfigError, FormatError, MissingExtraError
+from jpr.models.onnx_weights import write_for_torch
 from jpr.rerank.joint import DEFAULT, JointReranker, ask
 from jpr.rerank.joint_onnx import OnnxScorer
 from jpr.rerank.joint_torch import TorchScorer
@@ -74,6 +75,17 @@ def test_torch_says_what_onnx_runtime_says(
 
 def test_so_it_does_of_the_model_inside() -> None:
     assert max(differences(DEFAULT)) < 1e-4
+
+
+def test_what_was_exported_can_be_trained_further(tmp_path: Path) -> None:
+    write_for_torch(exported(tmp_path, []), tmp_path / "again")
+    rows = []
+    for folder in (tmp_path / "torch", tmp_path / "again"):
+        prompts = Prompts(read_tokenizer(folder / "tokenizer.json"), read_prompt_settings(folder))
+        rows.append(
+            TorchScorer.load(folder, "cpu").open([ask(prompts, 0, ranking())]).ask(PREFIXES)
+        )
+    assert np.allclose(*rows, atol=1e-5)
 
 
 def test_the_weights_go_by_the_name_of_their_files(tmp_path: Path) -> None:
