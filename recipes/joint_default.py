@@ -34,7 +34,7 @@ from jpr.types import Ranking
 K, NOWHERE = 10, 255
 Places = NDArray[np.uint8]
 EIGHT, SIXTEEN = "joint, 8 bits", "joint, 16 bits"
-DATA = ("webquestions_dev", "ambignq_dev", "webqsp_test", "trec_test")
+DATA = ("webquestions_dev", "ambignq_dev", "webqsp_test")
 ABOUT = (
     "The joint model that comes with the package (`recipes/joint/strangers.toml`, with the first "
     "stage's rank as a prior, 0.3): its 8-bit weights in 16-bit arithmetic on a GPU, and for some "

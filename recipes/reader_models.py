@@ -250,7 +250,7 @@ def spans(
         ):
             chosen = own[at][own[at] >= 0] if every else np.arange(len(row))
             told = evidence(passages, words)
-            found[int(some[at])] = answers_of(told, told.adds((), row), chosen)
+            found[int(some[at])] = answers_of(told, told.overall(row), chosen)
     return found
 
 

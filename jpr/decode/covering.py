@@ -28,6 +28,8 @@ _FLOOR = 1e-3
 """The share of P(c | prefix) itself, which decides where every answer was found."""
 _LEAST = 1e-9
 """What a passage is worth that adds nothing."""
+_FLATTER = 1.5
+"""What log P(c) is divided by for how likely answers are in all; tuned on development data."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +48,16 @@ class Evidence:
         found = self.holds[list(prefix)].any(axis=0)
         mass: NDArray[np.float64] = np.exp(log_probs.astype(np.float64)) @ self._says
         return np.where(found, 0.0, mass)
+
+    def overall(self, log_probs: NDArray[np.floating]) -> NDArray[np.float64]:
+        """Return how likely each answer (A,) is in all, given log P (C,) before any is chosen.
+
+        P is made flatter first: what decides which candidate comes first leaves too little to the
+        other answers (docs/lab.md, "Which answers to give, and how many").
+        """
+        flat = log_probs.astype(np.float64) / _FLATTER
+        top = flat.max(initial=-np.inf)
+        return self.adds((), flat - top - np.log(np.exp(flat - top).sum()))
 
     def covering(
         self, prefix: Prefix, log_probs: NDArray[np.floating], relevance: float = 0.0
@@ -113,6 +125,10 @@ class Covering:
         if (question, prefix) not in self._masses:
             self([(question, prefix)])
         return self._masses[question, prefix]
+
+    def overall(self, question: int) -> NDArray[np.float64]:
+        """Return how likely the answers (A,) of a question are, whatever is chosen."""
+        return self.evidence[question].overall(self._ask([(question, ())])[0])
 
     def worth(self, question: int, prefix: Prefix, passage: int) -> float:
         """Return log P that the next answer is one which a passage adds to a prefix.

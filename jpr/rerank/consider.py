@@ -69,9 +69,8 @@ class Considered:
             return choice
         given, decoded = self._given[question], choice.decoded
         adds = added(chooser, question, decoded, given, self._places) if chooser else ()
-        mass = covering.mass(question, ())
-        known = covering.evidence[question]
-        answers = told(known, mass, given.hits, decoded.passages, self._places)
+        known, overall = covering.evidence[question], covering.overall(question)
+        answers = told(known, overall, given.hits, decoded.passages, self._places)
         return choice._replace(adds=adds, answers=answers)
 
 

@@ -127,7 +127,7 @@ def added(
 def _added(
     covering: Covering, question: int, node: Node, given: Ranking, places: Places
 ) -> Iterator[Added]:
-    evidence, overall = covering.evidence[question], covering.mass(question, ())
+    evidence, overall = covering.evidence[question], covering.overall(question)
     mass = covering.mass(question, node.prefix) * evidence.holds[node.passage]
     likely = np.argsort(-mass, kind="stable")[:_MOST].tolist()
     wanted = [answer for answer in likely if mass[answer] >= _LEAST]

@@ -46,7 +46,10 @@ def test_each_passage_tells_what_it_adds_and_where() -> None:
     assert first == (Added(NAMES[0], first[0].probability, first[0].overall, places),)
     assert second == (Added(NAMES[1], second[0].probability, second[0].overall, ()),)  # a title
     assert [first[0].probability, second[0].probability] == pytest.approx([0.8, 0.9])
-    assert [first[0].overall, second[0].overall] == pytest.approx([0.8, 0.2])
+    flat = np.array([0.5, 0.3, 0.2]) ** (1 / 1.5)
+    assert [first[0].overall, second[0].overall] == pytest.approx(
+        [flat[:2].sum() / flat.sum(), flat[2] / flat.sum()]
+    )
     assert third == ()  # it repeats
 
 
