@@ -53,6 +53,8 @@ WEAK = frozenset(
 
 def fold(text: str) -> str:
     """Return the text with what matching does not distinguish made the same."""
+    if text.isascii():
+        return text.lower()
     return decomposed(text).lower().replace("ς", "σ")
 
 
@@ -155,13 +157,14 @@ class _Needle:
 
     def __init__(self, words: list[str]) -> None:
         self._words = words
-        self._longest = max(words, key=len)
+        self.longest = max(words, key=len)
+        """What a text without it cannot hold the answer for: most are seen off by that alone."""
 
     def is_in(self, folded: str) -> bool:
         """Tell what `has_answer` tells, of a text that is folded already."""
-        if self._longest not in folded:
+        if self.longest not in folded:
             return False
-        if len(self._words) > _FEW or len(self._longest) > _SHORT:
+        if len(self._words) > _FEW or len(self.longest) > _SHORT:
             return _joined(self._words) in _joined(_TOKEN.findall(folded))
         at = folded.find(self._words[0])
         while at >= 0:
@@ -247,11 +250,13 @@ class AnswerMatcher:
         if self._pattern:
             return (0,) if self._matches(title) or self._matches(text) else ()
         title, text = fold(title), fold(text)
-        return tuple(
-            i
-            for i, needles in enumerate(self._answers)
-            if any(needle.is_in(text) or needle.is_in(title) for needle in needles)
-        )
+        both, found = f"{title}\n{text}", []
+        for answer, needles in enumerate(self._answers):
+            for needle in needles:
+                if needle.longest in both and (needle.is_in(text) or needle.is_in(title)):
+                    found.append(answer)
+                    break
+        return tuple(found)
 
     def _matches(self, text: str) -> bool:
         assert self._pattern is not None
