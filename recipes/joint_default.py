@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
+from typing import TypeVar
 
 import numpy as np
 from joint_table import MEASURES, SHOWN, answerable, chosen
@@ -33,6 +34,7 @@ from jpr.types import Ranking
 
 K, NOWHERE = 10, 255
 Places = NDArray[np.uint8]
+T = TypeVar("T")
 EIGHT, SIXTEEN = "joint, 8 bits", "joint, 16 bits"
 DATA = ("webquestions_dev", "ambignq_dev", "webqsp_test")
 ABOUT = (
@@ -74,10 +76,9 @@ class Clock:
         self._last = now
 
 
-def spread(rankings: Sequence[Ranking], places: Places, n: int) -> tuple[list[Ranking], Places]:
-    """Return some questions, evenly spread, and the places chosen for them."""
-    some = np.linspace(0, len(rankings) - 1, min(n, len(rankings)), dtype=np.int64)
-    return [rankings[at] for at in some.tolist()], places[some]
+def spread(given: Sequence[T], n: int) -> list[T]:
+    """Return n of these, evenly spread."""
+    return [given[at] for at in np.linspace(0, len(given) - 1, min(n, len(given)), dtype=np.int64)]
 
 
 def placed(rankings: Sequence[Ranking], places: Places) -> list[Ranking]:
@@ -110,7 +111,8 @@ def main() -> None:
         tests += [comparison_row(data, one) for one in compare(scored, FIRST)]
         records += recorded(scored, SIXTEEN, data)
         if data == options.data[0]:
-            some, own = spread(rankings, places, options.some)
+            some = spread(rankings, options.some)
+            own = np.array(spread(list(places), options.some))
             file = options.work / f"{data}.jsonl"
             rerank_to_file(JointReranker.load(device="cpu"), some, file, K, clock)
             both = {EIGHT: list(load_rankings(file)), SIXTEEN: placed(some, own)}

@@ -1,7 +1,8 @@
 """Scores the reader that comes with the package as users run it: in 8 bits, on the CPU.
 
 Needs: the questions; the first stage's rankings, 100 each with texts (`--runs` of
-recipes/first_stage.py). Some seconds a question; a run that was stopped goes on.
+recipes/first_stage.py). Some questions are read, evenly spread: some seconds each; a run that was
+stopped goes on.
 
     python recipes/reader_default.py questions runs --work read
 
@@ -16,7 +17,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from joint_default import Clock
+from joint_default import Clock, spread
 from joint_table import answerable
 
 from jpr import (
@@ -55,6 +56,7 @@ def main() -> None:
         parser.add_argument(name, type=Path)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--data", nargs="*", default=["webquestions_dev"])
+    parser.add_argument("--some", type=int, default=200, help="how many questions")
     parser.add_argument("--results", type=Path, default=Path("results"))
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
@@ -69,7 +71,10 @@ def main() -> None:
     tests, seconds = [], {}
     for data in options.data:
         questions = load_questions(options.questions / f"{data}.jsonl")
-        rankings = answerable(questions, load_rankings(options.runs / f"hybrid-{data}.jsonl"))
+        run = answerable(questions, load_rankings(options.runs / f"hybrid-{data}.jsonl"))
+        rankings = spread(run, options.some)
+        read = {ranking.question.id for ranking in rankings}
+        questions = [question for question in questions if question.id in read]
         given = {}
         for name, (reader, cut) in systems.items():
             file, clock = options.work / f"{data}-{name.replace(' ', '-')}.jsonl", Clock()
