@@ -169,14 +169,17 @@ def overload(model: Path, size: Size) -> Row:
     async def hurry(connection: Connection) -> list[Answer]:
         return [await connection.post("/v2/rerank", next(requests)) for _ in range(size.asks)]
 
-    async def wait(connection: Connection) -> list[Answer]:
-        answers = [await connection.post("/v2/rerank", next(requests))]
-        while answers[-1].status == 429:
-            await asyncio.sleep(answers[-1].retry_after or 0)
-            answers.append(await connection.post("/v2/rerank", next(requests)))
-        return answers
-
     with serving(model, waiting=8) as service:
+
+        async def wait(connection: Connection) -> list[Answer]:
+            answers = [await connection.post("/v2/rerank", next(requests))]
+            while answers[-1].status == 429:
+                await asyncio.sleep(answers[-1].retry_after or 0)
+                other = await Connection.to(service.port)  # idle ones are closed after some seconds
+                answers.append(await other.post("/v2/rerank", next(requests)))
+                await other.close()
+            return answers
+
         hurried = clients(service.port, CLIENTS[-1], hurry)
         patient = clients(service.port, CLIENTS[-1], wait)
     sent_away = [answer for answer in hurried if answer.status == 429]
