@@ -129,7 +129,10 @@ def _run(arguments: Sequence[str]) -> None:
 
 def _usage(error: Any) -> str:  # noqa: ANN401  # it has no public name
     path = error.ctx.command_path if error.ctx else "jpr"
-    return f"{' '.join(error.format_message().split()).rstrip('.')}; see {path} --help"
+    told = " ".join(error.format_message().split()).rstrip(".")
+    if told.startswith("Got unexpected extra argument"):
+        told += "; put a question, or a name with spaces, in quotes"
+    return f"{told}; see {path} --help"
 
 
 def _prepare_streams() -> None:

@@ -13,7 +13,7 @@ from jpr.cli.rerank import DECODERS
 from jpr.errors import ConfigError
 
 NAME = "ask"
-HELP = """Ask a question: every answer, the passages that say them, and how these were chosen.
+HELP = """Ask a question and get every answer with its passages. How these were chosen is told, too.
 
 Without --docs or --index, the small encyclopedia that comes along is asked. A folder of documents
 (.txt .md .html .pdf .docx .csv .jsonl) is indexed when it is first asked, into the cache folder,
@@ -55,9 +55,10 @@ def run(
 
     with screen.warnings_as_notes():
         pipeline = open_pipeline(docs, index, k, device="cpu", watched=screen.progress)
-    opened = open_question(pipeline, question)
-    reply = opened.reply(beta=beta, decoder=decode)
-    alone = opened.reply(decoder=INDEPENDENT) if compare else None
+    with screen.waiting("reading passages and choosing"):
+        opened = open_question(pipeline, question)
+        reply = opened.reply(beta=beta, decoder=decode)
+        alone = opened.reply(decoder=INDEPENDENT) if compare else None
     if as_json:
         screen.say_json(reply_json(reply, alone))
         return

@@ -10,7 +10,7 @@ from jpr.cli.inputs import CorpusOption, QuestionsOption
 from jpr.errors import ConfigError
 
 NAME = "calibrate"
-HELP = """Find, on questions with answers, when a joint model should stop choosing: for -k auto.
+HELP = """Find when a joint model should stop choosing: for -k auto. Questions with answers tell it.
 
 The threshold is noted in the model's folder: the one with the fewest passages that keeps the wanted
 share of the answers found in the first K. Use development questions, never those you report on.

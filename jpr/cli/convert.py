@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from jpr.types import Passage, Question, Ranking
 
 NAME = "convert"
-HELP = """Rewrite a file of passages, questions or rankings in another format.
+HELP = """Rewrite a file in another format. It holds passages, questions or rankings.
 
 What the input is, is recognised unless --from says it. Articles can be split into passages on the
 way, and questions or passages taken out of rankings. An output name that ends in .gz, .xz, .bz2 or

@@ -15,7 +15,7 @@ import jpr
 from jpr.cli import screen
 
 NAME = "doctor"
-HELP = """Tell what this machine can run, and how to get what is missing.
+HELP = """Tell what this machine can run, and how to get the rest.
 
 Example: jpr doctor --json
 """

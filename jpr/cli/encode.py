@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from jpr.encode.vectors import MapChunks
 
 NAME = "encode"
-HELP = """Encode a corpus: a vector for every passage, on one machine or on many.
+HELP = """Encode a corpus: a vector for every passage. One machine does it, or many.
 
 Any format of passages will do (`jpr formats`). An encoding that was interrupted goes on where it
 was when the same command is given again. With --workers or --scheduler, Dask shares the work out;

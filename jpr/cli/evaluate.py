@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from jpr.judge.measures import Measure
 
 NAME = "evaluate"
-HELP = """Score runs on questions: how often do the first k passages hold every answer?
+HELP = """Score runs: how often do k passages hold every answer?
 
 A run is a file of rankings (ctxs JSON, TREC run, …); --answers takes files of answers instead.
 Every question counts: one that a run lacks scores 0.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from jpr.types import Ranking
 
 NAME = "export"
-HELP = """Export a model to ONNX, to run on a CPU without torch: a joint model, or an encoder.
+HELP = """Export a model to ONNX, to run on a CPU without torch. It is a joint model, or an encoder.
 
 In 8 bits it is about a quarter as large and faster. The sample is any run (`jpr formats`) with
 questions and texts like those that the model is for: its tokens show how to scale.

@@ -12,7 +12,7 @@ from jpr.cli.inputs import naming
 from jpr.disk import cache_folder
 
 NAME = "group-answers"
-HELP = """Turn the regular expressions of CuratedTREC into distinct answers, as the paper does.
+HELP = """Turn CuratedTREC's expressions into distinct answers. It is done as in the paper.
 
 Every expression is run over every passage. A question is dropped if nothing matches or more than
 100 distinct strings do; matches of up to five tokens are kept, and those that differ only by

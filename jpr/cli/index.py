@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from jpr.types import Passage
 
 NAME = "index"
-HELP = """Index a corpus, so that `jpr search` and `jpr retrieve` find passages in it.
+HELP = """Index a corpus for `jpr search` and `jpr retrieve`.
 
 Any format of passages will do (`jpr formats`), and any folder of documents that `jpr ask --docs`
 reads: it is cut into the same passages, unless --split says how. An index that is already in the

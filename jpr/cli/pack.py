@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from jpr.types import Passage, Question
 
 NAME = "pack"
-HELP = """Turn questions and their candidates into a pack, which training reads.
+HELP = """Turn questions and candidates into a pack for training.
 
 Candidates are those of runs, one for each file of questions and in their order, or are retrieved
 from an index. A pack that was interrupted goes on where it was when the same command is given

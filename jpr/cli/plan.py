@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from jpr.models.t5_config import T5Config
 
 NAME = "plan"
-HELP = """Tell how many passages a T5 reader of each size can take in a given memory.
+HELP = """Tell how many passages a T5 reader has memory for. All sizes are told.
 
 For training, with and without checkpointing of the encoder, and for inference; and what the
 paper's three readers of equal memory need.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from jpr.read.batch import KeyedReader
 
 NAME = "read"
-HELP = """Read the answers to each question off the passages of a run, and write them as JSON lines.
+HELP = """Read the answers off the passages of a run. They are written as JSON lines.
 
 Every answer is a piece of a passage (--any-text apart), and comes with the passages that contain it
 and where. A run that was interrupted goes on where it was when the same command is given again.

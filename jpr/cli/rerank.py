@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from jpr.types import Ranking
 
 NAME = "rerank"
-HELP = """Choose k passages for each question from the candidates of a run, and write them (ctxs).
+HELP = """Choose k passages for each question of a run. They are written as a run, too (ctxs).
 
 A run that was interrupted goes on where it was when the same command is given again. With
 --workers or --scheduler, Dask shares the work out, and the result is the same; workers must find

@@ -12,7 +12,7 @@ from jpr.cli.search import Distinct, EncoderFolder, IndexFolder, Kind, Where, op
 from jpr.errors import ConfigError, DataError
 
 NAME = "retrieve"
-HELP = """Find candidates for every question of a file, and write them as a run (ctxs).
+HELP = """Find candidates for every question of a file. They are written as a run (ctxs).
 
 A run that was interrupted goes on where it was when the same command is given again.
 With --workers or --scheduler, Dask shares the work out, and the result is the same; workers must

@@ -110,6 +110,18 @@ def progress(what: str, total: int | None) -> Iterator[Progress]:
         yield lambda done: bar.advance(task, done)
 
 
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Show that something goes on which cannot be counted; nothing where that would be piped."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(what):
+        yield
+
+
 def counted(records: Iterable[T], progress: Progress) -> Iterator[T]:
     """Pass records on and count them as progress."""
     for record in records:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from jpr.stages import Encoder, Retriever
 
 NAME = "search"
-HELP = """Find the passages of an index that answer a question best, one by one.
+HELP = """Find the passages of an index that match a question. They are ranked one by one.
 
 Example: jpr search wiki "who plays mark on roseanne" -k 20
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from jpr.serve.service import Service
 
 NAME = "serve"
-HELP = """Serve answers and rerankings over HTTP, with a page; or an assistant, over MCP.
+HELP = """Serve answers and rerankings over HTTP, with a page. With --mcp, serve an assistant.
 
 What is asked is chosen as for `jpr ask`. POST /v1/rerank and /v2/rerank take what clients of Jina
 and Cohere send. SIGTERM lets it finish what is under way. With JPR_TOKEN set, or --token-file,
@@ -86,7 +86,13 @@ def run(
     source = "documents" if docs else "index" if index else "encyclopedia"
     service = _service(_opened(docs, index), limits, source)
     log_to(sys.stderr)
-    serve(service, address, token)
+    serve(service, address, token, _announce)
+
+
+def _announce(url: str) -> None:
+    """Tell a person at a terminal, where the log is for programs, what to do next."""
+    if sys.stderr.isatty():
+        screen.note(f"the page is at {url}; Ctrl-C ends it")
 
 
 def _need(extra: str) -> None:

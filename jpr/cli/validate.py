@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from jpr.types import Passage, Prediction, Question, Ranking
 
 NAME = "validate"
-HELP = """Say what a file is, what is in it, and what is wrong with it.
+HELP = """Say what a file is, what it holds, and what is wrong.
 
 The whole file is read. The first thing that makes it unreadable is named with its line (exit code
 2); what is readable but odd (questions without answers, empty passages) is counted.

@@ -89,7 +89,7 @@ def find_documents(folder: Path) -> Found:
             continue
         ending = file.suffix.lower()
         if not all(map(find_spec, KINDS[ending].needs)):
-            refuse(MissingExtraError(f"{folder}: to read {ending} files", EXTRA))
+            refuse(MissingExtraError(f"{folder}: reading {ending} files", EXTRA))
             continue
         try:
             files[name_below(file, root)] = file

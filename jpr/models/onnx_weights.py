@@ -9,14 +9,19 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-import onnx
-import torch
-from google.protobuf.message import DecodeError
-from onnx import ModelProto, numpy_helper
-from torch import Tensor
 
 from jpr.disk import checked_sums, copy_file
-from jpr.errors import ConfigError, DataError, FormatError
+from jpr.errors import ConfigError, DataError, FormatError, MissingExtraError
+
+try:
+    import onnx
+    import torch
+    from google.protobuf.message import DecodeError
+    from onnx import ModelProto, numpy_helper
+    from torch import Tensor
+except ImportError as error:
+    raise MissingExtraError("weights for torch", "train") from error
+
 from jpr.models.bert import Bert, BertConfig
 from jpr.models.joint import JointModel, PointerHead
 from jpr.models.joint_about import ABOUT, ENCODER, STEP, is_plain_pointer, read_about

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import uvicorn
@@ -31,7 +32,8 @@ class Address:
             info = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)[0]
             bound = socket.create_server(info[4][:2], family=info[0], backlog=2048)
         except OSError as error:
-            told = f"{self.host}:{self.port}: {error.strerror or error}"
+            reason = str(error.strerror or error).partition(" (while attempting")[0]
+            told = f"{self.host}:{self.port}: {reason}"
             raise ConfigError(f"{told}; take another --host or --port") from error
         return bound
 
@@ -45,14 +47,23 @@ class Address:
         return Door(token, LOCAL if self.is_local and token is None else ())
 
 
-def serve(service: Service, address: Address, token: str | None) -> None:
-    """Serve until SIGTERM or SIGINT, then finish what is under way; new requests are refused."""
+def serve(
+    service: Service,
+    address: Address,
+    token: str | None,
+    ready: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Serve until SIGTERM or SIGINT, then finish what is under way; new requests are refused.
+
+    `ready` is told the URL.
+    """
     with address.bind() as bound:
         server = server_of(service, address.door(token))
         host, port = bound.getsockname()[:2]
         url = f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
         signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn raises it again at the end
         tell("serving", url=url, model=service.model, token=token is not None)
+        ready(url)
         asyncio.run(server.serve(sockets=[bound]))
     tell("ended")
 

@@ -92,6 +92,7 @@ def test_the_example_shows_joint_ahead() -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
+        (["ask", "who", "plays", "mark"], "(plays mark); put a question, or"),
         (["evaluate"], "no run is given"),
         (["evaluate", "{run}"], "--questions FILE"),
         (["evaluate", "{run}", "-q", "absent"], "absent: cannot be opened"),

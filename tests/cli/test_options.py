@@ -147,6 +147,7 @@ def test_equal_scores_are_told_without_advice_that_a_trec_run_cannot_follow(
 
 
 def test_help_and_version() -> None:
+    assert "..." not in run_jpr("--help").partition("Commands:")[2]  # whole on 80 columns
     shown = run_jpr("evaluate", "--help") + run_jpr("group-answers", "--help")
     assert "--no-cache" in shown
     assert "--no-no-cache" not in shown

@@ -117,3 +117,16 @@ def test_a_narrow_terminal_shows_every_number_in_full(
     lines = printed.splitlines()
     assert columns < 100 or max(len(line.rstrip()) for line in lines) <= columns
     assert (len(lines) > 2) == (columns >= 100)  # folded only where that makes it fit
+
+
+def test_a_wait_is_shown_on_a_terminal_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    with screen.waiting("choosing"):
+        pass
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with screen.waiting("choosing"):
+        pass
+    assert "choosing" in capsys.readouterr().err

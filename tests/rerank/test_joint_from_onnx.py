@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -134,6 +135,13 @@ def test_on_a_gpu_it_needs_an_extra(
     with pytest.raises(MissingExtraError, match=r"pip install 'jpr\[train\]'"):
         JointReranker.load(folder, device="cuda")
     JointReranker.load(folder, device="cpu")
+
+
+def test_making_weights_for_torch_needs_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "jpr.models.onnx_weights")
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'jpr\[train\]'"):
+        import_module("jpr.models.onnx_weights")
 
 
 def test_weights_for_torch_are_read_without_onnx(tmp_path: Path) -> None:

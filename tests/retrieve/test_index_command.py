@@ -143,7 +143,7 @@ def test_a_missing_extra_is_named_and_the_rest_is_indexed(
     find = "jpr.corpus.documents.find_spec"
     monkeypatch.setattr(find, lambda name: None if name == "pypdf" else name)
     told = noted("index", documents, "--out", tmp_path / "index", "--encoder", "none")
-    assert "to read .pdf files" in told
+    assert "reading .pdf files" in told
     assert "pip install 'jpr[docs]'" in told
     assert Index(tmp_path / "index").manifest.passages > 4
     (tmp_path / "only").mkdir()

@@ -1,5 +1,6 @@
 """`jpr serve` before it serves: options that have no meaning, and the token."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -49,10 +50,20 @@ def test_the_token_is_of_the_file_or_the_environment(
 def test_an_address_that_is_taken_is_told() -> None:
     with Address(port=0).bind() as bound:
         port = bound.getsockname()[1]
-        with pytest.raises(ConfigError, match=f"127.0.0.1:{port}: .*; take another --host or --p"):
+        with pytest.raises(ConfigError, match=f"127.0.0.1:{port}: [^()]*; take another --host"):
             Address(port=port).bind()
     with pytest.raises(ConfigError, match="take another --host"):
         Address("no.such.host.invalid").bind()
+
+
+def test_a_person_at_a_terminal_is_told_where_the_page_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    serve._announce("http://127.0.0.1:8080/")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert capsys.readouterr().err == ""
+    serve._announce("http://127.0.0.1:8080/")
+    assert capsys.readouterr().err == "jpr: the page is at http://127.0.0.1:8080/; Ctrl-C ends it\n"
 
 
 def test_only_names_of_this_machine_are_local() -> None:
