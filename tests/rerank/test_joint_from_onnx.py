@@ -86,7 +86,7 @@ def test_what_was_exported_can_be_trained_further(tmp_path: Path) -> None:
         rows.append(
             TorchScorer.load(folder, "cpu").open([ask(prompts, 0, ranking())]).ask(PREFIXES)
         )
-    assert np.allclose(*rows, atol=1e-5)
+    assert np.allclose(rows[0], rows[1], atol=1e-5)
 
 
 def test_the_weights_go_by_the_name_of_their_files(tmp_path: Path) -> None:
