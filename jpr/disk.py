@@ -13,7 +13,7 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -139,6 +139,18 @@ def with_sums(
     """Return a model's record, sealed, with the hashes of those of these files that are there."""
     there = [name for name in names if (folder / name).exists()]
     return sealed({**record, _SUMS: {name: sha256(folder / name) for name in there}})
+
+
+def write_folder(
+    file: Path, record: Mapping[str, object], write: Callable[[], Iterable[str]]
+) -> None:
+    """Write a model's record and the files beside it, which `write` writes and names.
+
+    Meanwhile the record tells no hashes, as files may be of before. The tokenizer is there already.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_json(file, sealed(record))
+    write_json(file, with_sums(record, file.parent, [*write(), "tokenizer.json"]))
 
 
 def read_record(file: Path) -> dict[str, object]:

@@ -21,7 +21,7 @@ from typing import TypeVar
 
 import numpy as np
 from joint_table import MEASURES, SHOWN, answerable, chosen
-from numpy.typing import NDArray
+from reader_models import NOWHERE, K, Places
 
 from jpr import JointReranker, evaluate, load_questions, load_rankings
 from jpr.judge.compare import compare
@@ -32,8 +32,6 @@ from jpr.report import Record, comparison_row, records_of, save_records
 from jpr.rerank.batch import rerank_to_file
 from jpr.types import Ranking
 
-K, NOWHERE = 10, 255
-Places = NDArray[np.uint8]
 T = TypeVar("T")
 EIGHT, SIXTEEN = "joint, 8 bits", "joint, 16 bits"
 DATA = ("webquestions_dev", "ambignq_dev", "webqsp_test")

@@ -118,8 +118,9 @@ class Chosen:
         weights = SOURCES[sources[0]].model
         if not weights:
             there = np.diff(feed.pack.candidate_starts)[some]
-            place = np.arange(WIDEST)
-            return {name: np.where(place < there[:, None], place, NOWHERE) for name in sources}
+            for own in found.values():
+                own[:] = np.where(np.arange(WIDEST) < there[:, None], np.arange(WIDEST), NOWHERE)
+            return found
         model, prompts = begin(ModelConfig(init=str(self._models / weights)))
         ways = {name: SOURCES[name].decoding for name in sources}
         choose = Chooser(model.to(self._device).eval(), Words.of(prompts.tokenizer), ways)

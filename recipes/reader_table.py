@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from reader_models import SIZES
+from reader_models import NOWHERE, SIZES
 
 from jpr import EM, AnswerF1, evaluate_answers, load_questions, load_rankings
 from jpr.decode import Evidence
@@ -58,7 +58,6 @@ ABOUT_SOME = {
 SHOWN = [["AnswerF1", "own", slice] for slice in (ALL, MULTI)]
 BASELINES = ("independent", "first")
 """The first of these that there is, others are compared with."""
-NOWHERE = 255
 
 
 def tokenizer_places(folder: Path) -> Places:

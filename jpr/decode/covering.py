@@ -110,6 +110,7 @@ class Covering:
         """Take the model as it is, the answers of each question's candidates, and λ."""
         self._ask, self.evidence, self._relevance = ask, evidence, relevance
         self._masses: dict[tuple[int, Prefix], NDArray[np.float64]] = {}
+        self._overall: dict[int, NDArray[np.float64]] = {}
 
     def __call__(self, wanted: Sequence[tuple[int, Prefix]]) -> Rows:
         """Return log P', a row for each (question, prefix)."""
@@ -128,7 +129,10 @@ class Covering:
 
     def overall(self, question: int) -> NDArray[np.float64]:
         """Return how likely the answers (A,) of a question are, whatever is chosen."""
-        return self.evidence[question].overall(self._ask([(question, ())])[0])
+        if question not in self._overall:
+            (row,) = self._ask([(question, ())])
+            self._overall[question] = self.evidence[question].overall(row)
+        return self._overall[question]
 
     def worth(self, question: int, prefix: Prefix, passage: int) -> float:
         """Return log P that the next answer is one which a passage adds to a prefix.

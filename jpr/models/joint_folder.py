@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from jpr.disk import checked_sums, sealed, with_sums, write_json
+from jpr.disk import checked_sums, write_folder
 from jpr.errors import ConfigError, DataError, FormatError
 from jpr.models.answers import Answers
 from jpr.models.bert import Bert, BertConfig, from_hugging_face
@@ -113,10 +113,8 @@ def write_joint(
         **({"decoding": dict(decoding)} if decoding else {}),
     }
     weights = {name: w for name, w in model.state_dict().items() if name != "head.words.weight"}
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / ABOUT, sealed(about))  # no hashes while files may be of before
-    names = write_checkpoint(folder, {"model_type": "jpr-joint"}, weights)
-    write_json(folder / ABOUT, with_sums(about, folder, [*names, "tokenizer.json"]))
+    config: dict[str, object] = {"model_type": "jpr-joint"}
+    write_folder(folder / ABOUT, about, lambda: write_checkpoint(folder, config, weights))
 
 
 def read_joint(folder: Path) -> tuple[JointModel, dict[str, object]]:

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from jpr.disk import checked_sums, sealed, with_sums, write_json
+from jpr.disk import checked_sums, write_folder
 from jpr.encode.folder import digest_of, wants_gpu, weight_files
 from jpr.encode.tokens import first_tokens, read_tokenizer
 from jpr.errors import ConfigError, DataError, FormatError
@@ -185,10 +185,7 @@ def _passages(ranking: Ranking) -> list[Passage]:
 def write_reader(folder: Path, model: T5, settings: PromptSettings, ways: Ways) -> None:
     """Write a reader's folder but for its tokenizer, which is there already."""
     about = {"kind": KIND, "format": FORMAT, "prompt": asdict(settings), "ways": asdict(ways)}
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / ABOUT, sealed(about))  # no hashes while files may be of before
-    names = write_t5(folder, model)
-    write_json(folder / ABOUT, with_sums(about, folder, [*names, "tokenizer.json"]))
+    write_folder(folder / ABOUT, about, lambda: write_t5(folder, model))
 
 
 def read_about(folder: Path) -> tuple[PromptSettings, Ways]:
