@@ -2,9 +2,12 @@
 
 Needs: `packs/train` and the packs named below (docs/train.md), and `models/e5`: e5-small as trained
 by recipes/dpr_plus.py; for some, `packs/cloze` (recipes/cloze.py), and for T5 `models/flan`
-(flan-t5-small) and packs with its tokens. torch, safetensors and tokenizers are enough. A model
-that is there is not trained again, choices that are there are not made again, and training that was
-stopped goes on. The eight models of the main table took 37 minutes on one H200.
+(flan-t5-small) and packs with its tokens. For the contrasts, encoders as they come (`models/`
+e5-small, gte-small, minilm, mpnet; the last with BERT's order of words), `packs/mixed`, the same
+with strict labels, `packs/strict`, `models/inside` and `models/half` (recipes/half_layers.py).
+torch, safetensors and tokenizers are enough. A model that is there is not trained again, choices
+that are there are not made again, and training that was stopped goes on. The eight models of the
+main table took 37 minutes on one H200.
 
     python recipes/joint_models.py --choices choices --commit $(git rev-parse --short HEAD)
 
@@ -38,20 +41,46 @@ from jpr.train.recipe import FeedConfig, ModelConfig, read_recipe
 RECIPES = Path(__file__).parent / "joint"
 DEV = ("ambignq_dev", "webquestions_dev")
 TEST = ("webqsp_test", "trec_test")
-PACKS = ("train", "cloze", *DEV, *TEST)
+PACKS = ("train", "cloze", "mixed", "strict", *DEV, *TEST)
 SEEDS = (0, 1, 2)
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A model to train."""
+    """A model to train; without a recipe, one that is there."""
 
-    recipe: str
+    recipe: str = ""
     seed: int = 0
+    changes: tuple[str, ...] = ()
+    """What is otherwise than in the recipe, as `jpr train --set` takes it."""
     tokens: str = ""
     """How the names of its packs begin, where they have other tokens than BERT's."""
 
 
+SETS = ("webquestions_train", "ambignq_train", "trec_train")
+
+
+def fed(*extra: str, pack: str = "mixed") -> str:
+    """Return the change that takes these extra questions beside the three sets, four to one."""
+    feeds = [f'{{pack = "packs/{pack}", sources = {json.dumps(SETS)}, weight = 1.0}}']
+    if extra:
+        feeds += [f'{{pack = "packs/{pack}", sources = {json.dumps(extra)}, weight = 4.0}}']
+    return f"data=[{', '.join(feeds)}]"
+
+
+EXTRA = ("extra_search", "extra_facts", "extra_trivia")
+CONTRASTS: dict[str, tuple[str, ...]] = {
+    "contrast": (),
+    "contrast_alone": (fed(),),
+    **{f"contrast_{kind.removeprefix('extra_')}": (fed(kind),) for kind in EXTRA},
+    "contrast_no_dropout": ("model.dropout=0.0",),
+    "contrast_dropout": ("model.dropout=0.3",),
+    "contrast_strict": (fed(*EXTRA, pack="strict"),),
+    "contrast_gte": ("model.weights=models/gte-small",),
+    "contrast_minilm": ("model.weights=models/minilm",),
+    "contrast_taught": ("model.weights=models/minilm", "objective.teacher=models/inside"),
+    "contrast_mpnet": ("model.weights=models/mpnet", "loop.micros=4"),
+}
 RUNS = {
     "first": Run("first"),
     **{f"joint-{seed}": Run("joint", seed) for seed in SEEDS},
@@ -70,6 +99,9 @@ RUNS = {
         )
     },
     **{name: Run(name) for name in ("short", "short_cloze")},
+    **{name: Run("contrast", changes=changes) for name, changes in CONTRASTS.items()},
+    "inside": Run(),
+    "half_taught": Run("half"),
     **{
         name: Run(name, tokens="t5_")
         for name in ("t5_pointer", "t5_index_few", "t5_index", "t5_index_alone")
@@ -98,7 +130,9 @@ Choices = dict[str, list[list[int]]]
 def trained(name: str, folder: Path, device: str, steps: int) -> float:
     """Train a model, unless it is there; return the seconds that its steps took."""
     run = RUNS[name]
-    config = read_recipe(RECIPES / f"{run.recipe}.toml")
+    if not run.recipe:
+        return 0.0
+    config = read_recipe(RECIPES / f"{run.recipe}.toml", run.changes)
     loop = replace(config.loop, seed=run.seed, steps=steps or config.loop.steps)
     if (folder / "model.safetensors").exists():
         return seconds_of(folder, loop.steps)

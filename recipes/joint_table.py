@@ -46,6 +46,8 @@ OF_FIVE = 2
 """How many of the measures are of five passages, which is what the sweep of decoders chooses."""
 MMR = "MMR"
 SEEDS = (0, 1, 2)
+SWEPT = "joint-0"
+"""The model that every decoder was tried with."""
 TABLE = {
     FIRST: FIRST,
     MMR: MMR,
@@ -79,6 +81,24 @@ TRAINING = {
     "1,000 steps of stage 1": "short: sequence",
     "with cloze questions": "short_cloze: sequence",
     "6,000 steps of stage 1": "first: sequence",
+}
+CONTRASTS = {
+    "e5-small, all extra questions": "contrast: sequence",
+    "no extra questions": "contrast_alone: sequence",
+    "extra questions typed into a search engine alone": "contrast_search: sequence",
+    "extra questions about facts alone": "contrast_facts: sequence",
+    "extra trivia alone": "contrast_trivia: sequence",
+    "without dropout": "contrast_no_dropout: sequence",
+    "dropout 0.3": "contrast_dropout: sequence",
+    "strict labels": "contrast_strict: sequence",
+    "gte-small": "contrast_gte: sequence",
+    "MiniLM-L6": "contrast_minilm: sequence",
+    "MiniLM-L6, taught by the model inside": "contrast_taught: sequence",
+    "mpnet-base": "contrast_mpnet: sequence",
+}
+HALVES = {
+    "the model inside": "inside: sequence",
+    "half its layers, taught by all": "half_taught: sequence",
 }
 HEADS = {
     "pointer": "t5_pointer: sequence",
@@ -116,6 +136,15 @@ ABOUT_TRAINING = (
     "What stage 1 owes to its questions, on development data, chosen for answers: "
     "`recipes/joint/short*.toml`."
 )
+ABOUT_CONTRASTS = (
+    "What it takes to generalise: 1,000 steps of stage 1 from an encoder as it comes, one thing "
+    "changed at a time (`recipes/joint/contrast.toml`, `CONTRASTS` of `recipes/joint_models.py`), "
+    "on development data, chosen for answers. The first row is what the others are tested against."
+)
+ABOUT_HALVES = (
+    "The model inside and one of half its layers that it taught (`recipes/joint/half.toml`), both "
+    "in 16 bits and without the first stage's rank as a prior, on development data."
+)
 ABOUT_HEADS = (
     "The paper's head, which says numbers of candidates, against one that points: flan-t5-small "
     "without answers, on development data (`recipes/joint/t5_*.toml`)."
@@ -139,6 +168,11 @@ class Table:
     seeds: bool = False
     records: list[Record] = field(default_factory=list)
     tests: list[dict[str, object]] = field(default_factory=list)
+
+    @property
+    def trained(self) -> set[str]:
+        """Which models there are numbers of."""
+        return {record.system for record in self.records} - {FIRST, MMR, ORACLE}
 
     def add(self, everything: Evaluation, data: str) -> None:
         """Add the numbers of a set, and its tests."""
@@ -181,14 +215,16 @@ def tables(choices: Mapping[str, Choices]) -> list[Table]:
         Table("joint-seeds", ABOUT_SEEDS, SEEDED, pairs, seeds=True),
         Table("joint-ablation", ABOUT_ABLATION, ABLATION, {"joint": list(ABLATION)}, DEV),
         Table("joint-decoding", ABOUT_DECODING, swept, {"joint": list(swept)}, DEV, OF_FIVE),
-        Table("joint-training", ABOUT_TRAINING, TRAINING, {first(TRAINING): list(TRAINING)}, DEV),
-        Table("joint-heads", ABOUT_HEADS, HEADS, {first(HEADS): list(HEADS)}, DEV),
+        Table("joint-training", ABOUT_TRAINING, TRAINING, against_first(TRAINING), DEV),
+        Table("joint-contrasts", ABOUT_CONTRASTS, CONTRASTS, against_first(CONTRASTS), DEV),
+        Table("joint-half", ABOUT_HALVES, HALVES, against_first(HALVES), DEV),
+        Table("joint-heads", ABOUT_HEADS, HEADS, against_first(HEADS), DEV),
     ]
 
 
-def first(systems: Mapping[str, str]) -> str:
-    """Return the first of some systems."""
-    return next(iter(systems))
+def against_first(systems: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return that systems are to be tested against the first of them."""
+    return {next(iter(systems)): list(systems)}
 
 
 class Stored:
@@ -261,14 +297,14 @@ def sweep(choices: Mapping[str, Choices]) -> dict[str, str]:
 
     Their names tell the mean depth of the trees, over all questions.
     """
-    depths: Mapping[str, Mapping[str, float]] = choices.get("joint-0", {}).get("depths", {})
-    sizes = [len(choices["joint-0"]["questions"][data]) for data in depths]
+    depths: Mapping[str, Mapping[str, float]] = choices.get(SWEPT, {}).get("depths", {})
+    sizes = [len(choices[SWEPT]["questions"][data]) for data in depths]
     swept = {
         f"{way}, d = {np.average([of[way] for of in depths.values()], weights=sizes):.1f}": way
         for way in dict.fromkeys(chain.from_iterable(depths.values()))
     }
     ways = {"joint": "sequence", "passages alone": "sequence, passages alone", **swept}
-    return {system: f"joint-0: {way}" for system, way in ways.items()}
+    return {system: f"{SWEPT}: {way}" for system, way in ways.items()}
 
 
 def main() -> None:
@@ -298,8 +334,9 @@ def main() -> None:
         scored = evaluate(questions, runs, MEASURES, pool=rankings, workers=2)
         for table in made:
             table.add(scored, data)
-        figures[data] = f"joint-{data}.svg"
-        draw(scored, options.results / figures[data])
+        if SWEPT in choices:
+            figures[data] = f"joint-{data}.svg"
+            draw(scored, options.results / figures[data])
         print(f"{data}: {time.perf_counter() - start:.0f} s", flush=True)
     trained = [
         {k: v for k, v in one.items() if k not in ("choices", "questions")}
@@ -313,7 +350,7 @@ def main() -> None:
         inputs,
         time.perf_counter() - start,
     )
-    for table in (table for table in made if len({r.system for r in table.records}) > 1):
+    for table in (table for table in made if len(table.trained) > 1):
         of_table = {"about": table.about, **depends, "tests": table.tests, "shown": SHOWN}
         of_table |= {"trained": trained, "figures": figures} if table is made[0] else {}
         save_records(options.results, table.name, table.records, of_table)

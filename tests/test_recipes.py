@@ -1,13 +1,20 @@
+import json
 import runpy
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from jpr.errors import DataError
+from jpr.models.bert import Bert, BertConfig
+from jpr.models.joint import JointModel, PointerHead
+from jpr.models.joint_folder import read_joint, write_joint
+from jpr.models.t5 import T5Decoder
 from jpr.train.recipe import JointTraining, read_recipe
 from jpr.train.state import Progress
 from jpr.types import Hit, Passage, Question, Ranking
+from tests.models.joint_models import WORDS, D, t5_config
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 
@@ -28,11 +35,13 @@ def test_the_second_stage_begins_with_the_first_of_the_same_folder(tmp_path: Pat
 
 def test_every_model_has_a_recipe_that_can_be_read() -> None:
     made: dict[str, Any] = runpy.run_path(str(RECIPES / "joint_models.py"))
-    named = {run.recipe for run in made["RUNS"].values()}
-    assert named == {file.stem for file in (RECIPES / "joint").glob("*.toml")}
-    for name in named:
-        begins = Path(read_recipe(RECIPES / "joint" / f"{name}.toml").model.init).name
-        assert not begins or begins in made["RUNS"]
+    runs = [run for run in made["RUNS"].values() if run.recipe]
+    files = {file.stem for file in (RECIPES / "joint").glob("*.toml")}
+    assert {run.recipe for run in runs} == files
+    for run in runs:
+        read = read_recipe(RECIPES / "joint" / f"{run.recipe}.toml", run.changes)
+        begins = Path(read.model.init).name
+        assert not begins or begins in {*made["RUNS"], "half"}  # that of recipes/half_layers.py
 
 
 def test_a_model_that_is_there_is_taken_if_it_has_the_steps_of_its_recipe(tmp_path: Path) -> None:
@@ -64,3 +73,29 @@ def test_choices_are_for_the_questions_of_a_pack_which_have_answers() -> None:
     made_by["questions"]["dev"] = ["a", "b"]
     with pytest.raises(DataError, match="other questions of dev"):
         list(made["runs_of"](rankings, choices, "dev"))
+
+
+def test_extra_questions_are_split_by_what_they_ask_for() -> None:
+    made: dict[str, Any] = runpy.run_path(str(RECIPES / "extra_by_kind.py"))
+    sources = ["efficientqa", "irc_trivia", "mintaka", "red_trivia", "mkqa_sample"]
+    kinds = made["split"]([json.dumps({"source": source}) for source in sources])
+    found = {kind: [json.loads(line)["source"] for line in some] for kind, some in kinds.items()}
+    assert found == {
+        "search": ["efficientqa", "mkqa_sample"],
+        "trivia": ["irc_trivia", "red_trivia"],
+        "facts": ["mintaka"],
+    }
+
+
+def test_every_second_layer_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = Bert(BertConfig(WORDS, D, 2, 2, 32, 32))
+    whole = JointModel(encoder, T5Decoder(t5_config()), PointerHead(D), "passages")
+    write_joint(tmp_path, whole, {})
+    (tmp_path / "tokenizer.json").write_text("{}", encoding="utf-8")
+    monkeypatch.setattr("sys.argv", ["half_layers.py", str(tmp_path), str(tmp_path / "half")])
+    runpy.run_path(str(RECIPES / "half_layers.py"), run_name="__main__")
+    half, _ = read_joint(tmp_path / "half")
+    kept = {name: w for name, w in half.encoder.state_dict().items() if name.startswith("blocks")}
+    assert {name.split(".")[1] for name in kept} == {"0"}
+    for name, weight in kept.items():
+        assert torch.equal(weight, encoder.state_dict()[name.replace("blocks.0", "blocks.1")])

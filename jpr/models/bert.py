@@ -8,7 +8,6 @@ position, shared by all layers.
 the device has an attention kernel for that (CUDA, 16 bits); elsewhere it pads and gives the same.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -19,10 +18,13 @@ from torch import Tensor, nn
 from jpr.errors import DataError
 from jpr.models.checkpoint import stacked, unstacked
 from jpr.models.ragged import inside, padded, through
+from jpr.models.t5_blocks import Relative
 from jpr.models.t5_config import check_shape
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Mixes values (…, heads, d/heads) by the agreement of queries with keys, all of the same shape."""
+_FARTHEST = 128
+"""MPNet: from which distance on tokens are equally far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +106,8 @@ class Bert(nn.Module):
         self.norm = nn.LayerNorm(d, eps=config.layer_norm_eps)
         self.blocks = nn.ModuleList(Block(config, dropout) for _ in range(config.num_hidden_layers))
         if self.is_mpnet:
-            self.relative = nn.Embedding(
-                config.relative_attention_num_buckets, config.num_attention_heads
-            )
+            buckets, heads = config.relative_attention_num_buckets, config.num_attention_heads
+            self.relative = Relative(buckets, heads, _FARTHEST, both_ways=True)
         else:
             self.segments = nn.Embedding(config.type_vocab_size, d)
 
@@ -128,7 +129,7 @@ class Bert(nn.Module):
 
     def packed(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """Map rows of `lengths` (B,) laid end to end, ids (N,), to (N, d)."""
-        if self.is_mpnet or not _has_packed_attention(self.words.weight):
+        if not _has_packed_attention(self.words.weight):
             places = inside(lengths, int(lengths.max()))
             return self.forward(padded(ids, places), lengths)[places]
         ends = F.pad(lengths.cumsum(0), (1, 0)).to(torch.int32)
@@ -139,22 +140,31 @@ class Bert(nn.Module):
 
         In 16 bits on a GPU only; tokens after the last end belong to no row.
         """
-        from torch.nn.attention.varlen import varlen_attn
-
         token = torch.arange(len(ids), device=ids.device, dtype=torch.int32)
         row = torch.searchsorted(ends, token, right=True) - 1
-        place = (token - ends[row]).clamp(max=len(self.positions.weight) - 1).long()
-
-        def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            mixed = varlen_attn(q, k, v, ends, ends, longest, longest)
-            assert isinstance(mixed, Tensor)  # nothing else was asked for
-            return mixed
-
+        last = len(self.positions.weight) - 1 - self._first_place
+        place = (token - ends[row]).clamp(max=last).long()
+        attend = self._by_distance(ends, longest) if self.is_mpnet else _by_row(ends, longest)
         return self._blocks(self._embed(ids, place), attend)
 
+    def _by_distance(self, ends: Tensor, longest: int) -> Attend:
+        """Return MPNet's attention over rows end to end: T5's, but for the size of scores."""
+        from jpr.models import kernels, kernels_train
+
+        tiles = kernels.bias_tiles(self.relative, torch.float32)
+
+        def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            q, k, v = q * q.shape[-1] ** -0.5, k.contiguous(), v.contiguous()  # of one stride
+            return kernels_train.attend(q, k, v, tiles, ends, longest, 0.0)
+
+        return attend
+
+    @property
+    def _first_place(self) -> int:
+        return self.config.pad_token_id + 1 if self.is_mpnet else 0
+
     def _embed(self, ids: Tensor, place: Tensor) -> Tensor:
-        first = self.config.pad_token_id + 1 if self.is_mpnet else 0
-        x: Tensor = self.words(ids) + self.positions(place + first)
+        x: Tensor = self.words(ids) + self.positions(place + self._first_place)
         if not self.is_mpnet:
             x = x + self.segments.weight[0]
         return F.dropout(self.norm(x), self.dropout, self.training)
@@ -165,8 +175,7 @@ class Bert(nn.Module):
         mask = torch.zeros(places.shape, dtype=dtype, device=places.device)
         mask = mask.masked_fill(~places, torch.finfo(dtype).min)[:, None, None]
         if self.is_mpnet:
-            bias = self.relative(buckets(t, self.config, places.device)).permute(2, 0, 1)
-            mask = mask + bias[None].to(dtype)
+            mask = mask + self.relative.square(t)[None].to(dtype)
         return mask.expand(-1, -1, t, -1)
 
     def _blocks(self, x: Tensor, attend: Attend) -> Tensor:
@@ -177,22 +186,21 @@ class Bert(nn.Module):
         return x
 
 
+def _by_row(ends: Tensor, longest: int) -> Attend:
+    """Return attention over rows end to end, each token's to those of its row."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        mixed = varlen_attn(q, k, v, ends, ends, longest, longest)
+        assert isinstance(mixed, Tensor)  # nothing else was asked for
+        return mixed
+
+    return attend
+
+
 def _has_packed_attention(weight: Tensor) -> bool:
     half = weight.dtype in (torch.bfloat16, torch.float16) or torch.is_autocast_enabled("cuda")
     return weight.is_cuda and half
-
-
-def buckets(length: int, config: BertConfig, device: torch.device) -> Tensor:
-    """Return (T, T) the bucket of each relative position: exact when near, logarithmic when far."""
-    place = torch.arange(length, device=device)
-    distance = place[None] - place[:, None]
-    half = config.relative_attention_num_buckets // 2
-    exact = half // 2
-    far = distance.abs().clamp(min=1).float()
-    scaled = exact + (torch.log(far / exact) / math.log(128 / exact) * (half - exact)).long()
-    near = distance.abs() < exact
-    bucket = torch.where(near, distance.abs(), scaled.clamp(max=half - 1))
-    return bucket + half * (distance > 0)
 
 
 def pooled(hidden: Tensor, lengths: Tensor, how: str) -> Tensor:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from onnx import TensorProto
 
-from jpr.models.bert import Bert, Block, buckets
+from jpr.models.bert import Bert, Block
 from jpr.models.onnx_graph import (
     OURS,
     Graph,
@@ -93,9 +93,7 @@ def _positions(graph: Graph, bert: Bert) -> str:
 def _relative(graph: Graph, bert: Bert, place: str) -> str:
     """Add MPNet's bias by distance."""
     n = bert.config.max_position_embeddings
-    by_place = buckets(n, bert.config, torch.device("cpu"))
-    by_distance = torch.cat([by_place[-1, :-1], by_place[0]])  # from 1-n to n-1
-    table = graph.constant("relative", bert.relative.weight[by_distance])
+    table = graph.constant("relative", bert.relative(torch.arange(1 - n, n)))
     return distances(graph, place, table, n - 1)
 
 

@@ -121,6 +121,13 @@ class IndexHead(nn.Module):
         self.register_buffer("tokens", torch.tensor(tokens), persistent=False)
         self.tokens: Tensor
 
+    @torch.no_grad()
+    def tell_apart(self) -> None:
+        """Give numbers new vectors, far from each other and as large as those of words."""
+        fresh = F.normalize(torch.randn(len(self.tokens), self.words.embedding_dim), dim=1)
+        for matrix in (self.words.weight, *(() if self.out is None else (self.out,))):
+            matrix[self.tokens] = matrix.norm(dim=1).mean() * fresh.to(matrix)
+
     def first(self) -> Tensor:
         """Return the decoder's input before anything is chosen (d,)."""
         return self.words.weight[self.start_token]

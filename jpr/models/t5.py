@@ -45,7 +45,7 @@ class T5Encoder(nn.Module):
         super().__init__()
         self.config, self.dropout = config, dropout
         self.words = nn.Embedding(config.vocab_size, config.d_model)
-        self.relative = Relative(config, both_ways=True)
+        self.relative = Relative.of(config, both_ways=True)
         self.blocks = nn.ModuleList(EncoderBlock(config, dropout) for _ in range(config.num_layers))
         self.norm = Norm(config)
         self.checkpointing = False
@@ -190,7 +190,7 @@ class T5Decoder(nn.Module):
     def __init__(self, config: T5Config, dropout: float = 0.0) -> None:
         super().__init__()
         self.config, self.dropout = config, dropout
-        self.relative = Relative(config, both_ways=False)
+        self.relative = Relative.of(config, both_ways=False)
         layers = range(config.num_decoder_layers)
         self.blocks = nn.ModuleList(DecoderBlock(config, dropout) for _ in layers)
         self.norm = Norm(config)

@@ -59,14 +59,25 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: flo
 class Relative(nn.Module):
     """What is added to attention scores for the distance from query to key, alike in all layers."""
 
-    def __init__(self, config: T5Config, both_ways: bool) -> None:
-        """Look both ways, as the encoder does, or only back."""
+    def __init__(
+        self, buckets: int, heads: int, farthest: int, both_ways: bool, std: float = 1.0
+    ) -> None:
+        """Look both ways, as an encoder does, or only back; all `farthest` away is alike."""
         super().__init__()
-        self.both_ways = both_ways
-        self.farthest = config.relative_attention_max_distance
-        shape = config.relative_attention_num_buckets, config.num_heads
-        self.weight = nn.Parameter(torch.empty(shape))
-        nn.init.normal_(self.weight, std=config.d_model**-0.5)
+        self.both_ways, self.farthest = both_ways, farthest
+        self.weight = nn.Parameter(torch.empty(buckets, heads))
+        nn.init.normal_(self.weight, std=std)
+
+    @classmethod
+    def of(cls, config: T5Config, both_ways: bool) -> "Relative":
+        """Make a T5's."""
+        return cls(
+            config.relative_attention_num_buckets,
+            config.num_heads,
+            config.relative_attention_max_distance,
+            both_ways,
+            config.d_model**-0.5,
+        )
 
     def forward(self, distance: Tensor) -> Tensor:
         """Map distances (…), negative where the key stands before the query, to (…, heads)."""

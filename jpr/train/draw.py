@@ -62,20 +62,18 @@ class Feed:
         pack: Pack,
         weight: float = 1.0,
         scores: NDArray[np.floating] | None = None,
-        teacher: NDArray[np.floating] | None = None,
         sources: Sequence[str] = (),
     ) -> None:
-        """Take IndepPR's scores s(p) and a teacher's, one per candidate of the pack.
+        """Take IndepPR's scores s(p), one per candidate of the pack.
 
         With `sources`, only the questions of these files are drawn.
         """
-        for values in (scores, teacher):
-            if values is not None and values.shape != pack.candidates.shape:
-                raise DataError(
-                    f"{values.shape} scores for {len(pack.candidates)} candidates of a pack; "
-                    "were they made for another?"
-                )
-        self.pack, self.weight, self.scores, self.teacher = pack, weight, scores, teacher
+        if scores is not None and scores.shape != pack.candidates.shape:
+            raise DataError(
+                f"{scores.shape} scores for {len(pack.candidates)} candidates of a pack; "
+                "were they made for another?"
+            )
+        self.pack, self.weight, self.scores = pack, weight, scores
         self.cover_starts = np.searchsorted(pack.cover_edges, pack.candidate_starts)
         own = np.isin(pack.sources, [_source(pack, name) for name in sources])
         self.usable = np.flatnonzero(np.diff(self.cover_starts) * (own | (not sources)))

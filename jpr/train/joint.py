@@ -17,7 +17,7 @@ from jpr.disk import copy_file
 from jpr.encode.tokens import read_tokenizer
 from jpr.errors import ConfigError, DataError, FormatError
 from jpr.models.answers import Answers
-from jpr.models.joint import JointModel, PointerHead
+from jpr.models.joint import IndexHead, JointModel, PointerHead
 from jpr.models.joint_folder import (
     joint_over_bert,
     joint_over_t5,
@@ -56,6 +56,7 @@ def begin(config: ModelConfig) -> tuple[JointModel, Prompts]:
         numbers = number_tokens(tokenizer, home, config.numbers if config.head == "index" else 1)
         settings = PromptSettings("t5", max_tokens=config.max_tokens, number_tokens=numbers)
         model = joint_over_t5(home, config.head, numbers, config.dropout, config.answers)
+        _numbered(model, config)
     return model, Prompts(tokenizer, settings)
 
 
@@ -67,8 +68,14 @@ def _gone_on(
     if config.head == "index" and isinstance(model.head, PointerHead):
         numbers = number_tokens(tokenizer, home, config.numbers)
         model, settings = with_numbers(model, numbers), replace(settings, number_tokens=numbers)
+        _numbered(model, config)
     set_dropout(model, config.dropout)
     return model, settings
+
+
+def _numbered(model: JointModel, config: ModelConfig) -> None:
+    if isinstance(model.head, IndexHead) and config.numbers_anew:
+        model.head.tell_apart()
 
 
 def number_tokens(tokenizer: Tokenizer, home: Path, count: int) -> tuple[int, ...]:
@@ -100,8 +107,8 @@ def set_dropout(model: JointModel, dropout: float) -> None:
 def open_feed(config: FeedConfig) -> Feed:
     """Open a pack and the scores that belong to it."""
     try:
-        scores, teacher = (_numbers(file) for file in (config.scores, config.teacher))
-        return Feed(Pack.open(config.pack), config.weight, scores, teacher, config.sources)
+        scores = _numbers(config.scores)
+        return Feed(Pack.open(config.pack), config.weight, scores, config.sources)
     except DataError as error:
         raise DataError(f"{config.pack}: {error}") from error
 
@@ -170,7 +177,8 @@ def train_joint(
         copy_file(home / "tokenizer.json", out / "tokenizer.json")
         write_joint(out, model, asdict(prompts.settings), judged_by)
 
-    loss = JointLoss(model, draws, assemblers, config, world)
+    teacher = _teacher(config.objective.teacher, prompts, device)
+    loss = JointLoss(model, draws, assemblers, config, world, teacher)
     hooks = Hooks(evaluate if developments else None, keep, tell)
     return train(model, loss, config.loop, out, hooks, fresh=fresh, world=world)
 
@@ -184,6 +192,20 @@ def _scored(config: FeedConfig, at: int, out: Path, device: str, world: World) -
         write_scores(Path(config.scorer), config.pack, file, device)
     world.wait()
     return replace(config, scores=str(file))
+
+
+def _teacher(folder: str, prompts: Prompts, device: str) -> JointModel | None:
+    """Read the teacher, if there is one; it must see the same tokens."""
+    if not folder:
+        return None
+    model, theirs = begin(ModelConfig(init=folder))
+    same = theirs.tokenizer.to_str() == prompts.tokenizer.to_str()
+    if not same or theirs.settings != prompts.settings:
+        raise ConfigError(
+            f"objective.teacher: {folder} reads texts otherwise than the model it is to teach; "
+            "both need the same tokenizer and max_tokens"
+        )
+    return model.to(device).eval()
 
 
 def _development(pack: str, prompts: Prompts, device: str, config: JointTraining) -> Development:

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from jpr.models.joint import Candidates, Encoded, IndexHead, JointModel, distribution
@@ -13,6 +12,7 @@ from jpr.train.develop import answers_of, assembled
 from jpr.train.draw import Drawn, Draws, Feed
 from jpr.train.loop import Part
 from jpr.train.objectives import (
+    answer_distillation,
     answer_loss,
     choice_loss,
     distillation,
@@ -70,11 +70,12 @@ class JointLoss:
         assemblers: Mapping[Feed, Assembler],
         config: JointTraining,
         world: World,
+        teacher: JointModel | None = None,
     ) -> None:
         """Bring together what the loss depends on."""
         world.check_batch(config.batch, config.loop.micros)
         self._model, self._draws, self._assemblers = model, draws, assemblers
-        self._config, self._world = config, world
+        self._config, self._world, self._teacher = config, world, teacher
         head = model.head
         self._numbers = len(head.tokens) if isinstance(head, IndexHead) else 0
 
@@ -90,15 +91,19 @@ class JointLoss:
         encoded = self._model.encode(candidates)
         sequences = np.concatenate([sequence for sequence, _ in made])
         prefixes = torch.from_numpy(sequences[:, :-1]).to(encoded.inside.device)
-        loss, log_probs = self._loss(encoded, drawn, prefixes, [wanted for _, wanted in made])
+        loss, log_probs = self._loss(encoded, prefixes, [wanted for _, wanted in made])
         weight = self._config.objective.answer_weight
         if encoded.answers is not None and weight:
             known = told(encoded, self._spans(drawn, several))
             loss = loss + weight * answer_loss(log_probs, prefixes, known)
+        if self._teacher is not None:
+            share = self._config.objective.teacher_weight
+            apart = self._apart(self._teacher, candidates, encoded, log_probs[:, 0])
+            loss = (1 - share) * loss + share * apart
         return Part(loss / self._config.batch, len(candidates.ids))
 
     def _loss(
-        self, encoded: Encoded, drawn: Sequence[Drawn], prefixes: Tensor, made: Sequence[Flags]
+        self, encoded: Encoded, prefixes: Tensor, made: Sequence[Flags]
     ) -> tuple[Tensor, Tensor]:
         """Return the loss of what is chosen, and log P (Q, steps, C)."""
         objective, device = self._config.objective, encoded.inside.device
@@ -112,13 +117,21 @@ class JointLoss:
         else:
             log_probs = self._model.log_probs(encoded, prefixes.clamp(min=0))
             loss = choice_loss(log_probs, wanted, objective.normalise)
-        share = objective.teacher_weight
-        if not share:
-            return loss, log_probs
-        theirs = np.concatenate([_taught(one)[:, :widest] for one in drawn])
-        teacher = torch.from_numpy(theirs).to(device)
-        apart = distillation(log_probs[:, 0], teacher, encoded.inside)
-        return (1 - share) * loss + share * apart, log_probs
+        return loss, log_probs
+
+    def _apart(
+        self, teacher: JointModel, candidates: Candidates, encoded: Encoded, log_probs: Tensor
+    ) -> Tensor:
+        """Return how far the first step (Q, C), and where answers stand, is from a teacher's."""
+        with torch.no_grad():
+            theirs = teacher.encode(candidates)
+            said = distribution(first_logits(teacher, theirs), ~theirs.inside)
+        apart = distillation(log_probs, said, encoded.inside)
+        weight = self._config.objective.answer_weight
+        if encoded.answers is None or theirs.answers is None or not weight:
+            return apart
+        shares = said.exp()[encoded.inside].repeat_interleave(candidates.lengths)
+        return apart + weight * answer_distillation(encoded.answers, theirs.answers, shares)
 
     def _spans(self, drawn: Sequence[Drawn], several: Sequence[Candidates]) -> Spans:
         """Return where the answers of all candidates stand."""
@@ -131,11 +144,6 @@ class JointLoss:
             torch.cat([one.first + token for one, token in zip(found, tokens, strict=False)]),
             torch.cat([one.last + token for one, token in zip(found, tokens, strict=False)]),
         )
-
-
-def _taught(drawn: Drawn) -> NDArray[np.float64]:
-    assert drawn.feed.teacher is not None  # the recipe was checked
-    return drawn.listed.values(drawn.feed.teacher)
 
 
 def _end_to_end(several: Sequence[Candidates]) -> Candidates:

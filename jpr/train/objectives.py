@@ -6,8 +6,9 @@ parts divides by the number of questions. Steps without a target do not count.
     choice_loss      IndepPR with the first step alone, JPR with all (paper, 3.2)
     pointwise_loss   each candidate by itself, yes or no, as Nogueira et al. (2020) do
     yes_no_loss      the same where a T5 says one of two words
-    distillation     the distribution of a teacher over the candidates of the first step
     answer_loss      the answers that are still to be found, by candidates and by where they stand
+    distillation     the distribution of a teacher over the candidates of the first step
+    answer_distillation   and over where answers stand in them
 """
 
 from dataclasses import dataclass
@@ -54,6 +55,16 @@ def distillation(log_probs: Tensor, teacher: Tensor, inside: Tensor) -> Tensor:
     theirs = teacher.float().masked_fill(~inside, -torch.inf).log_softmax(dim=-1)
     apart = theirs.exp() * (theirs - log_probs)
     return apart.masked_fill(~inside, 0.0).sum()
+
+
+def answer_distillation(ours: Tensor, theirs: Tensor, shares: Tensor) -> Tensor:
+    """Return how far log P of answers' first and last tokens (N, 2) is from a teacher's, KL summed.
+
+    Each token counts by the share (N,) that the teacher gives its candidate.
+    """
+    of_text = theirs > -torch.inf
+    theirs, ours = (part.masked_fill(~of_text, 0.0) for part in (theirs, ours))
+    return (shares[:, None] * theirs.exp() * (theirs - ours)).sum()
 
 
 @dataclass(frozen=True, slots=True)

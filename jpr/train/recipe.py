@@ -46,6 +46,9 @@ class ModelConfig:
     """Compute the encoder's blocks twice instead of keeping what is in them: less memory."""
     numbers: int = 100
     """index: how many candidates can have a number of their own."""
+    numbers_anew: bool = True
+    """index: begin with new vectors for the numbers, as large as those of words. Of a T5's hundred
+    `<extra_id>` tokens its own training used some thirty; the others can hardly be told apart."""
     answers: bool = True
     """Whether it reads answers off candidates, to choose passages by what they add; a model to go
     on with learns it where it does not."""
@@ -79,8 +82,6 @@ class FeedConfig:
     reader, of whichever chooses what it reads."""
     scorer: str = ""
     """Or the folder of such a model, which scores them when training begins."""
-    teacher: str = ""
-    """File (.npy) of scores of its candidates, whose distribution is to be learnt too."""
 
     def problems(self) -> list[str]:
         """Return what is wrong, each in a sentence."""
@@ -104,8 +105,11 @@ class ObjectiveConfig:
     """How targets of a step count: `sum` as printed, `each` on average, or `any` of them."""
     gamma: float = 1.0
     """joint: how much chance there is in the choice of negatives."""
-    teacher_weight: float = 0.0
-    """The share of the teacher's distribution in the loss."""
+    teacher: str = ""
+    """Folder of a trained joint model, which reads texts in the same way: what it makes of a step's
+    candidates, and of where in them answers stand, is to be learnt too."""
+    teacher_weight: float = 0.5
+    """The share of the teacher's distributions in the loss."""
     answer_weight: float = 0.5
     """Where a model reads answers: how much these count beside passages, whatever the kind."""
 
@@ -177,8 +181,6 @@ class JointTraining:
             found.append(f"candidates = {self.candidates}; give more than k = {self.k}")
         if not self.data:
             found.append("there is no [[data]]; name a pack to train on")
-        if self.objective.teacher_weight and not all(feed.teacher for feed in self.data):
-            found.append("objective.teacher_weight needs a teacher file for every pack")
         return found
 
 
@@ -242,8 +244,8 @@ class ReaderTraining:
         found = below(self, 1, "k", "batch")
         if not self.data:
             found.append("there is no [[data]]; name a pack to train on")
-        if any(feed.scorer or feed.teacher for feed in self.data):
-            found.append("data.scorer and data.teacher are for rerankers; leave them out")
+        if any(feed.scorer for feed in self.data):
+            found.append("data.scorer is for rerankers; leave it out")
         return found
 
 

@@ -115,7 +115,7 @@ def test_attention_of_rows_end_to_end() -> None:
     from jpr.models import kernels
     from jpr.models.t5_blocks import Relative
 
-    relative = Relative(SHAPES[0], both_ways=True).cuda()
+    relative = Relative.of(SHAPES[0], both_ways=True).cuda()
     lengths = [1, 64, 65, 200, 360, 17]
     n = sum(lengths)
     q, k, v = (random(n, 3, 2, 64) * 0.5).unbind(1)

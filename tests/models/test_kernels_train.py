@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from jpr.models.bert import Bert, BertConfig
+from jpr.models.ragged import inside, padded
 from jpr.models.t5 import T5Config, T5Encoder
 from jpr.models.t5_blocks import Relative
 
@@ -97,7 +99,7 @@ def ends_of(lengths: list[int]) -> Tensor:
 
 def relative() -> Relative:
     torch.manual_seed(1)
-    found = Relative(SHAPE, both_ways=True).to(DEVICE)
+    found = Relative.of(SHAPE, both_ways=True).to(DEVICE)
     torch.nn.init.normal_(found.weight)
     return found
 
@@ -136,6 +138,29 @@ def check_attention(d: int, dropout: float, kept: Tensor) -> None:
 @pytest.mark.parametrize("d", [16, 64])
 def test_attention_of_rows_end_to_end(d: int) -> None:
     check_attention(d, 0.0, torch.ones(HEADS, N, max(LENGTHS), device=DEVICE))
+
+
+def test_an_mpnet_of_rows_end_to_end() -> None:
+    """Compare with its padded rows: what comes out, and the gradients of two of its weights."""
+    torch.manual_seed(8)
+    config = BertConfig(50, 32, 2, 2, 40, 210, model_type="mpnet", pad_token_id=1)
+    bert = Bert(config).to(DEVICE).train()
+    ids = torch.randint(5, 50, (N,), device=DEVICE)
+    lengths = torch.tensor([one for one in LENGTHS if one], device=DEVICE)
+    slope, found = random(N, 32, seed=9), []
+    for packed in (True, False):
+        bert.zero_grad()
+        with torch.autocast(DEVICE, DTYPE, enabled=GPU and packed):
+            if packed:
+                out = bert.end_to_end(ids, ends_of(lengths.tolist()), max(LENGTHS))
+            else:
+                places = inside(lengths, max(LENGTHS))
+                out = bert(padded(ids, places), lengths)[places]
+        torch.autograd.backward(out, slope.to(out.dtype))
+        grads = [weight.grad for weight in (bert.relative.weight, bert.words.weight)]
+        found.append((out, *(None if grad is None else grad.clone() for grad in grads)))
+    for ours, theirs in zip(*found, strict=True):
+        assert far(ours, theirs) < (0.03 if GPU else NEAR)
 
 
 def dropped(dropout: float, d: int) -> Tensor:

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -129,7 +130,7 @@ def test_scores_of_a_pack_are_the_first_step_of_each_question(home: Path) -> Non
         np.testing.assert_allclose(found, expected.numpy(), atol=2e-3)
 
 
-def test_two_stages_and_scores_and_a_teacher(home: Path) -> None:
+def test_two_stages_and_scores(home: Path) -> None:
     _, first = trained(home, "first", "objective.kind=independent", "loop.steps=60")
     model, prompts = begin(ModelConfig(init=str(first), dropout=0.3))
     feed = open_feed(FeedConfig(str(home / "pack")))
@@ -139,8 +140,6 @@ def test_two_stages_and_scores_and_a_teacher(home: Path) -> None:
         f"model.init={first}",
         "model.weights=''",
         f"data.scores={home / 'scores.npy'}",
-        f"data.teacher={home / 'scores.npy'}",
-        "objective.teacher_weight=0.5",
         "loop.steps=2",
         "loop.log_every=1",
         "loop.learning_rate=1e-6",
@@ -150,6 +149,34 @@ def test_two_stages_and_scores_and_a_teacher(home: Path) -> None:
     for name, weight in one.items():
         torch.testing.assert_close(two[name], weight, atol=1e-5, rtol=0)
     assert [line["step"] for line in read_log(second / "log.jsonl") if "loss" in line] == [1, 2]
+
+
+def test_a_teacher_alone_is_enough(home: Path) -> None:
+    """A model that is told nothing but what another says chooses as that one does."""
+    _, teacher = trained(home, "teacher", "objective.kind=independent")
+    told = [f"objective.teacher={teacher}", "objective.teacher_weight=1.0"]
+    _, student = trained(home, "student", "objective.kind=independent", *told, "loop.seed=5")
+    feed = open_feed(FeedConfig(str(home / "pack")))
+    firsts = []
+    for folder in (teacher, student):
+        model, prompts = reopened(folder)
+        scores = score_pack(model, feed, Assembler.of(feed.pack, prompts)).reshape(N, C)
+        firsts.append(scores.argmax(axis=1))
+    assert (firsts[0] == firsts[1]).mean() > 0.8
+    with pytest.raises(ConfigError, match="reads texts otherwise"):
+        trained(home, "other", *told, "model.max_tokens=120", "loop.steps=1")
+
+
+def test_numbers_are_told_apart_when_a_head_begins(home: Path) -> None:
+    write_tiny_t5(home / "t5")
+    asked = ModelConfig(weights=str(home / "t5"), encoder="t5", head="index", numbers=20)
+    before, after = (begin(replace(asked, numbers_anew=anew))[0].head for anew in (False, True))
+    assert isinstance(before, IndexHead)
+    assert isinstance(after, IndexHead)
+    old, new = before.words.weight, after.words.weight
+    changed = (old != new).any(dim=1).nonzero()[:, 0]
+    assert changed.tolist() == sorted(after.tokens.tolist())
+    torch.testing.assert_close(new[changed].norm(dim=1), old.norm(dim=1).mean().expand(20))
 
 
 def test_dropout_is_set_in_a_model_that_was_trained_before(home: Path) -> None:

@@ -7,6 +7,7 @@ from jpr.models.joint import Encoded
 from jpr.train.assemble import Spans
 from jpr.train.objectives import (
     Told,
+    answer_distillation,
     answer_loss,
     choice_loss,
     distillation,
@@ -108,6 +109,21 @@ def test_distillation_by_hand() -> None:
     student, teacher = torch.tensor([[0.5, 0.5]]).log(), torch.tensor([[0.9, 0.1]]).log()
     expected = 0.9 * math.log(0.9 / 0.5) + 0.1 * math.log(0.1 / 0.5)
     assert distillation(student, teacher + 3, inside).item() == pytest.approx(expected)
+
+
+def test_answers_of_a_teacher_by_hand() -> None:
+    """Two candidates of two and one tokens; what is around passages has no part in it."""
+    half, low, high = math.log(0.5), math.log(0.1), math.log(0.9)
+    ours = torch.tensor([[half, half], [half, half], [-math.inf, -math.inf], [0.0, 0.0]])
+    theirs = torch.tensor([[high, half], [low, half], [-math.inf, -math.inf], [0.0, 0.0]])
+    ours.requires_grad_()
+    shares = torch.tensor([0.7, 0.7, 0.7, 0.3])
+    loss = answer_distillation(ours, theirs, shares)
+    expected = 0.7 * (0.9 * math.log(0.9 / 0.5) + 0.1 * math.log(0.1 / 0.5))
+    assert loss.item() == pytest.approx(expected)
+    loss.backward()  # type: ignore[no-untyped-call]  # torch types it loosely
+    assert ours.grad is not None
+    assert bool(ours.grad.isfinite().all())
 
 
 def known() -> Told:

@@ -69,10 +69,6 @@ def test_all_mistakes_are_told_at_once() -> None:
         ("data.weight=0.0", "data.weight = 0.0"),
         ("data=3", "data must be a list"),
         ("loop=3", "loop must be a table"),
-        (
-            "objective.teacher_weight=0.5",
-            "objective.teacher_weight needs a teacher file for every pack",
-        ),
         ("model.head=index", "model.head = 'index' needs the words of a T5"),
         ("objective.answer_weight=-0.5", "objective.answer_weight = -0.5"),
         ("dev.decoder=best", "dev.decoder = 'best'"),
