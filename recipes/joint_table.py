@@ -137,7 +137,7 @@ ABOUT_TRAINING = (
     "`recipes/joint/short*.toml`."
 )
 ABOUT_CONTRASTS = (
-    "What it takes to generalise: 800 steps of stage 1 from an encoder as it comes, one thing "
+    "What it takes to generalise: 500 steps of stage 1 from an encoder as it comes, one thing "
     "changed at a time (`recipes/joint/contrast.toml`, `CONTRASTS` of `recipes/joint_models.py`), "
     "on development data, chosen for answers. The first row is what the others are tested against."
 )
