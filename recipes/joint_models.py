@@ -104,7 +104,13 @@ RUNS = {
     "half_taught": Run("half"),
     **{
         name: Run(name, tokens="t5_")
-        for name in ("t5_pointer", "t5_index_few", "t5_index", "t5_index_alone")
+        for name in (
+            "t5_pointer",
+            "t5_index_few",
+            "t5_index",
+            "t5_index_marks",
+            "t5_index_alone",
+        )
     },
 }
 K = 10

@@ -56,13 +56,16 @@ def joint_over_t5(
     head: str,
     number_tokens: tuple[int, ...],
     dropout: float = 0.0,
+    memory: str = "tokens",
     answers: bool = False,
 ) -> JointModel:
     """Make a joint model of a Hugging Face T5, all of whose weights it keeps."""
-    return _over(read_t5(folder, dropout=dropout), head, number_tokens, answers)
+    return _over(read_t5(folder, dropout=dropout), head, number_tokens, memory, answers)
 
 
-def _over(t5: T5, head: str, number_tokens: tuple[int, ...], answers: bool) -> JointModel:
+def _over(
+    t5: T5, head: str, number_tokens: tuple[int, ...], memory: str, answers: bool
+) -> JointModel:
     if head == "pointer":
         made: PointerHead | IndexHead = PointerHead(t5.config.d_model)
     elif head == "index":
@@ -72,7 +75,7 @@ def _over(t5: T5, head: str, number_tokens: tuple[int, ...], answers: bool) -> J
     else:
         raise ConfigError(f"head {head!r}; choose of {', '.join(HEADS)}")
     reads = Answers(t5.config.d_model) if answers else None
-    return JointModel(t5.encoder, t5.decoder, made, "tokens", reads)
+    return JointModel(t5.encoder, t5.decoder, made, memory, reads)
 
 
 def with_numbers(model: JointModel, number_tokens: tuple[int, ...]) -> JointModel:
@@ -143,7 +146,7 @@ def joint_of(about: Mapping[str, object]) -> JointModel:
     shape, decoder = about["encoder_config"], about["decoder_config"]
     if not isinstance(shape, dict) or not isinstance(decoder, dict):
         raise DataError("its shapes are missing")
-    config = T5Config(**decoder)
+    config, memory = T5Config(**decoder), str(about["memory"])
     numbers = about["number_tokens"]
     tokens = tuple(numbers) if isinstance(numbers, list) else ()
     answers = about.get("answers", False)  # absent in folders of before there were any
@@ -152,11 +155,11 @@ def joint_of(about: Mapping[str, object]) -> JointModel:
     reads = Answers(config.d_model) if answers else None
     if about["encoder"] == "bert":
         bert, head = Bert(BertConfig(**shape)), PointerHead(config.d_model)
-        return JointModel(bert, T5Decoder(config), head, str(about["memory"]), reads)
+        return JointModel(bert, T5Decoder(config), head, memory, reads)
     if about["head"] == "pointer":
         encoder, head = T5Encoder(T5Config(**shape)), PointerHead(config.d_model)
-        return JointModel(encoder, T5Decoder(config), head, "tokens", reads)
-    return _over(T5(T5Config(**shape)), "index", tokens, answers)
+        return JointModel(encoder, T5Decoder(config), head, memory, reads)
+    return _over(T5(T5Config(**shape)), "index", tokens, memory, answers)
 
 
 def load_weights(model: JointModel, weights: Mapping[str, torch.Tensor]) -> None:

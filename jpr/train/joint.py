@@ -51,11 +51,13 @@ def begin(config: ModelConfig) -> tuple[JointModel, Prompts]:
     elif config.encoder == "bert":
         settings = PromptSettings("bert", max_tokens=config.max_tokens)
         answers = config.answers
-        model = joint_over_bert(home, config.layers, config.dropout, config.memory, answers)
+        memory = config.memory or "passages"
+        model = joint_over_bert(home, config.layers, config.dropout, memory, answers)
     else:
         numbers = number_tokens(tokenizer, home, config.numbers if config.head == "index" else 1)
         settings = PromptSettings("t5", max_tokens=config.max_tokens, number_tokens=numbers)
-        model = joint_over_t5(home, config.head, numbers, config.dropout, config.answers)
+        memory, answers = config.memory or "tokens", config.answers
+        model = joint_over_t5(home, config.head, numbers, config.dropout, memory, answers)
         _numbered(model, config)
     return model, Prompts(tokenizer, settings)
 
@@ -70,6 +72,7 @@ def _gone_on(
         model, settings = with_numbers(model, numbers), replace(settings, number_tokens=numbers)
         _numbered(model, config)
     set_dropout(model, config.dropout)
+    model.memory = config.memory or model.memory
     return model, settings
 
 

@@ -35,8 +35,9 @@ class ModelConfig:
     """`pointer`, or `index`, the paper's, which needs a T5."""
     layers: int = 2
     """bert: how many fresh layers the decoder has."""
-    memory: str = "passages"
-    """bert: what the decoder attends to."""
+    memory: str = ""
+    """What the decoder attends to: one vector for each of the `passages`, or all their `tokens`;
+    by default a BERT's the former, a T5's the latter, a trained model's what it did."""
     dropout: float = 0.1
     """The share of numbers that training forgets at random."""
     prior: bool = True
@@ -57,7 +58,7 @@ class ModelConfig:
 
     def problems(self) -> list[str]:
         """Return what is wrong, each in a sentence."""
-        found = unlike(self, encoder=STYLES, head=HEADS, memory=MEMORIES)
+        found = unlike(self, encoder=STYLES, head=HEADS, memory=("", *MEMORIES))
         if bool(self.init) == bool(self.weights):
             found.append("weights, to begin anew, or init, to go on with a model: give one of them")
         if self.encoder == "bert" and self.head == "index":
