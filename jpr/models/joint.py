@@ -123,10 +123,15 @@ class IndexHead(nn.Module):
 
     @torch.no_grad()
     def tell_apart(self) -> None:
-        """Give numbers new vectors, far from each other and as large as those of words."""
-        fresh = F.normalize(torch.randn(len(self.tokens), self.words.embedding_dim), dim=1)
-        for matrix in (self.words.weight, *(() if self.out is None else (self.out,))):
-            matrix[self.tokens] = matrix.norm(dim=1).mean() * fresh.to(matrix)
+        """Give numbers new vectors, far from each other: in as large as words, out of length 1.
+
+        So they are seen among words, and all are about equally likely at first.
+        """
+        words = self.words.weight
+        fresh = F.normalize(torch.randn(len(self.tokens), words.shape[1]), dim=1).to(words)
+        if self.out is None:
+            self.out = nn.Parameter(words.clone())
+        words[self.tokens], self.out[self.tokens] = words.norm(dim=1).mean() * fresh, fresh
 
     def first(self) -> Tensor:
         """Return the decoder's input before anything is chosen (d,)."""
@@ -146,6 +151,12 @@ class IndexHead(nn.Module):
         """Map the decoder's vectors (Q, T, d) to a number per candidate (Q, T, C)."""
         scale = keys.shape[-1] ** -0.5 if self.out is None else 1.0  # tied words are scaled
         return (hidden @ keys.transpose(1, 2)).float() * scale
+
+    def all_logits(self, hidden: Tensor) -> Tensor:
+        """Map the decoder's vectors (Q, T, d) to a logit per number, whether given or not."""
+        out = self.words.weight if self.out is None else self.out
+        every = out[self.tokens].expand(len(hidden), -1, -1)
+        return self.logits(hidden, every, hidden.new_zeros(len(hidden), 0))
 
     def _tokens_of(self, encoded: Encoded) -> Tensor:
         if int(encoded.numbers.max()) >= len(self.tokens):
@@ -206,11 +217,12 @@ class JointModel(nn.Module):
             answers,
         )
 
-    def log_probs(self, encoded: Encoded, prefixes: Tensor) -> Tensor:
+    def log_probs(self, encoded: Encoded, prefixes: Tensor, of_all: bool = False) -> Tensor:
         """Return log P(candidate | prefix) for every prefix of each question's sequence.
 
         `prefixes` (Q, T) are numbers of candidates; the result is (Q, T + 1, C), from no passage
-        chosen to all T. What is chosen already, or not there, has probability 0.
+        chosen to all T. What is chosen already, or not there, has probability 0. With `of_all`, the
+        index head's numbers that no candidate has share in the probability, as in training.
         """
         inputs = self.head.inputs(encoded)
         chosen = inputs.gather(1, prefixes[..., None].expand(-1, -1, inputs.shape[-1]))
@@ -223,7 +235,11 @@ class JointModel(nn.Module):
         none = torch.zeros_like(taken[:, :1]) if prefixes.shape[1] else _none(encoded)
         taken = torch.cat([none, taken], dim=1)
         logits = self.head.logits(hidden, self.head.keys(encoded), encoded.prior)
-        return distribution(logits, taken | ~encoded.inside[:, None])
+        out = taken | ~encoded.inside[:, None]
+        if of_all and isinstance(self.head, IndexHead):
+            everything = self.head.all_logits(hidden).logsumexp(dim=-1, keepdim=True)
+            return logits.masked_fill(out, -torch.inf) - everything
+        return distribution(logits, out)
 
 
 def distribution(logits: Tensor, out: Tensor) -> Tensor:

@@ -25,6 +25,7 @@ from jpr.models.joint_folder import (
     with_numbers,
     write_joint,
 )
+from jpr.models.t5 import T5Encoder
 from jpr.rerank.evidence import Words
 from jpr.rerank.joint import Decoding
 from jpr.rerank.prompt import Prompts, PromptSettings, read_prompt_settings
@@ -78,7 +79,9 @@ def _gone_on(
 
 def _numbered(model: JointModel, config: ModelConfig) -> None:
     if isinstance(model.head, IndexHead) and config.numbers_anew:
+        assert isinstance(model.encoder, T5Encoder)  # no other has such a head
         model.head.tell_apart()
+        model.encoder.config = replace(model.encoder.config, tie_word_embeddings=False)
 
 
 def number_tokens(tokenizer: Tokenizer, home: Path, count: int) -> tuple[int, ...]:

@@ -115,7 +115,9 @@ class JointLoss:
             loss = pointwise_loss(logits, wanted[:, 0], encoded.inside)
             log_probs = distribution(logits, ~encoded.inside)[:, None]
         else:
-            log_probs = self._model.log_probs(encoded, prefixes.clamp(min=0))
+            # To say any number of those given is what the index head has to learn first: were the
+            # others out of the question, nothing would teach it to look numbers up.
+            log_probs = self._model.log_probs(encoded, prefixes.clamp(min=0), of_all=True)
             loss = choice_loss(log_probs, wanted, objective.normalise)
         return loss, log_probs
 

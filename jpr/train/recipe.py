@@ -48,8 +48,8 @@ class ModelConfig:
     numbers: int = 100
     """index: how many candidates can have a number of their own."""
     numbers_anew: bool = True
-    """index: begin with new vectors for the numbers, as large as those of words. Of a T5's hundred
-    `<extra_id>` tokens its own training used some thirty; the others can hardly be told apart."""
+    """index: begin with new vectors for the numbers. Of a T5's hundred `<extra_id>` tokens its own
+    training used some thirty; the others can hardly be told apart."""
     answers: bool = True
     """Whether it reads answers off candidates, to choose passages by what they add; a model to go
     on with learns it where it does not."""

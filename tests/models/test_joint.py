@@ -28,6 +28,19 @@ Make = Callable[[], JointModel]
 some = settings(max_examples=20)
 
 
+def test_numbers_that_no_candidate_has_share_in_the_probability() -> None:
+    model = index_over_t5()
+    encoded = model.encode(candidates((4, 2)))
+    prefixes = torch.tensor([[1], [0]])
+    alone, of_all = (model.log_probs(encoded, prefixes, of_all=way) for way in (False, True))
+    torch.testing.assert_close(of_all.log_softmax(-1), alone)
+    assert bool((of_all.exp().sum(-1) < 0.999).all())
+    pointer = pointer_over_bert()
+    encoded = pointer.encode(candidates((4, 2)))
+    same = (pointer.log_probs(encoded, prefixes, of_all=way) for way in (False, True))
+    torch.testing.assert_close(*same)
+
+
 @pytest.mark.parametrize("make", MODELS)
 def test_rows_are_distributions_over_what_is_left(make: Make) -> None:
     model = make()

@@ -177,6 +177,8 @@ def test_numbers_are_told_apart_when_a_head_begins(home: Path) -> None:
     changed = (old != new).any(dim=1).nonzero()[:, 0]
     assert changed.tolist() == sorted(after.tokens.tolist())
     torch.testing.assert_close(new[changed].norm(dim=1), old.norm(dim=1).mean().expand(20))
+    assert after.out is not None
+    torch.testing.assert_close(after.out[changed].norm(dim=1), torch.ones(20))
 
 
 def test_dropout_is_set_in_a_model_that_was_trained_before(home: Path) -> None:
