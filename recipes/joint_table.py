@@ -105,10 +105,12 @@ HEADS = {
     "index, taught by steps": "t5_index: sequence",
     "index, of four candidates": "t5_index_few: sequence",
     "index, alone": "t5_index_alone: sequence",
+    "index, over one vector each": "t5_index_marks: sequence",
     "pointer, first step": "t5_pointer: independent",
     "index, taught by steps, first step": "t5_index: independent",
     "index, of four candidates, first step": "t5_index_few: independent",
     "index, alone, first step": "t5_index_alone: independent",
+    "index, over one vector each, first step": "t5_index_marks: independent",
 }
 ABOUT = (
     "The 100 candidates are those of `jpr retrieve` as installed. All rerankers have the same "
@@ -169,16 +171,13 @@ class Table:
     records: list[Record] = field(default_factory=list)
     tests: list[dict[str, object]] = field(default_factory=list)
 
-    @property
-    def trained(self) -> set[str]:
-        """Which models there are numbers of."""
-        return {record.system for record in self.records} - {FIRST, MMR, ORACLE}
-
     def add(self, everything: Evaluation, data: str) -> None:
-        """Add the numbers of a set, and its tests."""
+        """Add the numbers of a set, and its tests; those of one model alone compare nothing."""
         if data not in self.data:
             return
         scored = named(everything, self.systems).first(self.measures)
+        if len({run.name for run in scored.runs} - {FIRST, MMR}) < 2:
+            return
         means = [mean(scored, name) for name in ("independent", "joint")] if self.seeds else []
         shown = replace(scored, runs=(*scored.runs, *means))
         self.records.extend(records(shown, self.name, data))
@@ -350,7 +349,7 @@ def main() -> None:
         inputs,
         time.perf_counter() - start,
     )
-    for table in (table for table in made if len(table.trained) > 1):
+    for table in (table for table in made if table.records):
         of_table = {"about": table.about, **depends, "tests": table.tests, "shown": SHOWN}
         of_table |= {"trained": trained, "figures": figures} if table is made[0] else {}
         save_records(options.results, table.name, table.records, of_table)
