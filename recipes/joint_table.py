@@ -306,6 +306,16 @@ def sweep(choices: Mapping[str, Choices]) -> dict[str, str]:
     return {system: f"{SWEPT}: {way}" for system, way in ways.items()}
 
 
+def trained(choices: Mapping[str, Choices], runs: Iterable[str]) -> list[dict[str, object]]:
+    """Return what is known of how the models of these runs were trained."""
+    models = {run.partition(":")[0] for run in runs}
+    return [
+        {k: v for k, v in one.items() if k not in ("choices", "questions")}
+        for model, one in choices.items()
+        if model in models
+    ]
+
+
 def main() -> None:
     """Read, score, record."""
     parser = argparse.ArgumentParser(
@@ -337,10 +347,6 @@ def main() -> None:
             figures[data] = f"joint-{data}.svg"
             draw(scored, options.results / figures[data])
         print(f"{data}: {time.perf_counter() - start:.0f} s", flush=True)
-    trained = [
-        {k: v for k, v in one.items() if k not in ("choices", "questions")}
-        for one in choices.values()
-    ]
     inputs = {f"{data}.jsonl": options.questions / f"{data}.jsonl" for data in options.data}
     inputs |= {name: options.runs / name for name in (f"hybrid-{d}.jsonl" for d in options.data)}
     inputs |= {p.name: p for p in sorted(options.choices.glob("*.json"))}
@@ -351,7 +357,8 @@ def main() -> None:
     )
     for table in (table for table in made if table.records):
         of_table = {"about": table.about, **depends, "tests": table.tests, "shown": SHOWN}
-        of_table |= {"trained": trained, "figures": figures} if table is made[0] else {}
+        of_table |= {"trained": trained(choices, table.systems.values())}
+        of_table |= {"figures": figures} if table is made[0] else {}
         save_records(options.results, table.name, table.records, of_table)
 
 
