@@ -95,6 +95,7 @@ CONTRASTS = {
     "MiniLM-L6": "contrast_minilm: sequence",
     "MiniLM-L6, taught by the model inside": "contrast_taught: sequence",
     "mpnet-base": "contrast_mpnet: sequence",
+    FIRST: FIRST,
 }
 HALVES = {
     "the model inside": "inside: sequence",
@@ -111,6 +112,7 @@ HEADS = {
     "index, of four candidates, first step": "t5_index_few: independent",
     "index, alone, first step": "t5_index_alone: independent",
     "index, over one vector each, first step": "t5_index_marks: independent",
+    FIRST: FIRST,
 }
 ABOUT = (
     "The 100 candidates are those of `jpr retrieve` as installed. All rerankers have the same "
