@@ -13,8 +13,9 @@ import json
 import math
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from jpr.errors import FormatError
@@ -57,6 +58,36 @@ def locked(file: Path, *, wait: bool = False) -> Iterator[None]:
     with file.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         yield
+
+
+@contextmanager
+def temporary_folder(prefix: str) -> Iterator[Path]:
+    """Give a folder of one's own, until it is no longer needed.
+
+    Who is killed leaves it behind, unlocked: the next who asks for one removes it.
+    """
+    home = Path(tempfile.gettempdir())
+    for old in home.glob(f"{prefix}*"):
+        _remove_unlocked(old)
+    hidden = Path(tempfile.mkdtemp(prefix=f".{prefix}"))
+    folder = home / hidden.name.removeprefix(".")
+    try:
+        with locked(hidden / _LOCK):
+            hidden.rename(folder)  # from now on, others look whether it is locked
+            yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+_LOCK = "lock"
+
+
+def _remove_unlocked(folder: Path) -> None:
+    """Remove a folder of which nobody holds the lock; one that is another user's stays."""
+    with suppress(OSError):
+        if (folder / _LOCK).exists():
+            with locked(folder / _LOCK):
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def cache_folder() -> Path:

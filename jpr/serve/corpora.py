@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
@@ -16,6 +17,7 @@ from threading import Lock
 from tokenizers import Tokenizer
 
 from jpr.corpus.documents import EXTRA, KINDS, read_document
+from jpr.disk import temporary_folder
 from jpr.errors import DataError, FormatError, MissingExtraError
 from jpr.retrieve.index import build_index
 from jpr.retrieve.retrievers import open_retriever
@@ -53,13 +55,14 @@ class Corpora:
     ) -> None:
         """Cut files by a tokenizer; without an encoder, passages are found by their words alone."""
         self._limits, self._tokenizer, self._encoder = limits, tokenizer, encoder
-        self._home = Path(tempfile.mkdtemp(prefix="jpr-corpora-"))
+        self._open = ExitStack()
+        self._home = self._open.enter_context(temporary_folder("jpr-corpora-"))
         self._kept: OrderedDict[str, Corpus] = OrderedDict()
         self._lock = Lock()
 
     def close(self) -> None:
         """Remove all of them."""
-        shutil.rmtree(self._home, ignore_errors=True)
+        self._open.close()
 
     def get(self, id: str) -> Corpus | None:
         """Return a corpus, if it is still there."""

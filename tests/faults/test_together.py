@@ -1,9 +1,13 @@
 """Two processes on one index: one writes, and who reads meanwhile sees the old or the new."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from jpr.disk import temporary_folder
 from jpr.retrieve.index import Index, build_index
 from tests.retrieve.toy import WordEncoder, passages
 
@@ -69,3 +73,36 @@ def test_of_several_builders_one_wins_and_the_others_are_told(tmp_path: Path) ->
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == [
         (tmp_path / "CURRENT").read_text().strip()
     ]
+
+
+KEEPS = """
+from jpr.disk import temporary_folder
+with temporary_folder("jpr-test-") as folder:
+    (folder / "file").touch()
+    print(folder, flush=True)
+    input()
+"""
+
+
+def test_what_a_killed_process_left_is_removed_and_not_what_a_living_one_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    other = tmp_path / "jpr-test-other"  # nobody's that we know of: it has no lock
+    other.mkdir()
+    with subprocess.Popen(
+        [sys.executable, "-c", KEEPS],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        text=True,
+    ) as process:
+        assert process.stdout
+        left = Path(process.stdout.readline().strip())
+        with temporary_folder("jpr-test-") as own:
+            assert set(tmp_path.iterdir()) == {own, left, other}
+        process.kill()
+    assert (left / "file").exists()
+    with temporary_folder("jpr-test-") as own:
+        assert set(tmp_path.iterdir()) == {own, other}
+    assert set(tmp_path.iterdir()) == {other}
