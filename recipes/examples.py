@@ -25,25 +25,30 @@ SHOWN = 3
 LEAST = 0.02
 """The least probability of an answer that is told."""
 EXAMPLES = {
-    "-7137905385556638813": "Of two passages on Thutmose I that say the same, jointly one is "
-    "enough, and that which names Hatshepsut too is preferred.",
+    "-7137905385556638813": "Jointly, of two passages on Thutmose I the one that names Hatshepsut, "
+    "too, comes first, and a place is left for the one on Seti I; independently, a second passage "
+    "with Amenhotep III takes it.",
     "2240932998074597895": "One by one, all five say James Earl Jones. Jointly, other places go "
     "to others; but the model is not sure of any (*adds little*): the last two come by luck, too.",
     "wqr000304": "A passage for each language.",
-    "wqr000354": "Won by words alone: but for the first, these passages are about other players. "
-    "MRecall asks what passages contain, not what they say; both lists are poor evidence.",
-    "8487108135056844837": "Jointly, passages that name several of the dead come first, and then "
-    "no other one on Michelangelo.",
-    "-3743681798271445072": "The model thinks of the children first (Hayley Mills, Lindsay Lohan); "
-    "the parents of both films come along.",
+    "-8867264869660631865": "One passage names the voices of the film and of the series. "
+    "Independently, four of five name Bradley Cooper. The third voice comes by luck: the passage "
+    "with his name is about turtles, and the model does not think that it adds anything (*adds "
+    "little*).",
+    "4965896127144803833": "Jointly, the passage with the conquistadors has a place where "
+    "independently another one with smallpox stands; that it adds them, the model does not know "
+    "(*adds little*).",
+    "-7928734433655034282": "Two dates, two passages of the same article: the one that adds "
+    "October 21 is taken instead of another that repeats 1803.",
     "8147342740211441902": "Nobody knows: no candidate says it. Jointly, five guesses are five "
     "presidents, and two of them are right.",
-    "-3228483207040151533": "Lost: the Pacific is in many passages, and one on the Nicaragua Canal "
-    "has another sea beside it; that the one on Baja California is about the place counts little.",
-    "wqr002474": "Lost: the passage on Fulham has the word *Portsmouth* in it, so the model takes "
+    "wqr002474": "Lost: a passage on the FA Cup has the word *Portsmouth* in it, so the model takes "
     "that answer as found and passes over the passage on Portsmouth itself.",
     "-6055400232006639298": "Lost: of two passages on the Genie the one comes first that names "
     "Robin Williams alone; the other, with both actors, would add a name that is not believed.",
+    "-7777910189889414373": "Lost: most of the probability is on *Easter*, and the *Easter Vigil* "
+    "is in a passage that was taken before; so the one that says when in the Vigil adds too "
+    "little, and another that says *midnight* is taken.",
 }
 """What there is to see in each."""
 HEAD = """# Ten examples
@@ -53,8 +58,8 @@ Made by `recipes/examples.py` with the model that comes with the package, from t
 first step of the same model), *joint* one after another by the answers that each adds. Passages are
 named by the titles of their articles; in brackets are the answers that a passage contains, as the
 questions' authors gave them. The questions were picked by hand among those of the development sets
-on which the two ways differ: seven that choosing jointly wins and three that it loses. In the
-published run, in 16 bits, it wins 109 and loses 37 of 2,757.
+on which the two ways differ: seven that choosing jointly wins and three that it loses. In the run
+of the published table `joint`, in 16 bits, it wins 109 and loses 37 of 2,757.
 
 Below each is the tree, here a chain: P is the probability of the choice given those above it; then
 come the answers that the model thinks the passage adds, each with its probability, and the
