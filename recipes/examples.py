@@ -42,8 +42,8 @@ EXAMPLES = {
     "October 21 is taken instead of another that repeats 1803.",
     "8147342740211441902": "Nobody knows: no candidate says it. Jointly, five guesses are five "
     "presidents, and two of them are right.",
-    "wqr002474": "Lost: a passage on the FA Cup has the word *Portsmouth* in it, so the model takes "
-    "that answer as found and passes over the passage on Portsmouth itself.",
+    "wqr002474": "Lost: a passage on the FA Cup has the word *Portsmouth* in it, so the model "
+    "takes that answer as found and passes over the passage on Portsmouth itself.",
     "-6055400232006639298": "Lost: of two passages on the Genie the one comes first that names "
     "Robin Williams alone; the other, with both actors, would add a name that is not believed.",
     "-7777910189889414373": "Lost: most of the probability is on *Easter*, and the *Easter Vigil* "
