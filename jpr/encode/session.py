@@ -21,7 +21,7 @@ def open_session(path: Path, threads: int = 0) -> onnxruntime.InferenceSession:
     """Open a model, to run on so many threads; 0 is one per core. Threads may share it."""
     options = onnxruntime.SessionOptions()
     # Left to itself, it takes all cores of the machine, also those this process may not use.
-    options.intra_op_num_threads = threads or _cores()
+    options.intra_op_num_threads = threads or _some_cores()
     # The graph is made as it should run; a fused norm, for one, is slower on the CPU.
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     # Matrices that are only stored in 8 bits become 32 bits once, not at every run.
@@ -37,10 +37,16 @@ def open_session(path: Path, threads: int = 0) -> onnxruntime.InferenceSession:
         raise FormatError(path, 0, "is no model that can be run; copy it again") from error
 
 
-def _cores() -> int:
+def cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _some_cores() -> int:
     """Return how many cores this process may use, where they are not all; else 0.
 
     Told the number of all of them, it would not bind its threads to them, and be a tenth slower.
     """
-    mine = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
-    return mine if mine < (os.cpu_count() or 1) else 0
+    return mine if (mine := cores()) < (os.cpu_count() or 1) else 0

@@ -8,6 +8,7 @@ A model in 8 bits reads all candidates by whole numbers, and the likeliest few o
 """
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from pathlib import Path
 
@@ -17,16 +18,13 @@ from numpy.typing import NDArray
 
 from jpr.decode import Prefix, Rows
 from jpr.disk import checked_sums
-from jpr.encode.batches import batches
 from jpr.encode.folder import digest_of
-from jpr.encode.session import open_session
+from jpr.encode.session import cores, open_session
 from jpr.errors import DataError, FormatError
 from jpr.models.joint_about import ABOUT, ENCODER, EXACT, STEP
 from jpr.rerank.evidence import Passages
 from jpr.rerank.scorer import Asked, Opened
 
-_BUDGET = 1024
-"""Tokens encoded together: few enough for the caches of one core."""
 _FEW = 10
 """Candidates that a rounded model reads once more."""
 _ROOM = 64
@@ -53,7 +51,10 @@ class OnnxScorer:
             if not path.exists():
                 raise FormatError(path, 0, "is missing; export the model again")
         sums = checked_sums(folder / ABOUT)
-        self._encoder, self._step = (open_session(path, threads) for path in paths)
+        # Text by text, each on one core: nothing is padded, what a text needs fits the core's own
+        # cache, and no core waits for another after every product.
+        self._encoder, self._step = open_session(paths[0], 1), open_session(paths[1], threads)
+        self._cores = ThreadPoolExecutor(threads or cores(), "jpr-read")
         about = _about(folder, self._encoder, self._step)
         self.numbers = int(about["numbers"])
         self._has_tokens = about["memory"] == "tokens"
@@ -109,22 +110,16 @@ class OnnxScorer:
 
     def _encoded(self, asked: Asked, places: Sequence[int], *, exact: bool) -> "_Read":
         """Return the vectors of some candidates' tokens (T, d), and where answers are (T, 2)."""
-        prompted = [asked.prompted[place] for place in places]
-        found: _Read = {}
-        for part in batches([len(one.ids) for one in prompted], _BUDGET):
-            lengths = np.array([len(prompted[at].ids) for at in part], dtype=np.int64)
-            ids = np.zeros((len(part), int(lengths[0])), dtype=np.int64)  # the longest comes first
-            for row, at in enumerate(part):
-                ids[row, : lengths[row]] = prompted[at].ids
-            given: Given = {"ids": ids, "lengths": lengths}
+
+        def read(place: int) -> tuple[Floats, Floats]:
+            ids = np.array([asked.prompted[place].ids], dtype=np.int64)
+            given: Given = {"ids": ids, "lengths": np.array([ids.size], dtype=np.int64)}
             if self._is_rounded:
                 given[EXACT] = np.array(exact)
             vectors, *logits = self._encoder.run(self._outputs, given)
-            for row, at in enumerate(part):
-                own = slice(lengths[row])
-                ends = logits[0][row, own] if logits else np.empty((0, 2), dtype=np.float32)
-                found[places[at]] = vectors[row, own].copy(), ends.copy()
-        return found
+            return vectors[0], logits[0][0] if logits else np.empty((0, 2), dtype=np.float32)
+
+        return dict(zip(places, self._cores.map(read, places), strict=True))
 
 
 _Read = dict[int, tuple[Floats, Floats]]
