@@ -1,12 +1,19 @@
 """ONNX models on the CPU."""
 
 import os
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import onnxruntime
+from numpy.typing import NDArray
 from onnxruntime.capi import onnxruntime_pybind11_state as states
 
 from jpr.errors import FormatError
+
+Floats = NDArray[np.float32]
+Given = dict[str, NDArray[np.generic]]
 
 _DAMAGE = (
     states.Fail,
@@ -15,6 +22,11 @@ _DAMAGE = (
     states.InvalidProtobuf,
     states.NotImplemented,
 )
+
+
+def text_of(ids: Sequence[int]) -> Given:
+    """Return one text as encoders of ours take it."""
+    return {"ids": np.array([ids], dtype=np.int64), "lengths": np.array([len(ids)], dtype=np.int64)}
 
 
 def open_session(path: Path, threads: int = 0) -> onnxruntime.InferenceSession:
@@ -37,7 +49,24 @@ def open_session(path: Path, threads: int = 0) -> onnxruntime.InferenceSession:
         raise FormatError(path, 0, "is no model that can be run; copy it again") from error
 
 
-def cores() -> int:
+class TextByText:
+    """A model that reads texts one by one, as many at once as it has threads.
+
+    So nothing is padded, what a text needs fits a core's own cache, and no core waits for another
+    after every product. Threads may share it.
+    """
+
+    def __init__(self, path: Path, threads: int = 0) -> None:
+        """Open a model, to run on so many threads; 0 is one per core."""
+        self.session = open_session(path, 1)
+        self._pool = ThreadPoolExecutor(threads or _cores(), "jpr-text")
+
+    def read(self, outputs: Sequence[str], texts: Iterable[Given]) -> Iterator[list[Floats]]:
+        """Yield these outputs for each text, in order."""
+        return self._pool.map(lambda given: self.session.run(outputs, given), texts)
+
+
+def _cores() -> int:
     """Return how many cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
@@ -49,4 +78,4 @@ def _some_cores() -> int:
 
     Told the number of all of them, it would not bind its threads to them, and be a tenth slower.
     """
-    return mine if (mine := cores()) < (os.cpu_count() or 1) else 0
+    return mine if (mine := _cores()) < (os.cpu_count() or 1) else 0

@@ -8,18 +8,16 @@ A model in 8 bits reads all candidates by whole numbers, and the likeliest few o
 """
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from pathlib import Path
 
 import numpy as np
 import onnxruntime
-from numpy.typing import NDArray
 
 from jpr.decode import Prefix, Rows
 from jpr.disk import checked_sums
 from jpr.encode.folder import digest_of
-from jpr.encode.session import cores, open_session
+from jpr.encode.session import Floats, Given, TextByText, open_session, text_of
 from jpr.errors import DataError, FormatError
 from jpr.models.joint_about import ABOUT, ENCODER, EXACT, STEP
 from jpr.rerank.evidence import Passages
@@ -32,9 +30,6 @@ _ROOM = 64
 _TAKEN = ["ids", "lengths"]
 _TOLD = {"memory", "numbers", "weights"}
 _STEP = ["last", "path", "back", "taken", "keys", "values", "memory"]
-
-Floats = NDArray[np.float32]
-Given = dict[str, NDArray[np.generic]]
 
 
 class OnnxScorer:
@@ -51,19 +46,17 @@ class OnnxScorer:
             if not path.exists():
                 raise FormatError(path, 0, "is missing; export the model again")
         sums = checked_sums(folder / ABOUT)
-        # Text by text, each on one core: nothing is padded, what a text needs fits the core's own
-        # cache, and no core waits for another after every product.
-        self._encoder, self._step = open_session(paths[0], 1), open_session(paths[1], threads)
-        self._cores = ThreadPoolExecutor(threads or cores(), "jpr-read")
-        about = _about(folder, self._encoder, self._step)
+        self._encoder, self._step = TextByText(paths[0], threads), open_session(paths[1], threads)
+        encoder = self._encoder.session
+        about = _about(folder, encoder, self._step)
         self.numbers = int(about["numbers"])
         self._has_tokens = about["memory"] == "tokens"
         self._wanted = {tensor.name for tensor in self._step.get_inputs()}
-        outputs = {tensor.name: tensor.shape[-1] for tensor in self._encoder.get_outputs()}
+        outputs = {tensor.name: tensor.shape[-1] for tensor in encoder.get_outputs()}
         self._size: int = outputs["vectors"]
         self._outputs = [name for name in ("vectors", "answers") if name in outputs]
         self.reads_answers = "answers" in outputs
-        self._is_rounded = EXACT in (tensor.name for tensor in self._encoder.get_inputs())
+        self._is_rounded = EXACT in (tensor.name for tensor in encoder.get_inputs())
         self.key = digest_of(paths, sums)
 
     def open(self, asked: Sequence[Asked]) -> Opened:
@@ -110,16 +103,15 @@ class OnnxScorer:
 
     def _encoded(self, asked: Asked, places: Sequence[int], *, exact: bool) -> "_Read":
         """Return the vectors of some candidates' tokens (T, d), and where answers are (T, 2)."""
-
-        def read(place: int) -> tuple[Floats, Floats]:
-            ids = np.array([asked.prompted[place].ids], dtype=np.int64)
-            given: Given = {"ids": ids, "lengths": np.array([ids.size], dtype=np.int64)}
-            if self._is_rounded:
-                given[EXACT] = np.array(exact)
-            vectors, *logits = self._encoder.run(self._outputs, given)
-            return vectors[0], logits[0][0] if logits else np.empty((0, 2), dtype=np.float32)
-
-        return dict(zip(places, self._cores.map(read, places), strict=True))
+        how: Given = {EXACT: np.array(exact)} if self._is_rounded else {}
+        texts = (text_of(asked.prompted[place].ids) | how for place in places)
+        no_answers = np.empty((1, 0, 2), dtype=np.float32)
+        return {
+            place: (vectors[0], (logits or [no_answers])[0][0])
+            for place, (vectors, *logits) in zip(
+                places, self._encoder.read(self._outputs, texts), strict=True
+            )
+        }
 
 
 _Read = dict[int, tuple[Floats, Floats]]
