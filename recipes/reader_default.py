@@ -56,7 +56,7 @@ def main() -> None:
         parser.add_argument(name, type=Path)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--data", nargs="*", default=["webquestions_dev"])
-    parser.add_argument("--some", type=int, default=200, help="how many questions")
+    parser.add_argument("--some", type=int, default=300, help="how many questions")
     parser.add_argument("--results", type=Path, default=Path("results"))
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
