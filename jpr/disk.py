@@ -13,6 +13,7 @@ import json
 import math
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -83,9 +84,13 @@ _LOCK = "lock"
 
 
 def _remove_unlocked(folder: Path) -> None:
-    """Remove a folder of which nobody holds the lock; one that is another user's stays."""
+    """Remove a folder of ours of which nobody holds the lock.
+
+    Whose it is comes first: what another user put there may lead anywhere.
+    """
     with suppress(OSError):
-        if (folder / _LOCK).exists():
+        ours = folder.lstat().st_uid == os.getuid() and not folder.is_symlink()
+        if ours and stat.S_ISREG((folder / _LOCK).lstat().st_mode):
             with locked(folder / _LOCK):
                 shutil.rmtree(folder, ignore_errors=True)
 

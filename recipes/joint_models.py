@@ -78,7 +78,11 @@ CONTRASTS: dict[str, tuple[str, ...]] = {
     "contrast_strict": (fed(*EXTRA, pack="strict"),),
     "contrast_gte": ("model.weights=models/gte-small",),
     "contrast_minilm": ("model.weights=models/minilm",),
-    "contrast_taught": ("model.weights=models/minilm", "objective.teacher=models/inside"),
+    "contrast_taught": (
+        "model.weights=models/minilm",
+        "objective.teacher=models/inside",
+        "objective.teacher_weight=0.5",
+    ),
     "contrast_mpnet": ("model.weights=models/mpnet", "loop.micros=4"),
 }
 RUNS = {
@@ -145,8 +149,12 @@ def trained(name: str, folder: Path, device: str, steps: int) -> float:
     model = config.model
     if model.init:
         model = replace(model, init=str(folder.parent / Path(model.init).name))
+    objective = config.objective
+    if objective.teacher:
+        teacher = str(folder.parent / Path(objective.teacher).name)
+        objective = replace(objective, teacher=teacher)
     done = train_joint(
-        replace(config, loop=loop, model=model),
+        replace(config, loop=loop, model=model, objective=objective),
         folder,
         tell=lambda line: print(name, json.dumps(line), flush=True),
         device=device,

@@ -82,7 +82,7 @@ def _keys(table_of: Symbol, fields: Sequence[Symbol]) -> str:
         node = field.node
         assert isinstance(node, ast.AnnAssign)
         told = " ".join(field.doc.split())
-        allowed = [f"`{one}`" for one in choices.get(field.name, ())]
+        allowed = [f"`{one}`" for one in choices.get(field.name, ()) if one]
         if not all(one in told for one in allowed):
             told = f"{told} One of {', '.join(allowed)}.".lstrip()
         rows.append((f"`{field.name}`", _TYPES[spelt(node.annotation)], _toml(node.value), told))

@@ -1,9 +1,11 @@
 """ONNX models on the CPU."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 import onnxruntime
@@ -14,6 +16,7 @@ from jpr.errors import FormatError
 
 Floats = NDArray[np.float32]
 Given = dict[str, NDArray[np.generic]]
+Run = Callable[[Given], list[Floats]]
 
 _DAMAGE = (
     states.Fail,
@@ -59,11 +62,41 @@ class TextByText:
     def __init__(self, path: Path, threads: int = 0) -> None:
         """Open a model, to run on so many threads; 0 is one per core."""
         self.session = open_session(path, 1)
-        self._pool = ThreadPoolExecutor(threads or _cores(), "jpr-text")
+        self._threads = threads or _cores()
+        self._process = -1
+        self._pool: ThreadPoolExecutor | None = None
+        self._lock = Lock()
 
     def read(self, outputs: Sequence[str], texts: Iterable[Given]) -> Iterator[list[Floats]]:
         """Yield these outputs for each text, in order."""
-        return self._pool.map(lambda given: self.session.run(outputs, given), texts)
+
+        def run(text: Given) -> list[Floats]:
+            found: list[Floats] = self.session.run(outputs, text)
+            return found
+
+        return map(run, texts) if self._threads == 1 else self._beside(run, texts)
+
+    def _beside(self, run: Run, texts: Iterable[Given]) -> Iterator[list[Floats]]:
+        """Yield what is made of each text; few wait at a time, so that other callers get a turn."""
+        under_way: deque[Future[list[Floats]]] = deque()
+        try:
+            for text in texts:
+                under_way.append(self._workers().submit(run, text))
+                if len(under_way) > 2 * self._threads:
+                    yield under_way.popleft().result()
+            while under_way:
+                yield under_way.popleft().result()
+        finally:
+            for one in under_way:
+                one.cancel()
+
+    def _workers(self) -> ThreadPoolExecutor:
+        """Return the threads of this process; one that was forked has none of its parent's."""
+        with self._lock:
+            if self._pool is None or self._process != os.getpid():
+                self._process = os.getpid()
+                self._pool = ThreadPoolExecutor(self._threads, "jpr-text")
+            return self._pool
 
 
 def _cores() -> int:

@@ -221,8 +221,8 @@ class JointModel(nn.Module):
         """Return log P(candidate | prefix) for every prefix of each question's sequence.
 
         `prefixes` (Q, T) are numbers of candidates; the result is (Q, T + 1, C), from no passage
-        chosen to all T. What is chosen already, or not there, has probability 0. With `of_all`, the
-        index head's numbers that no candidate has share in the probability, as in training.
+        chosen to all T. What is chosen already, or not there, has probability 0. With `of_all`, all
+        numbers that the index head knows share in the probability, as in training.
         """
         inputs = self.head.inputs(encoded)
         chosen = inputs.gather(1, prefixes[..., None].expand(-1, -1, inputs.shape[-1]))

@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 
 from jpr.disk import copy_file
 from jpr.encode.tokens import read_tokenizer
-from jpr.errors import ConfigError, DataError, FormatError
+from jpr.errors import ConfigError, DataError, FormatError, JprError
 from jpr.models.answers import Answers
 from jpr.models.joint import IndexHead, JointModel, PointerHead
 from jpr.models.joint_folder import (
@@ -95,12 +95,13 @@ def number_tokens(tokenizer: Tokenizer, home: Path, count: int) -> tuple[int, ..
 
 def _fresh(config: ModelConfig, model: JointModel) -> tuple[str, ...]:
     """Return how the names of new weights begin; a trained model learns to read answers here."""
+    numbers = ("head.out",) if config.numbers_anew else ()  # an index head's
     if not config.init:
-        return "answers.", *(() if config.head == "index" else _FRESH[config.encoder])
+        return "answers.", *numbers, *(() if config.head == "index" else _FRESH[config.encoder])
     if not config.answers or model.answers is not None:
-        return ()
+        return numbers
     model.answers = Answers(model.decoder.config.d_model)
-    return ("answers.",)
+    return "answers.", *numbers
 
 
 def set_dropout(model: JointModel, dropout: float) -> None:
@@ -153,6 +154,7 @@ def train_joint(
 ) -> Progress:
     """Train by a recipe into a folder; where that holds the state of the same run, go on."""
     world = world or World()
+    taught_by = _teacher(config.objective.teacher)
     feeds = [open_feed(_scored(one, at, out, device, world)) for at, one in enumerate(config.data)]
     torch.manual_seed(config.loop.seed)
     model, prompts = begin(config.model)
@@ -183,7 +185,7 @@ def train_joint(
         copy_file(home / "tokenizer.json", out / "tokenizer.json")
         write_joint(out, model, asdict(prompts.settings), judged_by)
 
-    teacher = _teacher(config.objective.teacher, prompts, device)
+    teacher = taught_by and _with_the_same(prompts, *taught_by).to(device)
     loss = JointLoss(model, draws, assemblers, config, world, teacher)
     hooks = Hooks(evaluate if developments else None, keep, tell)
     return train(model, loss, config.loop, out, hooks, fresh=fresh, world=world)
@@ -200,18 +202,29 @@ def _scored(config: FeedConfig, at: int, out: Path, device: str, world: World) -
     return replace(config, scores=str(file))
 
 
-def _teacher(folder: str, prompts: Prompts, device: str) -> JointModel | None:
-    """Read the teacher, if there is one; it must see the same tokens."""
+def _teacher(folder: str) -> tuple[JointModel, Prompts] | None:
+    """Read the teacher, if there is one, and how it reads texts."""
     if not folder:
         return None
-    model, theirs = begin(ModelConfig(init=folder))
-    same = theirs.tokenizer.to_str() == prompts.tokenizer.to_str()
-    if not same or theirs.settings != prompts.settings:
+    try:
+        return begin(ModelConfig(init=folder))
+    except JprError as error:
+        told = f"objective.teacher: {error}; give a folder that jpr train made"
+        raise ConfigError(told) from error
+
+
+def _with_the_same(prompts: Prompts, teacher: JointModel, theirs: Prompts) -> JointModel:
+    """Return a teacher that sees the same tokens as the model it is to teach."""
+    ours, other = asdict(prompts.settings), asdict(theirs.settings)
+    unlike = [name for name, value in ours.items() if other[name] != value]
+    if theirs.tokenizer.to_str() != prompts.tokenizer.to_str():
+        unlike.append("tokenizer")
+    if unlike:
         raise ConfigError(
-            f"objective.teacher: {folder} reads texts otherwise than the model it is to teach; "
-            "both need the same tokenizer and max_tokens"
+            "objective.teacher: it reads texts otherwise than the model it is to teach "
+            f"({', '.join(unlike)}); give one that reads them in the same way"
         )
-    return model.to(device).eval()
+    return teacher.eval()
 
 
 def _development(pack: str, prompts: Prompts, device: str, config: JointTraining) -> Development:

@@ -25,8 +25,8 @@ class ModelConfig:
     """What is trained: a joint model that was trained before, or a new one over an encoder."""
 
     init: str = ""
-    """Folder of a joint model to go on with; the rest, dropout apart, is then its own. One that
-    points, over a T5, goes on with an index head where that is asked for."""
+    """Folder of a joint model to go on with; the rest, dropout and memory apart, is then its own.
+    One that points, over a T5, goes on with an index head where that is asked for."""
     weights: str = ""
     """Hugging Face folder of an encoder (bert) or a T5 to begin with."""
     encoder: str = "bert"
@@ -109,7 +109,7 @@ class ObjectiveConfig:
     teacher: str = ""
     """Folder of a trained joint model, which reads texts in the same way: what it makes of a step's
     candidates, and of where in them answers stand, is to be learnt too."""
-    teacher_weight: float = 0.5
+    teacher_weight: float = 0.0
     """The share of the teacher's distributions in the loss."""
     answer_weight: float = 0.5
     """Where a model reads answers: how much these count beside passages, whatever the kind."""
@@ -120,6 +120,8 @@ class ObjectiveConfig:
         found = unlike(self, kind=KINDS, prefix=PREFIXES, **allowed)
         if not 0 <= self.teacher_weight <= 1:
             found.append(f"teacher_weight = {self.teacher_weight}; give a number from 0 to 1")
+        if bool(self.teacher) != bool(self.teacher_weight):
+            found.append("teacher and teacher_weight: one is nothing without the other")
         if not 0 <= self.gamma < math.inf:
             found.append(f"gamma = {self.gamma}; give a number from 0")
         return found + below(self, 0, "answer_weight")

@@ -88,8 +88,10 @@ def test_what_a_killed_process_left_is_removed_and_not_what_a_living_one_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    other = tmp_path / "jpr-test-other"  # nobody's that we know of: it has no lock
+    other = tmp_path / "jpr-test-other"  # nobody's that we know of, and its lock leads elsewhere
     other.mkdir()
+    (tmp_path / "precious").write_text("precious", encoding="utf-8")
+    (other / "lock").symlink_to(tmp_path / "precious")
     with subprocess.Popen(
         [sys.executable, "-c", KEEPS],
         stdin=subprocess.PIPE,
@@ -100,9 +102,11 @@ def test_what_a_killed_process_left_is_removed_and_not_what_a_living_one_has(
         assert process.stdout
         left = Path(process.stdout.readline().strip())
         with temporary_folder("jpr-test-") as own:
-            assert set(tmp_path.iterdir()) == {own, left, other}
+            assert set(tmp_path.iterdir()) - {tmp_path / "precious"} == {own, left, other}
         process.kill()
     assert (left / "file").exists()
     with temporary_folder("jpr-test-") as own:
-        assert set(tmp_path.iterdir()) == {own, other}
-    assert set(tmp_path.iterdir()) == {other}
+        assert not left.exists()
+        assert own.exists()
+    assert set(tmp_path.iterdir()) == {other, tmp_path / "precious"}
+    assert (tmp_path / "precious").read_text(encoding="utf-8") == "precious"

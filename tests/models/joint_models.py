@@ -45,8 +45,16 @@ def index_over_t5(seed: int = 0) -> JointModel:
     return JointModel(t5.encoder, t5.decoder, head, "tokens").eval()
 
 
+def index_of_its_own() -> JointModel:
+    """An index head whose numbers began anew: what it says has a matrix of its own."""
+    model = index_over_t5()
+    assert isinstance(model.head, IndexHead)
+    model.head.tell_apart()
+    return model
+
+
 POINTERS = [pointer_over_bert, pointer_over_t5, answers_over_bert]
-MODELS = [*POINTERS, index_over_t5]
+MODELS = [*POINTERS, index_over_t5, index_of_its_own]
 
 
 def candidates(counts: tuple[int, ...], seed: int = 0) -> Candidates:

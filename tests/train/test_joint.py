@@ -163,8 +163,11 @@ def test_a_teacher_alone_is_enough(home: Path) -> None:
         scores = score_pack(model, feed, Assembler.of(feed.pack, prompts)).reshape(N, C)
         firsts.append(scores.argmax(axis=1))
     assert (firsts[0] == firsts[1]).mean() > 0.8
-    with pytest.raises(ConfigError, match="reads texts otherwise"):
+    with pytest.raises(ConfigError, match=r"reads texts otherwise .* \(max_tokens\)"):
         trained(home, "other", *told, "model.max_tokens=120", "loop.steps=1")
+    nowhere = ["objective.teacher=nowhere", "objective.teacher_weight=0.5"]
+    with pytest.raises(ConfigError, match=r"objective\.teacher: nowhere"):
+        trained(home, "other", *nowhere, "loop.steps=1")
 
 
 def test_numbers_are_told_apart_when_a_head_begins(home: Path) -> None:

@@ -61,6 +61,9 @@ def test_all_mistakes_are_told_at_once() -> None:
     assert "\n" not in str(told.value)
 
 
+NO_TEACHER = "objective.teacher and teacher_weight: one is nothing without the other"
+
+
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
@@ -69,6 +72,8 @@ def test_all_mistakes_are_told_at_once() -> None:
         ("data.weight=0.0", "data.weight = 0.0"),
         ("data=3", "data must be a list"),
         ("loop=3", "loop must be a table"),
+        ("objective.teacher_weight=0.5", NO_TEACHER),
+        ("objective.teacher=models/a", NO_TEACHER),
         ("model.head=index", "model.head = 'index' needs the words of a T5"),
         ("objective.answer_weight=-0.5", "objective.answer_weight = -0.5"),
         ("dev.decoder=best", "dev.decoder = 'best'"),
