@@ -4,7 +4,8 @@ A `pytorch_model.bin` is read too, without running code that may hide in it. Nam
 the library's own; each model says how they become its own.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from pickle import UnpicklingError
 
@@ -12,6 +13,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from jpr.disk import publish_file, read_object, write_json
 from jpr.errors import DataError, FormatError
@@ -21,6 +23,32 @@ Config = dict[str, object]
 SHARD_BYTES = 5_000_000_000
 """Weights beyond this go into several files, since not every disk and server takes larger ones."""
 _WHOLE = "model.safetensors"
+
+
+class _NothingDrawn(TorchFunctionMode):
+    """Leaves weights as they are where they would begin at random."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., object],
+        types: object,
+        args: tuple[object, ...] = (),
+        kwargs: dict[str, object] | None = None,
+    ) -> object:
+        """Do as told, but for drawing numbers into a tensor."""
+        if func.__name__ in ("normal_", "uniform_"):
+            return args[0] if args else (kwargs or {})["tensor"]
+        return func(*args, **(kwargs or {}))
+
+
+@contextmanager
+def shapes_alone() -> Iterator[None]:
+    """Make models without any numbers in them: nothing is filled, and nothing takes memory.
+
+    To draw numbers that are nowhere, torch would load its compiler first: a second.
+    """
+    with torch.device("meta"), _NothingDrawn():
+        yield
 
 
 def read_checkpoint(folder: Path) -> tuple[Config, dict[str, Tensor]]:

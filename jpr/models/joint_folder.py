@@ -18,7 +18,7 @@ from jpr.disk import checked_sums, write_folder
 from jpr.errors import ConfigError, DataError, FormatError
 from jpr.models.answers import Answers
 from jpr.models.bert import Bert, BertConfig, from_hugging_face
-from jpr.models.checkpoint import read_checkpoint, write_checkpoint
+from jpr.models.checkpoint import read_checkpoint, shapes_alone, write_checkpoint
 from jpr.models.joint import IndexHead, JointModel, PointerHead
 from jpr.models.joint_about import ABOUT, FORMAT, KIND, read_about
 from jpr.models.t5 import T5, T5Config, T5Decoder, T5Encoder
@@ -126,7 +126,7 @@ def read_joint(folder: Path) -> tuple[JointModel, dict[str, object]]:
     checked_sums(folder / ABOUT)
     _, weights = read_checkpoint(folder)
     try:
-        with torch.device("meta"):  # shapes alone, until these are known to be those of the weights
+        with shapes_alone():  # until these are known to be those of the weights
             described = joint_of(about)
         if isinstance(described.head, IndexHead):
             weights["head.words.weight"] = weights["encoder.words.weight"]

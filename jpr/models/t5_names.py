@@ -15,6 +15,7 @@ from jpr.errors import DataError, FormatError
 from jpr.models.checkpoint import (
     SHARD_BYTES,
     read_checkpoint,
+    shapes_alone,
     stacked,
     unstacked,
     write_checkpoint,
@@ -54,7 +55,7 @@ def write_t5(folder: Path, model: T5, shard_bytes: int = SHARD_BYTES) -> list[st
 def t5_of(config: Mapping[str, object], weights: Mapping[str, Tensor], dropout: float = 0.0) -> T5:
     """Make a T5 of a checkpoint's weights under Hugging Face's names; it takes them over."""
     shape = _tied_as_stored(T5Config.of(config), config, weights)
-    with torch.device("meta"):  # the largest fill tens of gigabytes: nothing is made twice
+    with shapes_alone():  # the largest fill tens of gigabytes: nothing is made twice
         model = T5(shape, dropout)
     named = from_hugging_face(weights, shape)
     for name, weight in model.state_dict().items():

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from jpr.errors import DataError
 from jpr.models.bert import Bert, BertConfig, from_hugging_face, pooled
+from jpr.models.checkpoint import shapes_alone
 
 _WORDS = "embeddings.word_embeddings.weight"
 
@@ -66,7 +67,7 @@ def tower_of(config: Mapping[str, object], weights: Mapping[str, Tensor], head: 
     plain = {name.removeprefix(prefix): weight for name, weight in weights.items()}
     projection = plain.get("projection.dense.weight")
     size = None if projection is None else len(projection)
-    with torch.device("meta"):  # shapes alone, until these are known to be those of the weights
+    with shapes_alone():  # until these are known to be those of the weights
         wanted = Tower(Bert(shape), head, size).state_dict()
     named = {f"bert.{name}": w for name, w in from_hugging_face(plain, shape).items()}
     for ours, theirs in _HEAD_NAMES.items():

@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -97,3 +99,18 @@ def test_a_folder_without_weights_is_named(tmp_path: Path) -> None:
         read_checkpoint(tmp_path)
     save_file({"a": torch.ones(1)}, tmp_path / "model.safetensors")
     assert list(read_checkpoint(tmp_path)[1]) == ["a"]
+
+
+def test_shapes_come_without_numbers_and_without_torchs_compiler() -> None:
+    code = """
+import sys
+import torch
+from jpr.models.bert import Bert, BertConfig
+from jpr.models.checkpoint import shapes_alone
+with shapes_alone():
+    bert = Bert(BertConfig(30, 12, 2, 2, 20, 10))
+assert {w.device.type for w in bert.parameters()} == {"meta"}
+assert "torch._dynamo" not in sys.modules
+assert torch.nn.init.normal_(torch.zeros(3)).abs().sum() > 0
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
