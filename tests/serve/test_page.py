@@ -292,6 +292,17 @@ def tabbed_to(page: Page, selector: str) -> None:
     pytest.fail(f"Tab does not come to {selector}")
 
 
+def test_an_address_that_is_told_late_asks_nothing_again(visit: Visit) -> None:
+    """The link to the question changes the address, too, and that may be told after a question."""
+    visit.ask()
+    late = (
+        "dispatchEvent(new HashChangeEvent('hashchange', {newURL: `${location.origin}/#question`}))"
+    )
+    visit.page.evaluate(late)
+    visit.page.wait_for_timeout(100)
+    assert len(visit.asked) == 1
+
+
 @pytest.mark.parametrize("width", [320, 360])
 def test_nothing_is_wider_than_a_phone(visit: Visit, width: int) -> None:
     page = visit.page

@@ -272,8 +272,8 @@ function remember(question, how) {
   if (location.hash !== `#${noted}`) history[how](null, "", `#${noted}`);
 }
 
-async function recall() {
-  const noted = new URLSearchParams(location.hash.slice(1));
+async function recall(hash) {
+  const noted = new URLSearchParams(hash.slice(1));
   const question = noted.get("q")?.trim();
   if (!question) return;
   byId("question").value = question;
@@ -314,7 +314,7 @@ function listen() {
   document.querySelectorAll("input[name=view]").forEach((input) => input.addEventListener("change", showPassages));
   listenReply();
   watchTheme();
-  addEventListener("hashchange", recall);
+  addEventListener("hashchange", ({ newURL }) => recall(new URL(newURL).hash)); // a later address may have come meanwhile
   watchDrops(useFiles);
 }
 
@@ -359,7 +359,7 @@ async function start() {
     // Without it the page only says less.
   }
   tellCorpus();
-  await recall();
+  await recall(location.hash);
 }
 
 start();
