@@ -144,8 +144,7 @@ class IndexHead(nn.Module):
 
     def keys(self, encoded: Encoded) -> Tensor:
         """Return what the decoder's vectors are compared with (Q, C, d): the numbers' words."""
-        out = self.words.weight if self.out is None else self.out
-        return out[self._tokens_of(encoded)]
+        return self._said()[self._tokens_of(encoded)]
 
     def logits(self, hidden: Tensor, keys: Tensor, prior: Tensor) -> Tensor:
         """Map the decoder's vectors (Q, T, d) to a number per candidate (Q, T, C)."""
@@ -154,9 +153,12 @@ class IndexHead(nn.Module):
 
     def all_logits(self, hidden: Tensor) -> Tensor:
         """Map the decoder's vectors (Q, T, d) to a logit per number, whether given or not."""
-        out = self.words.weight if self.out is None else self.out
-        every = out[self.tokens].expand(len(hidden), -1, -1)
+        every = self._said()[self.tokens].expand(len(hidden), -1, -1)
         return self.logits(hidden, every, hidden.new_zeros(len(hidden), 0))
+
+    def _said(self) -> Tensor:
+        """Return the words as they are said: those that are read, or others."""
+        return self.words.weight if self.out is None else self.out
 
     def _tokens_of(self, encoded: Encoded) -> Tensor:
         if int(encoded.numbers.max()) >= len(self.tokens):
