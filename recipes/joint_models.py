@@ -85,6 +85,8 @@ CONTRASTS: dict[str, tuple[str, ...]] = {
     ),
     "contrast_mpnet": ("model.weights=models/mpnet", "loop.micros=4"),
 }
+LONG = ("loop.steps=2500", "loop.learning_rate=5e-4", "model.memory=passages")
+"""What a pointer is to have in common with `t5_index_looks`."""
 RUNS = {
     "first": Run("first"),
     **{f"joint-{seed}": Run("joint", seed) for seed in SEEDS},
@@ -114,8 +116,11 @@ RUNS = {
             "t5_index",
             "t5_index_marks",
             "t5_index_alone",
+            "t5_index_pairs",
+            "t5_index_looks",
         )
     },
+    "t5_pointer_long": Run("t5_pointer", changes=LONG, tokens="t5_"),
 }
 K = 10
 WAYS = {

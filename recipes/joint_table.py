@@ -107,11 +107,15 @@ HEADS = {
     "index, of four candidates": "t5_index_few: sequence",
     "index, alone": "t5_index_alone: sequence",
     "index, over one vector each": "t5_index_marks: sequence",
+    "index, taught to look, 2,500 steps": "t5_index_looks: sequence",
+    "pointer, over one vector each, 2,500 steps": "t5_pointer_long: sequence",
     "pointer, first step": "t5_pointer: independent",
     "index, taught by steps, first step": "t5_index: independent",
     "index, of four candidates, first step": "t5_index_few: independent",
     "index, alone, first step": "t5_index_alone: independent",
     "index, over one vector each, first step": "t5_index_marks: independent",
+    "index, taught to look, 2,500 steps, first step": "t5_index_looks: independent",
+    "pointer, over one vector each, 2,500 steps, first step": "t5_pointer_long: independent",
     FIRST: FIRST,
 }
 ABOUT = (

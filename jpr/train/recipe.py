@@ -113,6 +113,9 @@ class ObjectiveConfig:
     """The share of the teacher's distributions in the loss."""
     answer_weight: float = 0.5
     """Where a model reads answers: how much these count beside passages, whatever the kind."""
+    look_weight: float = 0.0
+    """joint, independent: how much it counts, beside what the decoder says, that its last layer
+    looks at a passage to choose. An index head learns to say the number of what it looks at."""
 
     def problems(self) -> list[str]:
         """Return what is wrong, each in a sentence."""
@@ -124,7 +127,7 @@ class ObjectiveConfig:
             found.append("teacher and teacher_weight: one is nothing without the other")
         if not 0 <= self.gamma < math.inf:
             found.append(f"gamma = {self.gamma}; give a number from 0")
-        return found + below(self, 0, "answer_weight")
+        return found + below(self, 0, "answer_weight", "look_weight")
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,6 +100,20 @@ def test_a_t5_learns_with_either_head(home: Path, head: str, left: float) -> Non
     assert len(found.rank(Question("q", text), hits, K).hits) == K
 
 
+@pytest.mark.parametrize("memory", ["tokens", "passages"])
+def test_an_index_head_that_is_taught_where_to_look_learns_to_say_it(
+    home: Path, memory: str
+) -> None:
+    """Without that it has hardly begun after as many steps (the test above)."""
+    write_tiny_t5(home / "t5")
+    model = [f"model.weights={home / 't5'}", "model.encoder=t5", "model.head=index"]
+    more = [f"model.memory={memory}", "model.numbers=20", "model.answers=false"]
+    loop = ["loop.log_every=20", "loop.decay=flat", "loop.steps=200"]
+    _, out = trained(home, f"looks-{memory}", *model, *more, *loop, "objective.look_weight=1.0")
+    losses = [float(str(x["loss"])) for x in read_log(out / "log.jsonl") if "loss" in x]
+    assert losses[-1] < 0.7 * losses[0]
+
+
 def test_a_t5_that_points_goes_on_with_numbers(home: Path) -> None:
     write_tiny_t5(home / "t5")
     t5 = [f"model.weights={home / 't5'}", "model.encoder=t5"]
