@@ -85,8 +85,6 @@ CONTRASTS: dict[str, tuple[str, ...]] = {
     ),
     "contrast_mpnet": ("model.weights=models/mpnet", "loop.micros=4"),
 }
-LONG = ("loop.steps=2500", "loop.learning_rate=5e-4", "model.memory=passages")
-"""What a pointer is to have in common with `t5_index_looks`."""
 RUNS = {
     "first": Run("first"),
     **{f"joint-{seed}": Run("joint", seed) for seed in SEEDS},
@@ -112,15 +110,17 @@ RUNS = {
         name: Run(name, tokens="t5_")
         for name in (
             "t5_pointer",
-            "t5_index_few",
-            "t5_index",
-            "t5_index_marks",
             "t5_index_alone",
+            "t5_index_marks",
             "t5_index_pairs",
-            "t5_index_looks",
+            "t5_index",
         )
     },
-    "t5_pointer_long": Run("t5_pointer", changes=LONG, tokens="t5_"),
+    "t5_pointer_long": Run(
+        "t5_pointer",
+        changes=("loop.steps=2500", "loop.learning_rate=5e-4", "model.memory=passages"),
+        tokens="t5_",
+    ),
 }
 K = 10
 WAYS = {

@@ -70,8 +70,6 @@ class Encoded:
     """(Q, C)"""
     prior: Tensor
     """(Q, C)"""
-    places: Tensor
-    """(Q, C) where in its question's memory a candidate's vector stands."""
     counts: tuple[int, ...]
     answers: Tensor | None = None
     """(N, 2) log P of each token to begin and to end its candidate's answer, of a model that reads
@@ -200,75 +198,50 @@ class JointModel(nn.Module):
         first = candidates.lengths.cumsum(0) - candidates.lengths
         marked = hidden[first + candidates.marks]  # (R, d)
         counts = torch.tensor(candidates.counts, device=hidden.device)
-        row = torch.repeat_interleave(counts, output_size=len(marked))
         if self.memory == "tokens":
+            row = torch.repeat_interleave(counts, output_size=len(marked))
             lengths = torch.zeros_like(counts).index_add(0, row, candidates.lengths)
-            memory, stands = hidden, first + candidates.marks
+            memory = hidden
         else:
             lengths, memory = counts, marked
-            stands = torch.arange(len(marked), device=hidden.device)
-        stands = stands - (lengths.cumsum(0) - lengths)[row]
-        there = inside(counts, int(counts.max()))
+        places = inside(counts, int(counts.max()))
         answers = None
         if self.answers is not None:
             answers = self.answers(hidden, candidates.lengths, candidates.texts)
         return Encoded(
             memory,
             lengths,
-            padded(marked, there),
-            there,
-            padded(candidates.numbers, there),
-            padded(candidates.prior, there),
-            padded(stands, there),
+            padded(marked, places),
+            places,
+            padded(candidates.numbers, places),
+            padded(candidates.prior, places),
             candidates.counts,
             answers,
         )
 
-    def log_probs(self, encoded: Encoded, prefixes: Tensor) -> Tensor:
+    def log_probs(self, encoded: Encoded, prefixes: Tensor, of_all: bool = False) -> Tensor:
         """Return log P(candidate | prefix) for every prefix of each question's sequence.
 
         `prefixes` (Q, T) are numbers of candidates; the result is (Q, T + 1, C), from no passage
-        chosen to all T. What is chosen already, or not there, has probability 0.
+        chosen to all T. What is chosen already, or not there, has probability 0. With `of_all`, all
+        numbers that the index head knows share in the probability, as in training.
         """
-        hidden = self.decoder(self._inputs(encoded, prefixes), _memory(encoded))
-        logits = self.head.logits(hidden, self.head.keys(encoded), encoded.prior)
-        return distribution(logits, _out(encoded, prefixes))
-
-    def lesson(self, encoded: Encoded, prefixes: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what training corrects: the same, and the log of where the decoder looks.
-
-        Of an index head all numbers that it knows share in the probability. The look is the share
-        of the last block's attention that a candidate's own vector gets, (Q, T + 1, C).
-        """
-        hidden, looks = self.decoder.looking(self._inputs(encoded, prefixes), _memory(encoded))
-        logits = self.head.logits(hidden, self.head.keys(encoded), encoded.prior)
-        out = _out(encoded, prefixes)
-        at = encoded.places[:, None].expand(-1, looks.shape[1], -1)
-        seen = looks.gather(2, at)
-        if not isinstance(self.head, IndexHead):
-            return distribution(logits, out), seen
-        everything = self.head.all_logits(hidden).logsumexp(dim=-1, keepdim=True)
-        return logits.masked_fill(out, -torch.inf) - everything, seen
-
-    def _inputs(self, encoded: Encoded, prefixes: Tensor) -> Tensor:
-        """Return what the decoder is given (Q, T + 1, d)."""
         inputs = self.head.inputs(encoded)
         chosen = inputs.gather(1, prefixes[..., None].expand(-1, -1, inputs.shape[-1]))
         first = self.head.first().to(chosen.dtype).expand(len(prefixes), 1, -1)
         x = torch.cat([first, chosen], dim=1)
-        # Sums of all layers need more digits than their terms.
-        return x.float() if torch.is_autocast_enabled(x.device.type) else x
-
-
-def _memory(encoded: Encoded) -> Memory:
-    return Memory(encoded.memory, encoded.memory_lengths)
-
-
-def _out(encoded: Encoded, prefixes: Tensor) -> Tensor:
-    """Return which candidates cannot come next (Q, T + 1, C): chosen before, or not there."""
-    taken = F.one_hot(prefixes, encoded.inside.shape[1]).cumsum(1) > 0  # (Q, T, C)
-    none = torch.zeros_like(encoded.inside)[:, None]
-    return torch.cat([none, taken], dim=1) | ~encoded.inside[:, None]
+        if torch.is_autocast_enabled(x.device.type):
+            x = x.float()  # sums of all layers need more digits than their terms
+        hidden = self.decoder(x, Memory(encoded.memory, encoded.memory_lengths))
+        taken = F.one_hot(prefixes, encoded.inside.shape[1]).cumsum(1) > 0  # (Q, T, C)
+        none = torch.zeros_like(taken[:, :1]) if prefixes.shape[1] else _none(encoded)
+        taken = torch.cat([none, taken], dim=1)
+        logits = self.head.logits(hidden, self.head.keys(encoded), encoded.prior)
+        out = taken | ~encoded.inside[:, None]
+        if of_all and isinstance(self.head, IndexHead):
+            everything = self.head.all_logits(hidden).logsumexp(dim=-1, keepdim=True)
+            return logits.masked_fill(out, -torch.inf) - everything
+        return distribution(logits, out)
 
 
 def distribution(logits: Tensor, out: Tensor) -> Tensor:
@@ -278,3 +251,7 @@ def distribution(logits: Tensor, out: Tensor) -> Tensor:
 
 def _width(encoder: Bert | T5Encoder) -> int:
     return encoder.config.hidden_size if isinstance(encoder, Bert) else encoder.config.d_model
+
+
+def _none(encoded: Encoded) -> Tensor:
+    return torch.zeros_like(encoded.inside)[:, None]

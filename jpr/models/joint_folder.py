@@ -9,7 +9,7 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -76,18 +76,6 @@ def _over(
         raise ConfigError(f"head {head!r}; choose of {', '.join(HEADS)}")
     reads = Answers(t5.config.d_model) if answers else None
     return JointModel(t5.encoder, t5.decoder, made, memory, reads)
-
-
-def with_numbers(model: JointModel, number_tokens: tuple[int, ...]) -> JointModel:
-    """Return a T5 that was trained to point as one that says numbers: its words, in and out."""
-    encoder = model.encoder
-    if isinstance(encoder, Bert):
-        raise ConfigError("an index head needs the words of a T5; this model has a BERT's")
-    # Only its words are left of a T5 that had others out: whoever reads the folder must know.
-    encoder.config = replace(encoder.config, tie_word_embeddings=True)
-    words, start = encoder.words, encoder.config.decoder_start_token_id
-    head = IndexHead(words, words.weight, start, number_tokens)
-    return JointModel(encoder, model.decoder, head, model.memory, model.answers)
 
 
 def write_joint(

@@ -8,8 +8,6 @@ all passages of its question end to end, which are the question's memory. Memori
 questions, laid end to end in their turn, are what `packed` gives: only the lengths differ.
 """
 
-import math
-from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -38,9 +36,6 @@ __all__ = ["T5", "Memory", "T5Config", "T5Decoder", "T5Encoder"]
 
 _FUSED = (16, 32, 64, 128)
 """Sizes of heads that the kernels with gradients take."""
-
-
-Note = Callable[[Tensor], None]
 
 
 class T5Encoder(nn.Module):
@@ -176,27 +171,10 @@ class Memory:
             mask = mask.masked_fill(~inside, torch.finfo(dtype).min)[:, None, None]
             self._mask = mask.to(vectors.device)
 
-    def attend(
-        self, cross: CrossAttention, dropout: float = 0.0, note: Note | None = None
-    ) -> AttendCross:
-        """Return a layer's attention; its keys and values are computed now, and once.
-
-        `note` is told the log of how it is shared out over the memory (B, T, M), its heads' mean.
-        """
+    def attend(self, cross: CrossAttention, dropout: float = 0.0) -> AttendCross:
+        """Return a layer's attention; its keys and values are computed now, and once."""
         k, v = (self._padded(part) for part in cross.remember(self._vectors))
-
-        def mix(q: Tensor) -> Tensor:
-            if note is not None:
-                note(self._shares(q, k))
-            return attention(q, k, v, self._mask, dropout)
-
-        return mix
-
-    def _shares(self, q: Tensor, k: Tensor) -> Tensor:
-        scores = torch.einsum("bthd,bmhd->bhtm", q.float(), k.float())
-        if self._mask is not None:
-            scores = scores + self._mask
-        return scores.log_softmax(-1).logsumexp(1) - math.log(q.shape[2])
+        return lambda q: attention(q, k, v, self._mask, dropout)
 
     def _padded(self, part: Tensor) -> Tensor:
         """Lay out (N, …) question by question (B, T, …)."""
@@ -224,31 +202,15 @@ class T5Decoder(nn.Module):
 
     def forward(self, x: Tensor, memory: Memory) -> Tensor:
         """Map whole sequences (B, T, d), in which each token sees those before it, to the same."""
-        return self._through(x, lambda block: memory.attend(block.cross, self._forgets))
-
-    def looking(self, x: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
-        """Do the same, and return where the last block looks in the memory, log P (B, T, M)."""
-        looks: list[Tensor] = []
-
-        def attend(block: DecoderBlock) -> AttendCross:
-            note = looks.append if block is self.blocks[-1] else None
-            return memory.attend(block.cross, self._forgets, note)
-
-        return self._through(x, attend), looks[0]
-
-    @property
-    def _forgets(self) -> float:
-        return self.dropout if self.training else 0.0
-
-    def _through(self, x: Tensor, attend_to: Callable[[DecoderBlock], AttendCross]) -> Tensor:
         x = F.dropout(x.clone(), self.dropout, self.training)  # blocks may work in place
+        dropout = self.dropout if self.training else 0.0
         ahead = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).triu(1)
         dtype = working_dtype(x)
         bias = self.relative.square(x.shape[1]).to(dtype)
         mask = bias.masked_fill(ahead, torch.finfo(dtype).min).expand(len(x), -1, -1, -1)
-        attend_self = partial(attention, mask=mask, dropout=self._forgets)
         for block in self.layers:
-            x = block(x, attend_self, attend_to(block))
+            cross = memory.attend(block.cross, dropout)
+            x = block(x, partial(attention, mask=mask, dropout=dropout), cross)
         return F.dropout(self.norm(x), self.dropout, self.training)
 
 

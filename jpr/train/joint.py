@@ -22,7 +22,6 @@ from jpr.models.joint_folder import (
     joint_over_bert,
     joint_over_t5,
     read_joint,
-    with_numbers,
     write_joint,
 )
 from jpr.models.t5 import T5Encoder
@@ -48,7 +47,7 @@ def begin(config: ModelConfig) -> tuple[JointModel, Prompts]:
     home = Path(config.init or config.weights)
     tokenizer = read_tokenizer(home / "tokenizer.json")
     if config.init:
-        model, settings = _gone_on(home, config, tokenizer)
+        model, settings = _gone_on(home, config)
     elif config.encoder == "bert":
         settings = PromptSettings("bert", max_tokens=config.max_tokens)
         answers = config.answers
@@ -59,29 +58,27 @@ def begin(config: ModelConfig) -> tuple[JointModel, Prompts]:
         settings = PromptSettings("t5", max_tokens=config.max_tokens, number_tokens=numbers)
         memory, answers = config.memory or "tokens", config.answers
         model = joint_over_t5(home, config.head, numbers, config.dropout, memory, answers)
-        _numbered(model, config)
+        if config.head == "index" and config.numbers_anew:
+            _number_anew(model)
     return model, Prompts(tokenizer, settings)
 
 
-def _gone_on(
-    home: Path, config: ModelConfig, tokenizer: Tokenizer
-) -> tuple[JointModel, PromptSettings]:
-    """Return a model that was trained before; one that points may have to say numbers now."""
-    (model, _), settings = read_joint(home), read_prompt_settings(home)
+def _gone_on(home: Path, config: ModelConfig) -> tuple[JointModel, PromptSettings]:
+    """Return a model that was trained before."""
+    model, _ = read_joint(home)
     if config.head == "index" and isinstance(model.head, PointerHead):
-        numbers = number_tokens(tokenizer, home, config.numbers)
-        model, settings = with_numbers(model, numbers), replace(settings, number_tokens=numbers)
-        _numbered(model, config)
+        told = f"model.init: {home} points and knows no numbers; leave out model.head = 'index'"
+        raise ConfigError(f"{told}, or begin with model.weights")
     set_dropout(model, config.dropout)
     model.memory = config.memory or model.memory
-    return model, settings
+    return model, read_prompt_settings(home)
 
 
-def _numbered(model: JointModel, config: ModelConfig) -> None:
-    if isinstance(model.head, IndexHead) and config.numbers_anew:
-        assert isinstance(model.encoder, T5Encoder)  # no other has such a head
-        model.head.tell_apart()
-        model.encoder.config = replace(model.encoder.config, tie_word_embeddings=False)
+def _number_anew(model: JointModel) -> None:
+    assert isinstance(model.head, IndexHead)
+    assert isinstance(model.encoder, T5Encoder)  # no other has such a head
+    model.head.tell_apart()
+    model.encoder.config = replace(model.encoder.config, tie_word_embeddings=False)
 
 
 def number_tokens(tokenizer: Tokenizer, home: Path, count: int) -> tuple[int, ...]:

@@ -117,11 +117,8 @@ class JointLoss:
         else:
             # To say any number of those given is what the index head has to learn first: were the
             # others out of the question, nothing would teach it to look numbers up.
-            log_probs, looks = self._model.lesson(encoded, prefixes.clamp(min=0))
+            log_probs = self._model.log_probs(encoded, prefixes.clamp(min=0), of_all=True)
             loss = choice_loss(log_probs, wanted, objective.normalise)
-            if objective.look_weight:
-                look = choice_loss(looks, wanted, objective.normalise)
-                loss = loss + objective.look_weight * look
         return loss, log_probs
 
     def _apart(

@@ -25,8 +25,7 @@ class ModelConfig:
     """What is trained: a joint model that was trained before, or a new one over an encoder."""
 
     init: str = ""
-    """Folder of a joint model to go on with; the rest, dropout and memory apart, is then its own.
-    One that points, over a T5, goes on with an index head where that is asked for."""
+    """Folder of a joint model to go on with; the rest, dropout and memory apart, is its own."""
     weights: str = ""
     """Hugging Face folder of an encoder (bert) or a T5 to begin with."""
     encoder: str = "bert"
@@ -113,9 +112,6 @@ class ObjectiveConfig:
     """The share of the teacher's distributions in the loss."""
     answer_weight: float = 0.5
     """Where a model reads answers: how much these count beside passages, whatever the kind."""
-    look_weight: float = 0.0
-    """joint, independent: how much it counts, beside what the decoder says, that its last layer
-    looks at a passage to choose. An index head learns to say the number of what it looks at."""
 
     def problems(self) -> list[str]:
         """Return what is wrong, each in a sentence."""
@@ -127,7 +123,7 @@ class ObjectiveConfig:
             found.append("teacher and teacher_weight: one is nothing without the other")
         if not 0 <= self.gamma < math.inf:
             found.append(f"gamma = {self.gamma}; give a number from 0")
-        return found + below(self, 0, "answer_weight", "look_weight")
+        return found + below(self, 0, "answer_weight")
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,6 @@ from tests.models.joint_models import (
     candidates,
     index_over_t5,
     pointer_over_bert,
-    pointer_over_t5,
     reordered,
     t5_config,
 )
@@ -33,41 +32,13 @@ def test_numbers_that_no_candidate_has_share_in_the_probability() -> None:
     model = index_over_t5()
     encoded = model.encode(candidates((4, 2)))
     prefixes = torch.tensor([[1], [0]])
-    alone, (of_all, _) = model.log_probs(encoded, prefixes), model.lesson(encoded, prefixes)
+    alone, of_all = (model.log_probs(encoded, prefixes, of_all=way) for way in (False, True))
     torch.testing.assert_close(of_all.log_softmax(-1), alone)
     assert bool((of_all.exp().sum(-1) < 0.999).all())
     pointer = pointer_over_bert()
     encoded = pointer.encode(candidates((4, 2)))
-    same, _ = pointer.lesson(encoded, prefixes)
-    torch.testing.assert_close(same, pointer.log_probs(encoded, prefixes))
-
-
-@pytest.mark.parametrize("make", [pointer_over_bert, pointer_over_t5, index_over_t5])
-def test_a_look_is_the_last_blocks_attention_to_a_candidates_own_vector(make: Make) -> None:
-    """By hand for the first step: queries of the last block against keys, question by question."""
-    model, given_ones = make(), candidates((4, 2))
-    encoded = model.encode(given_ones)
-    queries: list[torch.Tensor] = []
-    cross = model.decoder.layers[-1].cross
-    hook = cross.q.register_forward_hook(lambda _, __, out: queries.append(out))
-    _, looks = model.lesson(encoded, torch.tensor([[1], [0]]))
-    hook.remove()
-    assert looks.shape == (2, 2, 4)
-    first = given_ones.lengths.cumsum(0) - given_ones.lengths
-    tokens = model.encoder.packed(given_ones.ids, given_ones.lengths)
-    own = tokens[first + given_ones.marks]
-    whole = tokens if model.memory == "tokens" else own
-    cuts = encoded.memory_lengths.tolist()
-    for question, (memory, mine) in enumerate(
-        zip(torch.split(whole, cuts), torch.split(own, [4, 2]), strict=True)
-    ):
-        query, keys = (x.unflatten(-1, (cross.heads, -1)) for x in (queries[0], cross.k(memory)))
-        scores = torch.einsum("hd,mhd->hm", query[question, 0], keys).exp()
-        wanted = torch.einsum(
-            "hd,chd->hc", query[question, 0], cross.k(mine).view(-1, *keys.shape[1:])
-        )
-        shares = (wanted.exp() / scores.sum(1, keepdim=True)).mean(0)
-        torch.testing.assert_close(looks[question, 0, : len(mine)].exp(), shares)
+    same = (pointer.log_probs(encoded, prefixes, of_all=way) for way in (False, True))
+    torch.testing.assert_close(*same)
 
 
 @pytest.mark.parametrize("make", MODELS)

@@ -93,39 +93,36 @@ def test_a_t5_learns_with_either_head(home: Path, head: str, left: float) -> Non
     model = [f"model.weights={home / 't5'}", "model.encoder=t5", f"model.head={head}"]
     more = ["model.numbers=20", "loop.log_every=20", "loop.decay=flat", "loop.steps=60"]
     _, out = trained(home, f"t5-{head}", *model, *more)
-    losses = [float(str(x["loss"])) for x in read_log(out / "log.jsonl") if "loss" in x]
+    losses = losses_of(out)
     assert losses[-1] < left * losses[0]
     found = JointReranker.load(out, "tree", 2.0, device="cpu")
     text, hits = texts_of(open_feed(FeedConfig(str(home / "pack"))).pack, 0)
     assert len(found.rank(Question("q", text), hits, K).hits) == K
 
 
-@pytest.mark.parametrize("memory", ["tokens", "passages"])
-def test_an_index_head_that_is_taught_where_to_look_learns_to_say_it(
-    home: Path, memory: str
-) -> None:
-    """Without that it has hardly begun after as many steps (the test above)."""
+def test_an_index_head_learns_with_two_candidates_and_goes_on_with_more(home: Path) -> None:
     write_tiny_t5(home / "t5")
-    model = [f"model.weights={home / 't5'}", "model.encoder=t5", "model.head=index"]
-    more = [f"model.memory={memory}", "model.numbers=20", "model.answers=false"]
-    loop = ["loop.log_every=20", "loop.decay=flat", "loop.steps=200"]
-    _, out = trained(home, f"looks-{memory}", *model, *more, *loop, "objective.look_weight=1.0")
-    losses = [float(str(x["loss"])) for x in read_log(out / "log.jsonl") if "loss" in x]
+    index = ["model.encoder=t5", "model.head=index", "model.numbers=20", "model.answers=false"]
+    begun = [*index, f"model.weights={home / 't5'}", "model.memory=passages"]
+    loop = ["loop.log_every=20", "loop.decay=flat"]
+    _, pairs = trained(home, "pairs", *begun, *loop, "k=1", "candidates=2", "loop.steps=200")
+    losses = losses_of(pairs)
     assert losses[-1] < 0.7 * losses[0]
+    on = [*index, "model.weights=''", f"model.init={pairs}"]
+    _, went_on = trained(home, "after-pairs", *on, *loop, "loop.steps=60")
+    _, at_once = trained(home, "at-once", *begun, *loop, "loop.steps=60")
+    assert losses_of(went_on)[-1] < losses_of(at_once)[-1]
+    assert reopened(went_on)[0].memory == "passages"
 
 
-def test_a_t5_that_points_goes_on_with_numbers(home: Path) -> None:
-    write_tiny_t5(home / "t5")
-    t5 = [f"model.weights={home / 't5'}", "model.encoder=t5"]
-    _, first = trained(home, "t5-points", *t5, "loop.steps=2")
-    go_on = ["model.weights=''", f"model.init={first}", "model.encoder=t5", "model.head=index"]
-    _, second = trained(home, "t5-says", *go_on, "model.numbers=20", "loop.steps=2")
-    model, prompts = begin(ModelConfig(init=str(second)))
-    assert isinstance(model.head, IndexHead)
-    assert len(model.head.tokens) == len(prompts.settings.number_tokens) == 20
-    _, bert = trained(home, "bert-points", "loop.steps=1")
-    with pytest.raises(ConfigError, match="needs the words of a T5"):
-        begin(ModelConfig(init=str(bert), head="index", encoder="t5", numbers=20))
+def test_a_model_that_points_knows_no_numbers(home: Path) -> None:
+    _, points = trained(home, "points", "loop.steps=1")
+    with pytest.raises(ConfigError, match=r"points and knows no numbers; leave out model\.head"):
+        begin(ModelConfig(init=str(points), head="index", encoder="t5", numbers=20))
+
+
+def losses_of(out: Path) -> list[float]:
+    return [float(str(x["loss"])) for x in read_log(out / "log.jsonl") if "loss" in x]
 
 
 def test_scores_of_a_pack_are_the_first_step_of_each_question(home: Path) -> None:

@@ -156,7 +156,7 @@ def test_an_answer_is_told_by_all_its_spans() -> None:
     ends = torch.full((8, 2), 0.01).log()
     ends[[3, 4, 5]] = torch.tensor([[0.5, 0.2], [0.3, 0.1], [0.1, 0.6]]).log()
     none = torch.empty(0)
-    encoded = Encoded(none, none, none, none, none, none, none, (2, 1), ends)
+    encoded = Encoded(none, none, none, none, none, none, (2, 1), ends)
     spans = Spans(
         candidates=torch.tensor([0, 1, 1, 1, 2]),
         answers=torch.tensor([2, 2, 4, 4, 4]),
