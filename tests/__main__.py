@@ -4,11 +4,13 @@ import os
 import subprocess
 import sys
 
+WORKERS = (os.cpu_count() or 1) + 1
+"""One more than there are cores: some tests wait, for a browser or a process that is killed."""
 CHECKS = (
     ("ruff", "format", "--check", "."),
     ("ruff", "check", "."),
     ("mypy",),
-    ("pytest", "-n", "auto", "--dist", "worksteal"),
+    ("pytest", "-n", str(WORKERS), "--dist", "worksteal"),
 )
 
 # Tests run beside each other: a thread for each of them is enough.

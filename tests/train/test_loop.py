@@ -19,7 +19,7 @@ from jpr.train.state import read_log
 from tests.train.train_tiny import digest, prepare, recipe, run
 
 PROCESSES = get_context("forkserver")
-PROCESSES.set_forkserver_preload(["tests.train.train_tiny"])  # torch is then loaded but once
+PROCESSES.set_forkserver_preload(["tests.train.train_tiny", "torch._dynamo"])  # once for all
 RATES = ["loop.learning_rate=1e-4", "loop.fresh_learning_rate=1e-4"]
 GENTLE = ["model.dropout=0.0", "loop.steps=10", *RATES]
 """Adam makes much of rounding where a gradient is almost nothing: as much as the rate."""
