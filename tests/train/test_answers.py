@@ -17,6 +17,7 @@ from jpr.train.state import read_log
 from tests.train.tiny import (
     WORDS,
     invented_pack,
+    losses,
     tiny_recipe,
     vocabulary,
     write_encoder,
@@ -72,10 +73,6 @@ CHANGES = (
 
 def recipe(home: Path, *changes: str) -> JointTraining:
     return tiny_recipe(home, (N, C, K), *CHANGES, *changes)
-
-
-def losses(folder: Path) -> list[float]:
-    return [float(str(line["loss"])) for line in read_log(folder / "log.jsonl") if "loss" in line]
 
 
 def test_one_passage_of_each_answer_is_chosen_where_every_answer_is_there_twice(home: Path) -> None:

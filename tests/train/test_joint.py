@@ -25,7 +25,14 @@ from jpr.train.recipe import FeedConfig, JointTraining, ModelConfig
 from jpr.train.state import Progress, read_log
 from jpr.types import Hit, Passage, Question
 from tests.train.test_oracle import bits
-from tests.train.tiny import tiny_recipe, vocabulary, write_encoder, write_invented, write_tiny_t5
+from tests.train.tiny import (
+    losses,
+    tiny_recipe,
+    vocabulary,
+    write_encoder,
+    write_invented,
+    write_tiny_t5,
+)
 
 N, C, K = 10, 6, 3
 
@@ -93,11 +100,11 @@ def test_a_t5_learns_with_either_head(home: Path, head: str, left: float) -> Non
     model = [f"model.weights={home / 't5'}", "model.encoder=t5", f"model.head={head}"]
     more = ["model.numbers=20", "loop.log_every=20", "loop.decay=flat", "loop.steps=60"]
     _, out = trained(home, f"t5-{head}", *model, *more)
-    losses = losses_of(out)
-    assert losses[-1] < left * losses[0]
-    found = JointReranker.load(out, "tree", 2.0, device="cpu")
+    found = losses(out)
+    assert found[-1] < left * found[0]
+    reranker = JointReranker.load(out, "tree", 2.0, device="cpu")
     text, hits = texts_of(open_feed(FeedConfig(str(home / "pack"))).pack, 0)
-    assert len(found.rank(Question("q", text), hits, K).hits) == K
+    assert len(reranker.rank(Question("q", text), hits, K).hits) == K
 
 
 def test_an_index_head_learns_with_two_candidates_and_goes_on_with_more(home: Path) -> None:
@@ -106,12 +113,12 @@ def test_an_index_head_learns_with_two_candidates_and_goes_on_with_more(home: Pa
     begun = [*index, f"model.weights={home / 't5'}", "model.memory=passages"]
     loop = ["loop.log_every=20", "loop.decay=flat"]
     _, pairs = trained(home, "pairs", *begun, *loop, "k=1", "candidates=2", "loop.steps=140")
-    losses = losses_of(pairs)
-    assert losses[-1] < 0.7 * losses[0]
+    found = losses(pairs)
+    assert found[-1] < 0.7 * found[0]
     on = [*index, "model.weights=''", f"model.init={pairs}"]
     _, went_on = trained(home, "after-pairs", *on, *loop, "loop.steps=60")
     _, at_once = trained(home, "at-once", *begun, *loop, "loop.steps=60")
-    assert losses_of(went_on)[-1] < losses_of(at_once)[-1]
+    assert losses(went_on)[-1] < losses(at_once)[-1]
     assert reopened(went_on)[0].memory == "passages"
 
 
@@ -119,10 +126,6 @@ def test_a_model_that_points_knows_no_numbers(home: Path) -> None:
     _, points = trained(home, "points", "loop.steps=1")
     with pytest.raises(ConfigError, match=r"points and knows no numbers; leave out model\.head"):
         begin(ModelConfig(init=str(points), head="index", encoder="t5", numbers=20))
-
-
-def losses_of(out: Path) -> list[float]:
-    return [float(str(x["loss"])) for x in read_log(out / "log.jsonl") if "loss" in x]
 
 
 def test_scores_of_a_pack_are_the_first_step_of_each_question(home: Path) -> None:

@@ -16,6 +16,7 @@ from jpr.errors import ConfigError, DataError, FormatError
 from jpr.train.joint import train_joint
 from jpr.train.loop import Hooks, LoopConfig, Part, Score, train
 from jpr.train.state import read_log
+from tests.train.tiny import losses
 from tests.train.train_tiny import digest, prepare, recipe, run
 
 PROCESSES = get_context("forkserver")
@@ -88,11 +89,7 @@ def test_two_processes_are_one_with_the_whole_batch(tmp_path: Path) -> None:
     processes = [start(two, changes, RANK=str(rank), **env) for rank in range(2)]
     assert [ended(process) for process in processes] == [0, 0]
     assert_same_weights(two / "out", one / "out")
-    losses = [
-        [line["loss"] for line in read_log(folder / "out" / "log.jsonl") if "loss" in line]
-        for folder in (one, two)
-    ]
-    assert losses[0] == pytest.approx(losses[1], abs=1e-5)
+    assert losses(one / "out") == pytest.approx(losses(two / "out"), abs=1e-5)
 
 
 def test_micro_batches_change_nothing(tmp_path: Path) -> None:

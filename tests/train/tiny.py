@@ -14,6 +14,7 @@ from jpr.models.t5 import T5, T5Config
 from jpr.models.t5_names import write_t5
 from jpr.train.pack import Pack, vocabulary_sha256, write_pack
 from jpr.train.recipe import JointTraining, parse_recipe
+from jpr.train.state import read_log
 from jpr.train.tables import with_changes
 
 WORDS = 40
@@ -125,3 +126,8 @@ def tiny_recipe(home: Path, shape: tuple[int, int, int], *changes: str) -> Joint
         },
     }
     return parse_recipe(with_changes(given, changes), "a recipe")
+
+
+def losses(folder: Path) -> list[float]:
+    """The losses that the log of a run tells of."""
+    return [float(str(line["loss"])) for line in read_log(folder / "log.jsonl") if "loss" in line]
