@@ -14,26 +14,26 @@ import argparse
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import TypeVar
 
 import numpy as np
 from joint_table import MEASURES, SHOWN, answerable, chosen
+from joint_table import records as records_of
 from reader_models import NOWHERE, K, Places
 
 from jpr import JointReranker, evaluate, load_questions, load_rankings
 from jpr.judge.compare import compare
-from jpr.judge.evaluation import Evaluation
-from jpr.manifest import commit, manifest
+from jpr.manifest import manifest
 from jpr.report import FIRST_STAGE as FIRST
-from jpr.report import Record, comparison_row, records_of, save_records
+from jpr.report import Record, comparison_row, save_records
 from jpr.rerank.batch import rerank_to_file
 from jpr.types import Ranking
 
 T = TypeVar("T")
 EIGHT, SIXTEEN = "joint, 8 bits", "joint, 16 bits"
+NAME = "joint-default"
 DATA = ("webquestions_dev", "ambignq_dev", "webqsp_test")
 ABOUT = (
     "The joint model that comes with the package (`recipes/joint/strangers.toml`, with the first "
@@ -107,19 +107,20 @@ def main() -> None:
         runs = {FIRST: rankings, SIXTEEN: placed(rankings, places)}
         scored = evaluate(questions, runs, MEASURES, pool=rankings, workers=2)
         tests += [comparison_row(data, one) for one in compare(scored, FIRST)]
-        records += recorded(scored, SIXTEEN, data)
+        records += records_of(scored, NAME, data)
         if data == options.data[0]:
             some = spread(rankings, options.some)
             own = np.array(spread(list(places), options.some))
             file = options.work / f"{data}.jsonl"
             rerank_to_file(JointReranker.load(device="cpu"), some, file, K, clock)
             both = {EIGHT: list(load_rankings(file)), SIXTEEN: placed(some, own)}
+            fewer = f"{data}, {len(some)} questions"
             ids = {ranking.question.id for ranking in some}
             asked = [question for question in questions if question.id in ids]
             scored = evaluate(asked, both, MEASURES, pool=some, workers=2)
             agreement[data] = {**same(both[EIGHT], both[SIXTEEN]), "n": len(some)}
-            tests += [comparison_row(data, one) for one in compare(scored, SIXTEEN)]
-            records += recorded(scored, EIGHT, data)
+            tests += [comparison_row(fewer, one) for one in compare(scored, SIXTEEN)]
+            records += records_of(scored, NAME, fewer)
     depends = manifest(
         "python recipes/joint_default.py questions runs places --work reranked",
         {
@@ -132,14 +133,8 @@ def main() -> None:
     )
     about = {"about": ABOUT, **depends, "agreement": agreement, "median seconds": clock.median}
     about |= {"tests": tests, "shown": SHOWN}
-    save_records(options.results, "joint-default", records, about)
+    save_records(options.results, NAME, records, about)
     print(json.dumps({"agreement": agreement, "median seconds": clock.median}))
-
-
-def recorded(scored: Evaluation, system: str, data: str) -> list[Record]:
-    """Return the numbers of one system; the oracle's stand in the main table."""
-    runs = tuple(replace(run, best=None) for run in scored.runs if run.name == system)
-    return list(records_of(replace(scored, runs=runs), "joint-default", data, commit()))
 
 
 if __name__ == "__main__":

@@ -148,7 +148,7 @@ ABOUT_CONTRASTS = (
 )
 ABOUT_HALVES = (
     "The model inside and one of half its layers that it taught (`recipes/joint/half.toml`), both "
-    "in 16 bits and without the first stage's rank as a prior, on development data."
+    "in 16 bits and with the first stage's rank as a prior, 0.3, on development data."
 )
 ABOUT_HEADS = (
     "The paper's head, which says numbers of candidates, against one that points: flan-t5-small "
