@@ -58,14 +58,15 @@ def make_service(pipeline: Pipeline, limits: Limits | None = None) -> Service:
 def running(
     pipeline: Pipeline, limits: Limits | None = None, token: str | None = None
 ) -> Iterator[str]:
-    """Run a service in a thread, and yield its address."""
+    """Run a service in a thread of its address's name, and yield that."""
     address = Address(port=0)
     with address.bind() as bound:
         server = server_of(make_service(pipeline, limits), address.door(token))
-        thread = Thread(target=lambda: asyncio.run(server.serve(sockets=[bound])))
+        url = f"http://127.0.0.1:{bound.getsockname()[1]}"
+        thread = Thread(target=lambda: asyncio.run(server.serve(sockets=[bound])), name=url)
         thread.start()
         try:
-            yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+            yield url
         finally:
             server.should_exit = True
             thread.join()
