@@ -25,11 +25,11 @@ import torch
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 
-from jpr.corpus import read_passages
 from jpr.encode.folder import load_encoder
 from jpr.encode.save import export_encoder
-from jpr.files import publish
-from jpr.manifest import manifest
+from jpr.formats.corpus import read_passages
+from jpr.io.files import publish
+from jpr.io.manifest import manifest
 from jpr.types import Passage
 
 PACKAGES = ("onnxruntime", "torch", "sentence-transformers", "transformers")

@@ -22,11 +22,11 @@ import ir_measures
 import numpy as np
 
 from jpr.coverage import Coverage, cover
-from jpr.files import publish
-from jpr.judge.evaluation import evaluate
-from jpr.judge.measures import ERR_IA, Judged, Measure, MRecall, Recall, StRecall, alpha_nDCG
-from jpr.manifest import manifest
-from jpr.runs.qrels import Judgement
+from jpr.evaluation.evaluation import evaluate
+from jpr.evaluation.measures import ERR_IA, Judged, Measure, MRecall, Recall, StRecall, alpha_nDCG
+from jpr.formats.runs.qrels import Judgement
+from jpr.io.files import publish
+from jpr.io.manifest import manifest
 from jpr.types import Hit, Passage, Question, Ranking
 
 CUTOFFS = (5, 10, 20)

@@ -35,7 +35,7 @@ from fault_serve import killed_services
 from faulted import write_models
 from lines import line
 
-from jpr.manifest import manifest
+from jpr.io.manifest import manifest
 
 FAULTED = Path(__file__).with_name("faulted.py")
 STARTING = 0.1

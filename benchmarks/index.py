@@ -28,9 +28,9 @@ import numpy as np
 from index_systems import SYSTEMS, Drawn, Task, Vectors
 
 from jpr.encode.folder import load_encoder
-from jpr.files import publish
-from jpr.manifest import manifest
-from jpr.questions import load_questions
+from jpr.formats.questions import load_questions
+from jpr.io.files import publish
+from jpr.io.manifest import manifest
 
 WARM_UP = 10
 PACKAGES = ("tantivy", "faiss-cpu", "bm25s", "numba", "lancedb")

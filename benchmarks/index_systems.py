@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jpr.corpus import read_passages
 from jpr.encode.vectors import open_vectors
-from jpr.questions import load_questions
+from jpr.formats.corpus import read_passages
+from jpr.formats.questions import load_questions
 from jpr.types import Passage, Question
 
 K = 100

@@ -31,13 +31,13 @@ import transformers
 from transformers.modeling_outputs import BaseModelOutput
 
 from jpr.encode.tokens import read_tokenizer
-from jpr.files import publish
-from jpr.manifest import manifest
+from jpr.formats.runs import load_rankings
+from jpr.io.files import publish
+from jpr.io.manifest import manifest
 from jpr.models.joint_folder import joint_over_bert, joint_over_t5, write_joint
 from jpr.rerank.joint import JointReranker, ask
 from jpr.rerank.prompt import Prompts, PromptSettings
 from jpr.rerank.save import export_joint
-from jpr.runs import load_rankings
 from jpr.types import Ranking
 
 K = 5

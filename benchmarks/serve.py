@@ -32,7 +32,7 @@ from statistics import median, quantiles
 from lines import line
 from served import WORDS, serving, text, tiny_model
 
-from jpr.manifest import manifest
+from jpr.io.manifest import manifest
 from jpr.rerank.joint import DEFAULT
 
 CLIENTS = (1, 8, 64)

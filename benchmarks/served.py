@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from shutil import copyfile
 
-from jpr.corpus.split import load_tokenizer
+from jpr.formats.corpus.split import load_tokenizer
 from jpr.pipeline import Pipeline
 from jpr.read.spans import SpanReader
 from jpr.rerank.joint import DEFAULT, JointReranker

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from jpr.corpus.jsonl import read_objects
-from jpr.disk import cache_folder
 from jpr.encode.encoder import TextEncoder
 from jpr.encode.folder import DEFAULT, load_encoder
 from jpr.encode.vectors import StoredVectors, open_vectors
 from jpr.errors import ConfigError, FormatError, JprError
+from jpr.formats.corpus.jsonl import read_objects
+from jpr.io.disk import cache_folder
 from jpr.pipeline import Pipeline
 from jpr.read.spans import SpanReader
 from jpr.reply import Reply, reply_to

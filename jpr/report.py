@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from jpr.errors import DataError, FormatError
-from jpr.files import publish
-from jpr.jsonfile import read_json
-from jpr.judge.compare import Comparison
-from jpr.judge.evaluation import ALL, MULTI, Evaluation, RunScores
-from jpr.judge.measures import Measure
-from jpr.judge.tables import markdown
+from jpr.evaluation.compare import Comparison
+from jpr.evaluation.evaluation import ALL, MULTI, Evaluation, RunScores
+from jpr.evaluation.measures import Measure
+from jpr.evaluation.tables import markdown
+from jpr.io.files import publish
+from jpr.io.json_files import read_json
 
 FIRST_STAGE, ORACLE = "first-stage", "oracle"
 """The systems between which rerankers can be."""

@@ -17,8 +17,8 @@ import bm25s
 import Stemmer
 
 from jpr import MRecall, Recall, evaluate, load_questions, read_passages, write_rankings
-from jpr.files import publish
-from jpr.manifest import commit, manifest
+from jpr.io.files import publish
+from jpr.io.manifest import commit, manifest
 from jpr.report import Record, records_of, save_records
 from jpr.types import Hit, Passage, Question, Ranking
 

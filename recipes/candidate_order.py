@@ -22,14 +22,14 @@ import numpy as np
 
 from jpr.decode import Limits, Prefix, Rows, decode, independent, tree
 from jpr.encode.tokens import read_tokenizer
-from jpr.files import publish
-from jpr.manifest import manifest
+from jpr.formats.runs import load_rankings
+from jpr.io.files import publish
+from jpr.io.manifest import manifest
 from jpr.models.joint import JointModel
 from jpr.models.joint_folder import joint_over_t5, read_joint
 from jpr.rerank.joint import ask
 from jpr.rerank.joint_torch import TorchScorer
 from jpr.rerank.prompt import Prompts, PromptSettings, read_prompt_settings
-from jpr.runs import load_rankings
 from jpr.types import Ranking
 
 K = 5

@@ -18,11 +18,11 @@ from pathlib import Path
 
 import numpy as np
 
-from jpr.files import publish
-from jpr.questions import write_questions
+from jpr.formats.questions import write_questions
+from jpr.formats.runs import write_rankings
+from jpr.io.files import publish
 from jpr.retrieve.index import Index
 from jpr.retrieve.retrievers import open_retriever
-from jpr.runs import write_rankings
 from jpr.types import Passage, Question, Ranking
 
 K, MORE = 64, 16

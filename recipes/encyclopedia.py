@@ -27,9 +27,9 @@ from jpr import (
     read_passages,
 )
 from jpr.asking import CANDIDATES, ENCYCLOPEDIA
-from jpr.judge.compare import compare
-from jpr.judge.evaluation import ALL
-from jpr.manifest import manifest
+from jpr.evaluation.compare import compare
+from jpr.evaluation.evaluation import ALL
+from jpr.io.manifest import manifest
 from jpr.report import FIRST_STAGE, comparison_row, save_records
 from jpr.rerank.batch import rerank_to_file
 

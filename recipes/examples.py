@@ -14,7 +14,7 @@ from pathlib import Path
 
 from jpr import JointReranker, load_questions, load_rankings
 from jpr.coverage import cover
-from jpr.judge.tables import markdown
+from jpr.evaluation.tables import markdown
 from jpr.rerank.explain import Choice
 from jpr.types import Question, Ranking
 

@@ -12,7 +12,7 @@ import lzma
 import random
 from pathlib import Path
 
-from jpr.disk import publish_file
+from jpr.io.disk import publish_file
 
 KINDS = {
     "search": ("efficientqa", "situatedqa_train", "mkqa_sample"),

@@ -19,10 +19,10 @@ from pathlib import Path
 import numpy as np
 
 from jpr import MRecall, Recall, evaluate, load_questions, write_rankings
-from jpr.files import publish
-from jpr.judge.compare import compare
-from jpr.judge.evaluation import Evaluation, RunScores
-from jpr.manifest import commit, manifest
+from jpr.evaluation.compare import compare
+from jpr.evaluation.evaluation import Evaluation, RunScores
+from jpr.io.files import publish
+from jpr.io.manifest import commit, manifest
 from jpr.report import Record, comparison_row, records_of, save_records
 from jpr.retrieve.fuse import ReciprocalRanks, Scored
 from jpr.retrieve.index import Index

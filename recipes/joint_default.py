@@ -24,8 +24,8 @@ from joint_table import records as records_of
 from reader_models import NOWHERE, K, Places
 
 from jpr import JointReranker, evaluate, load_questions, load_rankings
-from jpr.judge.compare import compare
-from jpr.manifest import manifest
+from jpr.evaluation.compare import compare
+from jpr.io.manifest import manifest
 from jpr.report import FIRST_STAGE as FIRST
 from jpr.report import Record, comparison_row, save_records
 from jpr.rerank.batch import rerank_to_file

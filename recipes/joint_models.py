@@ -29,7 +29,7 @@ import numpy as np
 import torch
 
 from jpr.decode import Decoded
-from jpr.disk import publish_file
+from jpr.io.disk import publish_file
 from jpr.models.joint import Candidates, JointModel
 from jpr.rerank.evidence import Words
 from jpr.rerank.joint import Decoding

@@ -23,13 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jpr import MRecall, alpha_nDCG, evaluate, load_encoder, load_questions, load_rankings
-from jpr.corpus.store import PassageStore
 from jpr.encode.vectors import open_vectors
 from jpr.errors import DataError
-from jpr.judge.compare import compare
-from jpr.judge.evaluation import ALL, MULTI, Evaluation, RunScores
-from jpr.judge.plots import plot_by_answers
-from jpr.manifest import commit, manifest
+from jpr.evaluation.compare import compare
+from jpr.evaluation.evaluation import ALL, MULTI, Evaluation, RunScores
+from jpr.evaluation.plots import plot_by_answers
+from jpr.formats.corpus.store import PassageStore
+from jpr.io.manifest import commit, manifest
 from jpr.report import FIRST_STAGE as FIRST
 from jpr.report import ORACLE, Record, comparison_row, records_of, save_records
 from jpr.rerank.diversify import DiverseReranker

@@ -30,9 +30,9 @@ from jpr import (
     load_questions,
     load_rankings,
 )
-from jpr.judge.compare import compare
-from jpr.judge.evaluation import ALL, MULTI
-from jpr.manifest import commit, manifest
+from jpr.evaluation.compare import compare
+from jpr.evaluation.evaluation import ALL, MULTI
+from jpr.io.manifest import commit, manifest
 from jpr.read.batch import KeyedReader, read_to_file
 from jpr.read.spans import ChoosingReader
 from jpr.report import Record, comparison_row, records_of, save_records

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 
 from jpr.decode import Evidence
-from jpr.disk import publish_file
+from jpr.io.disk import publish_file
 from jpr.models.rooms import Rooms
 from jpr.models.steps import Steps
 from jpr.rerank.evidence import Words, evidence

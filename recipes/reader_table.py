@@ -23,9 +23,9 @@ from jpr import EM, AnswerF1, evaluate_answers, load_questions, load_rankings
 from jpr.decode import Evidence
 from jpr.encode.tokens import read_tokenizer
 from jpr.errors import DataError
-from jpr.judge.compare import compare
-from jpr.judge.evaluation import ALL, MULTI
-from jpr.manifest import commit, manifest
+from jpr.evaluation.compare import compare
+from jpr.evaluation.evaluation import ALL, MULTI
+from jpr.io.manifest import commit, manifest
 from jpr.models.writing import Written
 from jpr.read.fusion import placed
 from jpr.read.spans import likely

@@ -18,7 +18,7 @@ import pytest
 
 from jpr.cli import app
 from jpr.cli.kinds import KINDS, recognise
-from jpr.judge.measures import MEASURES
+from jpr.evaluation.measures import MEASURES
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = {

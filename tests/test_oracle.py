@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jpr.coverage import Coverage
-from jpr.judge.measures import Judged, MRecall, StRecall, alpha_nDCG
+from jpr.evaluation.measures import Judged, MRecall, StRecall, alpha_nDCG
 from jpr.oracle import best_cover, found, greedy, max_cover
 from tests.strategies import Covers, coverage_of, coverages
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from jpr.files import publish, read_lines, watch_reading
+from jpr.io.files import publish, read_lines, watch_reading
 
 
 @pytest.mark.parametrize("ending", ["", ".gz", ".xz", ".bz2", ".zst"])

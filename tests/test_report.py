@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from jpr.errors import FormatError
-from jpr.judge.evaluation import evaluate
-from jpr.judge.measures import MRecall
-from jpr.manifest import manifest
+from jpr.evaluation.evaluation import evaluate
+from jpr.evaluation.measures import MRecall
+from jpr.io.manifest import manifest
 from jpr.report import Record, load_records, records_of, results_page, save_records, summary
 from jpr.types import Hit, Passage, Question, Ranking
 

@@ -67,7 +67,7 @@ def run(
 
 
 def _write(records: Iterable[Any], target: Path, kind: "Kind", format: str) -> None:
-    from jpr.files import publish
+    from jpr.io.files import publish
 
     assert kind.write is not None
     with screen.progress(f"writing {kind.name}", None) as progress, publish(target) as stream:
@@ -85,9 +85,9 @@ def fill_in(
     rankings: "Iterable[Ranking]", corpus: Path | None, questions: Path | None
 ) -> "Iterator[Ranking]":
     """Give rankings the texts of a corpus and the questions of a file, where these are given."""
-    from jpr.questions import load_questions
-    from jpr.runs.align import align
-    from jpr.runs.texts import fill_texts
+    from jpr.formats.questions import load_questions
+    from jpr.formats.runs.align import align
+    from jpr.formats.runs.texts import fill_texts
 
     if corpus:
         with screen.progress("reading passages", None) as progress:

@@ -11,7 +11,7 @@ from jpr.cli import screen
 from jpr.errors import ConfigError
 
 if TYPE_CHECKING:
-    from jpr.corpus.documents import Cut
+    from jpr.formats.corpus.documents import Cut
     from jpr.types import Passage
 
 Split = Annotated[
@@ -33,13 +33,13 @@ def read_corpus(
     A folder of documents is read as `jpr ask --docs` reads it, and cut so where nothing is said;
     `note` is told what is left out.
     """
-    from jpr.corpus import read_passages
+    from jpr.formats.corpus import read_passages
 
     if not is_documents(corpus):
         return split_passages(read_passages(corpus), split, tokenizer)
-    from jpr.corpus.documents import usual_cut
-    from jpr.corpus.split import load_tokenizer
     from jpr.encode.folder import DEFAULT
+    from jpr.formats.corpus.documents import usual_cut
+    from jpr.formats.corpus.split import load_tokenizer
 
     own = _cut(split, tokenizer) if split else None
     cut = own or usual_cut(load_tokenizer(DEFAULT / "tokenizer.json"))
@@ -48,14 +48,14 @@ def read_corpus(
 
 def is_documents(corpus: Path) -> bool:
     """Tell whether a corpus is a folder of documents, and no other format that has a folder."""
-    from jpr.corpus import folder
-    from jpr.formats import head_of
+    from jpr.formats.corpus import folder
+    from jpr.formats.format import head_of
 
     return corpus.is_dir() and folder.FORMAT.sniff(head_of(corpus))
 
 
 def _documents(folder: Path, cut: "Cut", note: Callable[[str], None]) -> "Iterator[Passage]":
-    from jpr.corpus.documents import find_documents, read_documents
+    from jpr.formats.corpus.documents import find_documents, read_documents
 
     found = find_documents(folder)
     with screen.progress("reading files", len(found.files)) as progress:
@@ -73,7 +73,7 @@ def split_passages(
 
 
 def _cut(how: str, tokenizer: Path | None) -> "Cut":
-    from jpr.corpus.split import load_tokenizer, split_wordpieces, split_words
+    from jpr.formats.corpus.split import load_tokenizer, split_wordpieces, split_words
 
     unit, _, size = how.partition(":")
     if unit not in ("words", "wordpieces") or not size.isdecimal() or not int(size):

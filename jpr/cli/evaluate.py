@@ -11,10 +11,10 @@ from jpr.cli.inputs import Inputs, score_answers, score_runs
 from jpr.errors import ConfigError
 
 if TYPE_CHECKING:
-    from jpr.judge.answers import AnswerMeasure
-    from jpr.judge.compare import Comparison
-    from jpr.judge.evaluation import Evaluation
-    from jpr.judge.measures import Measure
+    from jpr.evaluation.answers import AnswerMeasure
+    from jpr.evaluation.compare import Comparison
+    from jpr.evaluation.evaluation import Evaluation
+    from jpr.evaluation.measures import Measure
 
 NAME = "evaluate"
 HELP = """Score runs: how often do k passages hold every answer?
@@ -127,14 +127,14 @@ def _check_output(style: str, details: bool, baseline: Path | None, picture: str
     if details and baseline is None:
         raise ConfigError("--details compares with a baseline; name it: --baseline FILE")
     if picture:
-        from jpr.judge.plots import check_picture
+        from jpr.evaluation.plots import check_picture
 
         check_picture(picture)
 
 
 def _measures(names: Sequence[str]) -> "list[Measure]":
-    from jpr.judge.answers import EM, AnswerF1
-    from jpr.judge.measures import parse_measure
+    from jpr.evaluation.answers import EM, AnswerF1
+    from jpr.evaluation.measures import parse_measure
 
     for name in names:
         if name in (AnswerF1.name, EM.name):
@@ -143,7 +143,7 @@ def _measures(names: Sequence[str]) -> "list[Measure]":
 
 
 def _answer_measures(names: Sequence[str] | None) -> "list[AnswerMeasure]":
-    from jpr.judge.answers import EM, AnswerF1
+    from jpr.evaluation.answers import EM, AnswerF1
 
     known = {measure.name: measure for measure in (AnswerF1, EM)}
     for name in names or ():
@@ -175,8 +175,8 @@ def _tell_what_is_odd(evaluation: "Evaluation", kind: str) -> None:
 
 
 def _print(evaluation: "Evaluation", baseline: Path | None, style: str, details: bool) -> None:
-    from jpr.judge import tables
-    from jpr.judge.compare import compare
+    from jpr.evaluation import tables
+    from jpr.evaluation.compare import compare
 
     compared = compare(evaluation, str(baseline)) if baseline else []
     if style == "json":
@@ -209,7 +209,7 @@ def _print_details(evaluation: "Evaluation", compared: "list[Comparison]") -> No
 def _draw(evaluation: "Evaluation", folder: Path | None, kind: str) -> None:
     if folder is None:
         return
-    from jpr.judge.plots import has_curve, main_measure, plot_by_answers, plot_curve
+    from jpr.evaluation.plots import has_curve, main_measure, plot_by_answers, plot_curve
 
     plot_by_answers(evaluation, main_measure(evaluation), folder / f"by-answers.{kind}")
     if has_curve(evaluation):

@@ -74,7 +74,7 @@ def _check(model: Path, sample: Path | None, precision: str) -> None:
 
 def _read(sample: Path) -> "list[Ranking]":
     """Read the sample and refuse what has no texts."""
-    from jpr.runs import load_rankings
+    from jpr.formats.runs import load_rankings
 
     with naming(sample):
         rankings = [ranking for ranking in load_rankings(sample) if ranking.hits]

@@ -9,7 +9,7 @@ import typer
 from jpr.cli import screen
 from jpr.cli.corpora import read_corpus
 from jpr.cli.inputs import naming
-from jpr.disk import cache_folder
+from jpr.io.disk import cache_folder
 
 NAME = "group-answers"
 HELP = """Turn CuratedTREC's expressions into distinct answers. It is done as in the paper.
@@ -35,9 +35,9 @@ def run(
     ] = False,
 ) -> None:
     """Search, group, write, and say what was dropped."""
-    from jpr.files import publish
-    from jpr.questions import load_questions, write_questions
-    from jpr.questions.trec_regex import group_answers
+    from jpr.formats.questions import load_questions, write_questions
+    from jpr.formats.questions.trec_regex import group_answers
+    from jpr.io.files import publish
 
     asked = load_questions(questions)
     with naming(questions), screen.progress("searching passages", None) as progress:

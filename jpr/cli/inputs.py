@@ -12,14 +12,14 @@ import typer
 
 from jpr.cli import screen
 from jpr.cli.corpora import read_corpus
-from jpr.disk import cache_folder
 from jpr.errors import ConfigError, DataError
+from jpr.io.disk import cache_folder
 
 if TYPE_CHECKING:
-    from jpr.judge.answers import AnswerMeasure
-    from jpr.judge.evaluation import Evaluation
-    from jpr.judge.measures import Measure
-    from jpr.runs.qrels import Judgement
+    from jpr.evaluation.answers import AnswerMeasure
+    from jpr.evaluation.evaluation import Evaluation
+    from jpr.evaluation.measures import Measure
+    from jpr.formats.runs.qrels import Judgement
     from jpr.types import Question, Ranking
 
 T = TypeVar("T")
@@ -71,10 +71,10 @@ class Inputs:
 
 def score_runs(measures: "Sequence[Measure]", inputs: Inputs, curve: bool) -> "Evaluation":
     """Score runs by the measures, and after them by those that the curve needs."""
-    from jpr.judge.evaluation import evaluate
-    from jpr.judge.plots import curve_measures
-    from jpr.runs.align import align
-    from jpr.runs.qrels import load_qrels
+    from jpr.evaluation.evaluation import evaluate
+    from jpr.evaluation.plots import curve_measures
+    from jpr.formats.runs.align import align
+    from jpr.formats.runs.qrels import load_qrels
 
     if not inputs.runs:
         raise ConfigError("no run is given; try: jpr evaluate --example")
@@ -107,9 +107,9 @@ def score_answers(
     measures: "Sequence[AnswerMeasure]", paths: Sequence[Path], questions: Path | None
 ) -> "Evaluation":
     """Score files of answers."""
-    from jpr.judge.evaluation import evaluate_answers
-    from jpr.runs.align import align_predictions
-    from jpr.runs.predictions import load_predictions
+    from jpr.evaluation.evaluation import evaluate_answers
+    from jpr.formats.runs.align import align_predictions
+    from jpr.formats.runs.predictions import load_predictions
 
     asked = _questions(questions, [])
     systems = {path: load_predictions(path) for path in paths}
@@ -130,7 +130,7 @@ def _naming_files(files: Mapping[Path, T], align: Callable[[T], object]) -> Iter
 
 
 def _questions(path: Path | None, qrels: "list[Judgement]") -> "list[Question]":
-    from jpr.questions import load_questions
+    from jpr.formats.questions import load_questions
     from jpr.types import Question
 
     if path is not None:
@@ -142,8 +142,8 @@ def _questions(path: Path | None, qrels: "list[Judgement]") -> "list[Question]":
 
 def _rankings(paths: Iterable[Path], corpus: Path | None) -> Runs:
     """Read runs, and the texts that all of them lack in one pass over the corpus."""
-    from jpr.runs import load_rankings
-    from jpr.runs.texts import fill_texts, texts_for
+    from jpr.formats.runs import load_rankings
+    from jpr.formats.runs.texts import fill_texts, texts_for
 
     runs = {path: load_rankings(path) for path in paths}
     if corpus is None:

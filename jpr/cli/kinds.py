@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from jpr import corpus, questions, runs
-from jpr.formats import Format, detect, writable
-from jpr.runs import predictions, qrels
+from jpr.formats import corpus, questions, runs
+from jpr.formats.format import Format, detect, writable
+from jpr.formats.runs import predictions, qrels
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,7 @@ def _check(
 
 
 def _load(path: Path) -> "list[Question]":
-    from jpr.questions import load_questions
+    from jpr.formats.questions import load_questions
     from jpr.train.sources import has_answers
 
     asked = load_questions(path)
@@ -99,7 +99,7 @@ def _load(path: Path) -> "list[Question]":
 
 
 def _retrieved(asked: "Mapping[Path, Sequence[Question]]", index: Path, k: int) -> Sources:
-    from jpr.questions.asked import check_lengths
+    from jpr.formats.questions.asked import check_lengths
     from jpr.retrieve.retrievers import open_retriever
     from jpr.train.sources import from_retriever
 
@@ -157,7 +157,7 @@ def _hash(path: Path) -> str:
     """Return the hash of a file, or of all files of a folder."""
     import hashlib
 
-    from jpr.files import sha256
+    from jpr.io.files import sha256
 
     if path.is_file():
         return sha256(path)

@@ -94,7 +94,7 @@ def read_memory(text: str) -> int:
 
 def _shapes(sizes: str | None, model: Path | None) -> "dict[str, T5Config]":
     """Return what to plan for, by name."""
-    from jpr.disk import read_object
+    from jpr.io.disk import read_object
     from jpr.models.memory import SHAPES
     from jpr.models.t5_config import T5Config
 

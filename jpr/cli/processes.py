@@ -12,7 +12,7 @@ from jpr.errors import ConfigError
 if TYPE_CHECKING:
     from distributed import Client
 
-    from jpr.cluster import Opening, Spread
+    from jpr.io.cluster import Opening, Spread
 
 Workers = Annotated[int | None, typer.Option(help="Processes to start here to share the work.")]
 Scheduler = Annotated[
@@ -41,7 +41,7 @@ class Processes:
     @contextmanager
     def cluster(self) -> Iterator["Client"]:
         """Start or reach the others, for as long as they are needed."""
-        from jpr.cluster import local_cluster, remote_cluster
+        from jpr.io.cluster import local_cluster, remote_cluster
 
         given = self.scheduler
         with remote_cluster(given) if given else local_cluster(self.workers or 0) as client:
@@ -50,7 +50,7 @@ class Processes:
     @contextmanager
     def spread(self, opening: "Opening[Any]") -> Iterator["Spread"]:
         """Say who does the work of a stage, which others open as it is said."""
-        from jpr.cluster import here, over_workers
+        from jpr.io.cluster import here, over_workers
 
         if self.is_this_one:
             yield here

@@ -89,7 +89,7 @@ def run(
     scheduler: Scheduler = None,
 ) -> None:
     """Read question by question."""
-    from jpr.cluster import Opening
+    from jpr.io.cluster import Opening
     from jpr.read.batch import read_to_file
     from jpr.read.llm import LlmReader
     from jpr.read.load import Wanted, is_fusion, open_reader

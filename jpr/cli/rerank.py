@@ -85,7 +85,7 @@ def run(
     scheduler: Scheduler = None,
 ) -> None:
     """Rerank question by question."""
-    from jpr.cluster import Opening
+    from jpr.io.cluster import Opening
     from jpr.rerank.batch import rerank_to_file, rerank_with_trees
 
     processes = Processes(workers, scheduler)
@@ -138,7 +138,7 @@ def run(
 
 def _tell_empty(out: Path, budget: int) -> None:
     """Say for how many questions nothing fits the budget."""
-    from jpr.runs import load_rankings
+    from jpr.formats.runs import load_rankings
 
     empty = sum(not ranking.hits for ranking in load_rankings(out))
     if empty:
@@ -178,9 +178,9 @@ def read_run(
     source: Path, corpus: Path | None, questions: Path | None, method: Method = METHODS[JOINT]
 ) -> "list[Ranking]":
     """Read the run and refuse, before any work, what the method cannot work with."""
+    from jpr.formats.runs import load_rankings
+    from jpr.formats.runs.align import check_unique_passages
     from jpr.rerank.oracle import check_answers
-    from jpr.runs import load_rankings
-    from jpr.runs.align import check_unique_passages
 
     with naming(source):
         rankings = list(fill_in(load_rankings(source), corpus, questions))
@@ -194,7 +194,7 @@ def read_run(
 
 
 def _check_texts(ranking: "Ranking") -> None:
-    from jpr.questions.asked import check_lengths
+    from jpr.formats.questions.asked import check_lengths
 
     check_lengths([ranking.question])
     id = ranking.question.id

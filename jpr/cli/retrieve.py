@@ -37,9 +37,9 @@ def run(
     scheduler: Scheduler = None,
 ) -> None:
     """Retrieve question by question."""
-    from jpr.cluster import Opening
-    from jpr.questions import load_questions
-    from jpr.questions.asked import check_lengths
+    from jpr.formats.questions import load_questions
+    from jpr.formats.questions.asked import check_lengths
+    from jpr.io.cluster import Opening
     from jpr.retrieve.batch import retrieve_to_file
 
     processes = Processes(workers, scheduler)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
-from jpr.jsonfile import strict_json
+from jpr.io.json_files import strict_json
 from jpr.stages import Progress
 
 T = TypeVar("T")

@@ -126,8 +126,8 @@ def _opened(docs: Path | None, index: Path | None) -> "Pipeline":
 
 def _service(pipeline: "Pipeline", limits: Limits, source: str) -> "Service":
     from jpr.asking import shared_encoder
-    from jpr.corpus.split import load_tokenizer
     from jpr.encode.folder import DEFAULT
+    from jpr.formats.corpus.split import load_tokenizer
     from jpr.serve.corpora import Corpora
     from jpr.serve.service import Service
 

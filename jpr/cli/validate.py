@@ -11,7 +11,7 @@ from jpr.cli.inputs import naming
 from jpr.errors import FormatError
 
 if TYPE_CHECKING:
-    from jpr.runs.qrels import Judgement
+    from jpr.formats.runs.qrels import Judgement
     from jpr.types import Passage, Prediction, Question, Ranking
 
 NAME = "validate"
@@ -87,8 +87,8 @@ def _questions(questions: "Iterable[Question]") -> Facts:
 
 
 def _rankings(rankings: "Iterable[Ranking]") -> Facts:
-    from jpr.judge.pool import is_flat
-    from jpr.runs.align import check_unique_passages
+    from jpr.evaluation.pool import is_flat
+    from jpr.formats.runs.align import check_unique_passages
 
     lengths, bare, flat, answered = [], 0, 0, 0
     for ranking in rankings:

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jpr.cluster import Opening, mapped
 from jpr.encode.encoder import TextEncoder, Vectors
 from jpr.encode.folder import load_encoder
 from jpr.encode.vectors import Chunk, MapChunks
+from jpr.io.cluster import Opening, mapped
 from jpr.stages import Encoder
 from jpr.types import Passage
 

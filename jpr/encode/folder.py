@@ -17,11 +17,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 
-from jpr.disk import checked_sums, sha256
 from jpr.encode.encoder import TextEncoder, Tower
 from jpr.encode.settings import ABOUT, EncoderSettings, read_settings
 from jpr.encode.tokens import Tokens, open_tokenizer
 from jpr.errors import ConfigError, FormatError, MissingExtraError
+from jpr.io.disk import checked_sums, sha256
 
 DEFAULT = Path(__file__).parent.parent / "assets" / "encoder"
 """The encoder that comes with the package."""

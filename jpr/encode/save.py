@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from jpr.disk import checked_sums
 from jpr.encode.folder import digest_of, weight_files
 from jpr.encode.settings import ABOUT, EncoderSettings, read_settings, write_settings
 from jpr.encode.tokens import Tokens, open_tokenizer
 from jpr.errors import MissingExtraError
-from jpr.files import publish_binary
+from jpr.io.disk import checked_sums
+from jpr.io.files import publish_binary
 from jpr.types import Passage
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-from jpr.disk import read_json, read_object, read_record, with_sums, write_json
 from jpr.errors import ConfigError, FormatError
+from jpr.io.disk import read_json, read_object, read_record, with_sums, write_json
 
 ABOUT = "encoder.json"
 _CHOICES = {

@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from jpr.disk import read_object, sealed, unsealed
 from jpr.encode.encoder import Vectors
 from jpr.errors import ConfigError, DataError, FormatError
-from jpr.files import publish, publish_binary
+from jpr.io.disk import read_object, sealed, unsealed
+from jpr.io.files import publish, publish_binary
 from jpr.stages import Encoder, Progress
 from jpr.types import Passage
 

@@ -15,8 +15,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from jpr.disk import publish_file, read_object, write_json
 from jpr.errors import DataError, FormatError
+from jpr.io.disk import publish_file, read_object, write_json
 
 Config = dict[str, object]
 

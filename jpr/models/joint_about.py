@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from jpr.disk import read_record
 from jpr.errors import FormatError
+from jpr.io.disk import read_record
 
 ABOUT = "joint.json"
 KIND, FORMAT = "joint", 1

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from jpr.disk import checked_sums, copy_file
 from jpr.errors import ConfigError, DataError, FormatError, MissingExtraError
+from jpr.io.disk import checked_sums, copy_file
 
 try:
     import onnx

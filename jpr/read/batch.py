@@ -10,9 +10,9 @@ from math import isfinite
 from pathlib import Path
 from typing import Protocol, TextIO
 
-from jpr.cluster import Spread, here
-from jpr.gold import json_line
-from jpr.parts import write_resumably
+from jpr.formats.gold import json_line
+from jpr.io.cluster import Spread, here
+from jpr.io.resume import write_resumably
 from jpr.rerank.batch import BATCH, key_of
 from jpr.stages import Progress, Reader
 from jpr.types import Answer, Outcome, Ranking

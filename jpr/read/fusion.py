@@ -14,10 +14,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from jpr.disk import checked_sums, write_folder
 from jpr.encode.folder import digest_of, wants_gpu, weight_files
 from jpr.encode.tokens import first_tokens, read_tokenizer
 from jpr.errors import ConfigError, DataError, FormatError
+from jpr.io.disk import checked_sums, write_folder
 from jpr.models.joint_about import read_kind
 from jpr.models.t5 import T5
 from jpr.models.t5_names import read_t5, write_t5

@@ -14,12 +14,12 @@ from math import isfinite
 from pathlib import Path
 from typing import Protocol, TextIO
 
-from jpr.cluster import Spread, here
 from jpr.decode import Node, Prefix
-from jpr.gold import json_line
-from jpr.parts import write_resumably
+from jpr.formats.gold import json_line
+from jpr.formats.runs import write_rankings
+from jpr.io.cluster import Spread, here
+from jpr.io.resume import write_resumably
 from jpr.rerank.explain import Added, Choice
-from jpr.runs import write_rankings
 from jpr.stages import Progress, Reranker
 from jpr.types import Ranking
 

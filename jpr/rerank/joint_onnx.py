@@ -15,10 +15,10 @@ import numpy as np
 import onnxruntime
 
 from jpr.decode import Prefix, Rows
-from jpr.disk import checked_sums
 from jpr.encode.folder import digest_of
 from jpr.encode.session import Floats, Given, TextByText, open_session, text_of
 from jpr.errors import DataError, FormatError
+from jpr.io.disk import checked_sums
 from jpr.models.joint_about import ABOUT, ENCODER, EXACT, STEP
 from jpr.rerank.evidence import Passages
 from jpr.rerank.scorer import Asked, Opened

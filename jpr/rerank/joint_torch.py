@@ -8,9 +8,9 @@ from pathlib import Path
 
 import torch
 
-from jpr.disk import known_sums
 from jpr.encode.folder import digest_of, weight_files
 from jpr.errors import ConfigError
+from jpr.io.disk import known_sums
 from jpr.models.answers import in_passages
 from jpr.models.joint import Candidates, Encoded, IndexHead, JointModel
 from jpr.models.joint_about import ABOUT, ENCODER, STEP

@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from jpr.disk import known_sums, locked, sync_folder, with_sums, write_json
 from jpr.encode.folder import digest_of, weight_files
 from jpr.encode.tokens import read_tokenizer
 from jpr.errors import ConfigError, MissingExtraError
+from jpr.io.disk import known_sums, locked, sync_folder, with_sums, write_json
 from jpr.models.joint_about import ABOUT, ENCODER, STEP, read_about
 from jpr.rerank.joint import ask
 from jpr.rerank.prompt import Prompts, read_prompt_settings

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from jpr.decode import Decoded
-from jpr.disk import read_object, read_record, sealed, unsealed
 from jpr.errors import ConfigError, DataError, FormatError
+from jpr.io.disk import read_object, read_record, sealed, unsealed
 
 if TYPE_CHECKING:
     from jpr.coverage import Coverage
@@ -89,7 +89,7 @@ def read_stop(folder: Path) -> Stop | None:
 
 def write_stop(folder: Path, stop: Stop) -> None:
     """Note in a model's folder where its searches stop."""
-    from jpr.files import publish  # not needed, nor to be had, where models are trained
+    from jpr.io.files import publish  # not needed, nor to be had, where models are trained
 
     file = folder / "joint.json"
     about = {**unsealed(file, read_object(file)), "stop": asdict(stop)}

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from jpr.cluster import Spread, here
-from jpr.parts import write_resumably
+from jpr.formats.runs import write_rankings
+from jpr.io.cluster import Spread, here
+from jpr.io.resume import write_resumably
 from jpr.retrieve.retrievers import BATCH
-from jpr.runs import write_rankings
 from jpr.stages import Progress, Retriever
 from jpr.types import Question, Ranking
 

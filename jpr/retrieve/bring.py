@@ -5,8 +5,8 @@ from itertools import islice
 from pathlib import Path
 
 from jpr.errors import DataError
-from jpr.runs import load_rankings
-from jpr.runs.align import align, check_unique_passages
+from jpr.formats.runs import load_rankings
+from jpr.formats.runs.align import align, check_unique_passages
 from jpr.types import Hit, Question, Ranking
 
 
@@ -45,7 +45,7 @@ class FunctionRetriever:
 class RunRetriever:
     """The rankings of a run, found again by the question's id or, failing that, its text.
 
-    They are joined as `jpr evaluate` joins them (`jpr.runs.align`). A question that the run lacks
+    They are joined as `jpr evaluate` joins them (`runs.align`). A question that the run lacks
     is an error; a ranking shorter than k is returned whole.
     """
 

@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass, field
 from hashlib import sha256 as digest
 from pathlib import Path
 
-from jpr.disk import check_sums, read_object, sealed, sha256, unsealed
 from jpr.errors import FormatError
-from jpr.files import publish
+from jpr.io.disk import check_sums, read_object, sealed, sha256, unsealed
+from jpr.io.files import publish
 
 FORMAT = 2
 PARTS = ("store", "bm25", "vectors")

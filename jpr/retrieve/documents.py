@@ -20,11 +20,11 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from jpr.corpus.documents import find_documents, nothing_read, passage_ids, read_document
-from jpr.corpus.split import load_tokenizer
-from jpr.disk import locked, read_object, sealed, unsealed
 from jpr.errors import ConfigError, FormatError
-from jpr.files import publish, sha256
+from jpr.formats.corpus.documents import find_documents, nothing_read, passage_ids, read_document
+from jpr.formats.corpus.split import load_tokenizer
+from jpr.io.disk import locked, read_object, sealed, unsealed
+from jpr.io.files import publish, sha256
 from jpr.retrieve.contents import read_checked, read_contents
 from jpr.retrieve.index import (
     Index,

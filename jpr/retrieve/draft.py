@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, overload
 
-from jpr.corpus.store import PassageStore, StoreWriter, Written
 from jpr.errors import DataError
-from jpr.files import link
+from jpr.formats.corpus.store import PassageStore, StoreWriter, Written
+from jpr.io.files import link
 from jpr.retrieve.bm25 import Bm25Writer
 from jpr.retrieve.contents import Change, Contents, VectorContents, sizes, sums, write_contents
 from jpr.types import Passage

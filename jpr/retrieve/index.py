@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from jpr.corpus.store import PassageStore
 from jpr.errors import ConfigError, FormatError
+from jpr.formats.corpus.store import PassageStore
 from jpr.retrieve.bm25 import ANALYSER, Bm25
 from jpr.retrieve.contents import Change, Contents, read_checked
 from jpr.retrieve.draft import Draft, VectorsOf

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from jpr.disk import sealed
 from jpr.errors import ConfigError, DataError
-from jpr.files import publish
+from jpr.io.disk import sealed
+from jpr.io.files import publish
 from jpr.retrieve.engines import MILVUS, refuse_others
 from jpr.retrieve.milvus import (
     NAME,

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from jpr.disk import locked, sync_folder
 from jpr.errors import ConfigError, FormatError
-from jpr.files import publish
+from jpr.io.disk import locked, sync_folder
+from jpr.io.files import publish
 
 T = TypeVar("T")
 _VERSION = re.compile("v[0-9]{1,9}")

@@ -16,9 +16,9 @@ from threading import Lock
 
 from tokenizers import Tokenizer
 
-from jpr.corpus.documents import EXTRA, KINDS, read_document
-from jpr.disk import temporary_folder
 from jpr.errors import DataError, FormatError, MissingExtraError
+from jpr.formats.corpus.documents import EXTRA, KINDS, read_document
+from jpr.io.disk import temporary_folder
 from jpr.retrieve.index import build_index
 from jpr.retrieve.retrievers import open_retriever
 from jpr.serve.limits import Limits

@@ -9,8 +9,8 @@ from pydantic import Field
 
 import jpr
 from jpr.errors import JprError
+from jpr.formats.questions.asked import LONGEST
 from jpr.pipeline import Pipeline
-from jpr.questions.asked import LONGEST
 from jpr.retrieve.retrievers import hits_json
 from jpr.serve.batching import WorkThread
 from jpr.serve.engine import Engine

@@ -12,7 +12,7 @@ from uuid import uuid4
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from jpr.jsonfile import strict_json
+from jpr.io.json_files import strict_json
 from jpr.serve.gate import Refusal
 from jpr.serve.jobs import How, Rerank, Reranked
 from jpr.serve.limits import Limits

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jpr.disk import locked, read_object, sealed, unsealed
 from jpr.errors import ConfigError, FormatError
-from jpr.files import publish
+from jpr.io.disk import locked, read_object, sealed, unsealed
+from jpr.io.files import publish
 
 _STATE = "state.json"
 _PIECE = 1 << 20

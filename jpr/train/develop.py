@@ -1,6 +1,6 @@
 """How good a joint model is on a development pack, while it is trained: MRecall@k.
 
-Same definition as `jpr.judge.measures.MRecall`, from the pack's arrays; a test ties them together.
+Same definition as `evaluation.measures.MRecall`, from the pack's arrays; a test ties them together.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

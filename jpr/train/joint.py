@@ -13,9 +13,9 @@ import torch
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from jpr.disk import copy_file
 from jpr.encode.tokens import read_tokenizer
 from jpr.errors import ConfigError, DataError, FormatError, JprError
+from jpr.io.disk import copy_file
 from jpr.models.answers import Answers
 from jpr.models.joint import IndexHead, JointModel, PointerHead
 from jpr.models.joint_folder import (

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jpr.disk import check_sums, read_object, sealed, sha256, sync_folder, unsealed
 from jpr.errors import ConfigError, DataError, FormatError
+from jpr.io.disk import check_sums, read_object, sealed, sha256, sync_folder, unsealed
 
 FORMAT = 3
 KIND = "pack"

@@ -19,7 +19,7 @@ import jpr
 from jpr.coverage import Coverage, cover, starts
 from jpr.encode.tokens import first_tokens, open_tokenizer, read_tokenizer
 from jpr.errors import ConfigError, DataError
-from jpr.runs.align import check_unique_passages
+from jpr.formats.runs.align import check_unique_passages
 from jpr.stages import Progress
 from jpr.train.columns import Columns, open_columns
 from jpr.train.pack import (

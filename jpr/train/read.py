@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from jpr.disk import checked_sums, copy_file
 from jpr.encode.tokens import read_tokenizer
 from jpr.errors import DataError
+from jpr.io.disk import checked_sums, copy_file
 from jpr.models.t5 import T5
 from jpr.models.t5_names import read_t5
 from jpr.models.tries import Tries

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from jpr.runs import read_rankings
-from jpr.runs.align import align
-from jpr.runs.texts import fill_texts
+from jpr.formats.runs import read_rankings
+from jpr.formats.runs.align import align
+from jpr.formats.runs.texts import fill_texts
 from jpr.stages import Progress, Retriever
 from jpr.train.packing import Source
 from jpr.types import Hit, Passage, Question, Ranking
@@ -56,7 +56,7 @@ class RunSurvey:
 def survey(
     run: Path, questions: Sequence[Question], progress: Progress = lambda _: None
 ) -> RunSurvey:
-    """Read a run once to see what it holds; a question is found as `jpr.runs.align` does."""
+    """Read a run once to see what it holds; a question is found as `runs.align` does."""
     bare: set[str] = set()
 
     def stubs() -> Iterator[Ranking]:

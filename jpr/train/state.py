@@ -16,8 +16,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from jpr.disk import publish_file
 from jpr.errors import ConfigError, FormatError
+from jpr.io.disk import publish_file
 from jpr.train.average import Average
 
 STATE = "state.safetensors"

@@ -17,7 +17,7 @@ from jpr.reply import Reply
 from jpr.rerank.explain import Added
 from jpr.types import Answer
 from tests.cli.running import fails, jpr
-from tests.corpus.document_samples import pdf, with_password
+from tests.formats.corpus.document_samples import pdf, with_password
 
 QUESTION = "who won the cup"
 TEXTS = {

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-import jpr.corpus
+import jpr.formats.corpus
 from jpr.cli import app
 from jpr.types import Passage
 from tests.cli.running import fails, questions_file, run_file
@@ -108,14 +108,14 @@ def test_a_conversion_says_what_it_leaves_out(files: dict[str, Path]) -> None:
 def test_the_corpus_is_read_once_for_all_runs(
     files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = jpr.corpus.read_passages
+    read = jpr.formats.corpus.read_passages
     times = []
 
     def counting(path: Path) -> Iterator[Passage]:
         times.append(path)
         return read(path)
 
-    monkeypatch.setattr("jpr.corpus.read_passages", counting)
+    monkeypatch.setattr("jpr.formats.corpus.read_passages", counting)
     Path("copy").write_bytes(Path("trec").read_bytes())
     options = ["--corpus", "corpus", "-m", "MRecall@2", "--json"]
     out = run_jpr(*EVALUATE, "trec", "copy", "--pool", "trec", *options)

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import jpr.retrieve.retrievers
 import jpr.train.packing
 from jpr.cli import app
-from jpr.questions import load_questions
+from jpr.formats.questions import load_questions
 from jpr.retrieve.retrievers import KeyedRetriever, open_retriever
 from jpr.train.pack import Pack
 from jpr.types import Question, Ranking

@@ -13,7 +13,7 @@ from tests.cli.running import jpr, questions_file, run_file
 def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, Figure]:
     figures: dict[str, Figure] = {}
     monkeypatch.setattr(
-        "jpr.judge.plots._save", lambda figure, path: figures.update({path.stem: figure})
+        "jpr.evaluation.plots._save", lambda figure, path: figures.update({path.stem: figure})
     )
     return figures
 

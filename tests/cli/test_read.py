@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jpr.runs import write_rankings
+from jpr.formats.runs import write_rankings
 from tests.cli.running import EXAMPLE, fails, jpr
 from tests.read.test_fusion import write_tiny
 from tests.rerank.tiny import NAMES, ranking, write_pointer

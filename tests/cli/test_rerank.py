@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from jpr.decode import Decoded, Limits, Node, Prefix, decode, tree
 from jpr.encode.folder import load_encoder
-from jpr.questions import load_questions
+from jpr.formats.questions import load_questions
+from jpr.formats.runs import load_rankings
 from jpr.rerank.batch import rerank_to_file, rerank_with_trees, tree_line
 from jpr.rerank.diversify import DiverseReranker, Mmr, Pyversity
 from jpr.rerank.explain import Added, Choice
 from jpr.rerank.oracle import OracleReranker
 from jpr.rerank.order import FirstStageOrder, ranked
-from jpr.runs import load_rankings
 from jpr.stages import Reranker
 from jpr.types import Hit, Passage, Question, Ranking
 from tests.cli.running import EXAMPLE, fails, jpr

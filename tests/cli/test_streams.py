@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jpr.cli import screen
-from jpr.judge import tables
+from jpr.evaluation import tables
 from tests.cli.running import EXAMPLE, jpr
 
 

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 import torch
 
-from jpr.disk import checked_sums
 from jpr.encode.folder import DEFAULT as ENCODERS
 from jpr.encode.folder import load_encoder
 from jpr.encode.save import export_encoder
 from jpr.encode.vectors import encode_to_folder, open_vectors
 from jpr.errors import FormatError, JprError
+from jpr.io.disk import checked_sums
 from jpr.models.onnx_weights import joint_from_onnx
 from jpr.read.fusion import FusionReader
 from jpr.rerank.joint import DEFAULT as JOINT

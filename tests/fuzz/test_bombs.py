@@ -14,20 +14,20 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from jpr.corpus import read_passages
-from jpr.corpus.documents import find_documents, read_document
-from jpr.corpus.markup import plain_text
-from jpr.corpus.prose import read_html
-from jpr.corpus.tables import read_csv, read_jsonl
 from jpr.errors import ConfigError, DataError, FormatError
-from jpr.files import read_lines
-from jpr.jsonfile import read_json
+from jpr.formats.corpus import read_passages
+from jpr.formats.corpus.documents import find_documents, read_document
+from jpr.formats.corpus.markup import plain_text
+from jpr.formats.corpus.prose import read_html
+from jpr.formats.corpus.tables import read_csv, read_jsonl
+from jpr.formats.questions import load_questions
+from jpr.formats.questions.asked import LONGEST
+from jpr.io.files import read_lines
+from jpr.io.json_files import read_json
 from jpr.pipeline import worded
-from jpr.questions import load_questions
-from jpr.questions.asked import LONGEST
 from jpr.serve.corpora import File, _names
 from tests.cli.running import fails
-from tests.corpus.document_samples import _file, pdf
+from tests.formats.corpus.document_samples import _file, pdf
 
 from .packed import pack, parts_of
 from .test_documents import TOKENIZER, docx
@@ -199,7 +199,7 @@ def test_what_unpacks_to_far_more_is_read_piece_by_piece(tmp_path: Path, name: s
 def test_a_line_that_unpacks_to_far_more_than_the_file_is_refused(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jpr.files._LONGEST_LINE", 4 << 20)
+    monkeypatch.setattr("jpr.io.files._LONGEST_LINE", 4 << 20)
     ways: dict[str, Callable[[bytes], bytes]]
     ways = {"x.gz": gzip.compress, "x.zst": zstandard.compress, "x.xz": lzma.compress}
     squeeze, path = ways[name], tmp_path / name

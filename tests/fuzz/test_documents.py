@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jpr.corpus.documents import KINDS, read_document
-from jpr.corpus.split import load_tokenizer
 from jpr.encode.folder import DEFAULT
-from tests.corpus.document_samples import pdf, write_docx
+from jpr.formats.corpus.documents import KINDS, read_document
+from jpr.formats.corpus.split import load_tokenizer
+from tests.formats.corpus.document_samples import pdf, write_docx
 
 from .hostile import damaged, explained, fuzzing
 from .packed import repacked

@@ -12,7 +12,7 @@ import pytest
 import regex
 
 import jpr
-from jpr.questions.trec_regex import group_answers
+from jpr.formats.questions.trec_regex import group_answers
 from jpr.text import AnswerMatcher, decomposed, fold, normalise_answer, tokens
 from jpr.types import Passage, Question
 

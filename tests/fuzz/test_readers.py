@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jpr.corpus import read_passages
-from jpr.questions import load_questions
-from jpr.runs import load_rankings
-from jpr.runs.predictions import load_predictions
-from jpr.runs.qrels import load_qrels
-from tests.corpus.test_corpus_formats import SAMPLES as PASSAGES
-from tests.questions.sample import Sample
-from tests.questions.samples import SAMPLES as QUESTIONS
-from tests.runs.test_run_damage import SAMPLES as RUNS
+from jpr.formats.corpus import read_passages
+from jpr.formats.questions import load_questions
+from jpr.formats.runs import load_rankings
+from jpr.formats.runs.predictions import load_predictions
+from jpr.formats.runs.qrels import load_qrels
+from tests.formats.corpus.test_corpus_formats import SAMPLES as PASSAGES
+from tests.formats.questions.sample import Sample
+from tests.formats.questions.samples import SAMPLES as QUESTIONS
+from tests.formats.runs.test_run_damage import SAMPLES as RUNS
 
 from .hostile import explained, fuzzing, of_text
 

@@ -18,14 +18,14 @@ from jpr import (
 )
 from jpr.decode import Evidence
 from jpr.errors import ConfigError
-from jpr.judge.answers import AnswerF1
+from jpr.evaluation.answers import AnswerF1
+from jpr.formats.runs.predictions import load_predictions
 from jpr.read.batch import read_to_file
 from jpr.read.spans import ChoosingReader
 from jpr.rerank.evidence import Words
 from jpr.rerank.explain import Places
 from jpr.rerank.order import FirstStageOrder
 from jpr.rerank.told import told
-from jpr.runs.predictions import load_predictions
 from jpr.text import answer_spans, normalise_answer
 from jpr.types import Answer, Hit, Outcome, Passage, Prediction, Question, Ranking
 from tests.cli.running import EXAMPLE

@@ -7,10 +7,10 @@ import pytest
 from jpr.coverage import Coverage
 from jpr.decode import Decoded, Node
 from jpr.errors import ConfigError, DataError, FormatError
+from jpr.formats.runs import write_rankings
 from jpr.rerank.joint import JointReranker
 from jpr.rerank.prompt import Prompts, PromptSettings
 from jpr.rerank.stop import Stop, calibrated, read_stop, write_stop
-from jpr.runs import write_rankings
 from jpr.types import Question, Ranking
 from tests.cli.running import fails, jpr
 from tests.damage import without_sums

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from jpr.encode.folder import load_encoder
-from jpr.questions import write_questions
+from jpr.formats.questions import write_questions
+from jpr.formats.runs import load_rankings
 from jpr.retrieve.batch import retrieve_to_file
 from jpr.retrieve.index import Index, build_index
 from jpr.retrieve.retrievers import Bm25Retriever, open_retriever
-from jpr.runs import load_rankings
 from jpr.types import Passage, Question, Ranking
 from tests.cli.running import fails, jpr
 from tests.encode.tiny import write_encoder

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from jpr.errors import DataError
+from jpr.formats.runs import write_rankings
 from jpr.retrieve.bring import FunctionRetriever, RunRetriever
-from jpr.runs import write_rankings
 from jpr.stages import Retriever
 from jpr.types import Hit, Passage, Question, Ranking
 

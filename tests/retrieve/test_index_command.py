@@ -7,14 +7,14 @@ import pytest
 from typer.testing import CliRunner
 
 from jpr.cli import app
-from jpr.corpus import write_passages
 from jpr.encode.folder import DEFAULT, load_encoder
 from jpr.encode.vectors import encode_to_folder
+from jpr.formats.corpus import write_passages
 from jpr.retrieve.documents import index_documents
 from jpr.retrieve.index import Index
 from tests.cli.running import fails, jpr
-from tests.corpus.document_samples import pdf, with_password
 from tests.encode.tiny import write_encoder
+from tests.formats.corpus.document_samples import pdf, with_password
 from tests.retrieve.toy import passages
 
 ASKED = ["castle bridge", "where is the old tower?"]
@@ -140,7 +140,7 @@ def test_a_missing_extra_is_named_and_the_rest_is_indexed(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    find = "jpr.corpus.documents.find_spec"
+    find = "jpr.formats.corpus.documents.find_spec"
     monkeypatch.setattr(find, lambda name: None if name == "pypdf" else name)
     told = noted("index", documents, "--out", tmp_path / "index", "--encoder", "none")
     assert "reading .pdf files" in told

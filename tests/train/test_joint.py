@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from jpr.coverage import Coverage
 from jpr.errors import ConfigError
-from jpr.judge.measures import Judged, MRecall
+from jpr.evaluation.measures import Judged, MRecall
 from jpr.models.joint import IndexHead, JointModel
 from jpr.models.joint_folder import read_joint
 from jpr.rerank.evidence import Words

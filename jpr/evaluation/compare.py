@@ -1,0 +1,85 @@
+"""Is one run better than another? Paired tests, question by question."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from jpr.errors import ConfigError
+from jpr.evaluation.evaluation import ALL, MULTI, Evaluation, RunScores
+from jpr.evaluation.statistics import bootstrap, holm, mcnemar, permutation
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A run against the baseline, by one measure on one slice of the questions."""
+
+    run: str
+    baseline: str
+    measure: str
+    slice: str
+    n: int
+    difference: float
+    low: float
+    high: float
+    """95 % interval of the difference, by paired bootstrap."""
+    test: str
+    """`McNemar` for measures that are 0 or 1, `permutation` for the others."""
+    p: float
+    p_holm: float
+    """`p` corrected for the number of comparisons made together."""
+    wins: tuple[str, ...]
+    """Ids of the questions on which the run is better, the clearest first."""
+    losses: tuple[str, ...]
+
+
+def compare(
+    evaluation: Evaluation, baseline: str, slices: Sequence[str] = (ALL, MULTI)
+) -> list[Comparison]:
+    """Compare every run with the baseline, by every measure and slice, corrected by Holm."""
+    if baseline not in {run.name for run in evaluation.runs}:
+        raise ConfigError(f"baseline {baseline!r} is not among the runs")
+    base = evaluation.run(baseline)
+    found = [
+        comparison
+        for run in evaluation.runs
+        if run is not base
+        for slice in slices
+        for comparison in _compare(evaluation, run, base, slice)
+    ]
+    corrected = holm([comparison.p for comparison in found])
+    return [replace(c, p_holm=p) for c, p in zip(found, corrected, strict=True)]
+
+
+def _compare(
+    evaluation: Evaluation, run: RunScores, base: RunScores, slice: str
+) -> list[Comparison]:
+    inside = evaluation.slice(slice)
+    if not inside.any():
+        return []
+    ids = [q.id for q, here in zip(evaluation.questions, inside, strict=True) if here]
+    ours, theirs = run.values[inside], base.values[inside]
+    low, high = bootstrap(ours - theirs)
+    rows = []
+    for i, measure in enumerate(evaluation.measures):
+        test = mcnemar if measure.binary else permutation
+        difference = ours[:, i] - theirs[:, i]
+        order = np.argsort(-np.abs(difference), kind="stable").tolist()
+        rows.append(
+            Comparison(
+                run.name,
+                base.name,
+                repr(measure),
+                slice,
+                len(ids),
+                float(difference.mean()),
+                float(low[i]),
+                float(high[i]),
+                "McNemar" if measure.binary else "permutation",
+                p := test(ours[:, i], theirs[:, i]),
+                p,
+                tuple(ids[j] for j in order if difference[j] > 0),
+                tuple(ids[j] for j in order if difference[j] < 0),
+            )
+        )
+    return rows

@@ -1,0 +1,280 @@
+"""Score runs: every question counts, whether or not a run has it."""
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import compress
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jpr.coverage import Coverage, Ints, cover, cover_by_ids
+from jpr.errors import ConfigError, DataError
+from jpr.evaluation.answers import AnswerMeasure, is_multi
+from jpr.evaluation.measures import Judged, Measure, MRecall, MRecall_clusters
+from jpr.evaluation.pool import (
+    Clusters,
+    bare_in,
+    clusters_of,
+    is_flat,
+    pool_runs,
+    positions_in,
+    settle_ties,
+)
+from jpr.evaluation.statistics import bootstrap
+from jpr.formats.runs.align import align, align_predictions
+from jpr.formats.runs.qrels import Judgement
+from jpr.oracle import Floats, Order, best_cover, found, greedy
+from jpr.stages import Progress
+from jpr.types import Prediction, Question, Ranking
+
+ALL, MULTI = "all", "multi"
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """The mean of a measure over a slice of the questions, with its 95 % interval."""
+
+    value: float
+    n: int
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BestOrder:
+    """What the best order of a run's own passages would score: its headroom."""
+
+    values: Floats
+    """(questions × measures), from the exact maximum coverage; from the greedy order where α
+    counts, since there the exact one is out of reach."""
+    greedy: Floats
+    """The same from the greedy order."""
+    bounds: Floats
+    """The same from above: more than `values` only where the search was cut short."""
+
+    def first(self, n: int) -> "BestOrder":
+        """Return the same for the first n measures."""
+        return BestOrder(self.values[:, :n], self.greedy[:, :n], self.bounds[:, :n])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunScores:
+    """A run's value for every question and measure."""
+
+    name: str
+    values: Floats
+    """(questions × measures)"""
+    missing: tuple[str, ...] = ()
+    """Questions that the run lacks: they score 0."""
+    unknown: tuple[str, ...] = ()
+    """Rankings for questions that were not asked: they are ignored."""
+    differing: tuple[str, ...] = ()
+    """Questions whose text in the run is another than theirs, though the ids agree."""
+    flat: int = 0
+    """Questions whose passages mostly have equal scores; ties go by descending passage id."""
+    bare: int = 0
+    """Passages that are only an id: no answer can be found in them."""
+    best: BestOrder | None = None
+
+    def first(self, n: int) -> "RunScores":
+        """Return the same for the first n measures."""
+        best = self.best.first(n) if self.best else None
+        return replace(self, values=self.values[:, :n], best=best)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evaluation:
+    """Scores of several runs on the same questions."""
+
+    questions: tuple[Question, ...]
+    n_answers: Ints
+    multi: NDArray[np.bool_]
+    """Which questions count as having several answers."""
+    measures: tuple[Measure | AnswerMeasure, ...]
+    runs: tuple[RunScores, ...]
+    without_answers: tuple[str, ...] = ()
+    """Questions left out because no answer to them is known."""
+
+    def slice(self, name: str) -> NDArray[np.bool_]:
+        """Return which questions a slice holds: `all`, `multi`, or those with n answers, `"3"`."""
+        if name == ALL:
+            return np.ones(len(self.questions), dtype=np.bool_)
+        return self.multi if name == MULTI else self.n_answers == int(name)
+
+    def scores(self, run: RunScores, slice: str = ALL) -> list[Score]:
+        """Return one score per measure over a slice of the questions."""
+        values = run.values[self.slice(slice)]
+        low, high = bootstrap(values)
+        means = values.mean(axis=0) if len(values) else np.full(len(self.measures), np.nan)
+        return [
+            Score(float(m), len(values), float(a), float(b))
+            for m, a, b in zip(means, low, high, strict=True)
+        ]
+
+    def first(self, n: int) -> "Evaluation":
+        """Return the same for the first n measures."""
+        runs = tuple(run.first(n) for run in self.runs)
+        return replace(self, measures=self.measures[:n], runs=runs)
+
+    def run(self, name: str) -> RunScores:
+        """Return the run with this name."""
+        return next(run for run in self.runs if run.name == name)
+
+
+def evaluate(
+    questions: Sequence[Question],
+    runs: Mapping[str, Iterable[Ranking]],
+    measures: Sequence[Measure],
+    *,
+    pool: Sequence[Ranking] = (),
+    qrels: Sequence[Judgement] = (),
+    strict: bool = False,
+    workers: int = 1,
+    cache: Path | None = None,
+    progress: Progress = lambda _: None,
+) -> Evaluation:
+    """Score runs on questions.
+
+    The ideal of α-nDCG may use every passage of the runs and of `pool`. With `qrels`, passages are
+    judged by id instead of by the answers in their texts.
+    """
+    _check(measures, by_ids=bool(qrels))
+    relevant = clusters_of(qrels)
+    inside = _judgeable(questions, relevant if qrels else None)
+    known = list(compress(questions, inside))
+    aligned = {name: align(questions, rankings) for name, rankings in runs.items()}
+    ordered = {
+        name: [settle_ties(ranking) for ranking in compress(run.rankings, inside)]
+        for name, run in aligned.items()
+    }
+    others = [list(compress(align(questions, pool).rankings, inside))] if pool else []
+    pooled = pool_runs(known, [*ordered.values(), *others], relevant)
+    if qrels:
+        coverage = cover_by_ids(pooled, relevant)
+    else:
+        coverage = cover(pooled, strict=strict, workers=workers, cache=cache, progress=progress)
+    ids = {question.id for question in known}
+    scored = [
+        replace(
+            _scored(name, ordered[name], pooled, coverage, measures),
+            missing=tuple(id for id in run.missing if id in ids),
+            unknown=run.unknown,
+            differing=tuple(id for id in run.differing if id in ids),
+            bare=0 if qrels else _bare(name, ordered[name], pooled),
+        )
+        for name, run in aligned.items()
+    ]
+    return Evaluation(
+        tuple(known),
+        coverage.n_answers,
+        coverage.n_answers > 1,
+        tuple(measures),
+        tuple(scored),
+        without_answers=tuple(q.id for q, here in zip(questions, inside, strict=True) if not here),
+    )
+
+
+def _judgeable(questions: Sequence[Question], relevant: Clusters | None) -> list[bool]:
+    """Tell for each question whether an answer to it, or a relevant passage, is known."""
+    if relevant is None:
+        inside = [bool(question.answers or question.regex) for question in questions]
+        problem = "no question has an answer; give a questions file that holds them"
+    else:
+        inside = [question.id in relevant for question in questions]
+        problem = "no question has a relevant judgement; are the ids of both the same?"
+    if not any(inside):
+        raise DataError(problem)
+    return inside
+
+
+def _scored(
+    name: str,
+    rankings: Sequence[Ranking],
+    pooled: Sequence[Ranking],
+    coverage: Coverage,
+    measures: Sequence[Measure],
+) -> RunScores:
+    judged = Judged(coverage.reorder(positions_in(rankings, pooled)), coverage)
+    values = np.column_stack([measure.of(judged) for measure in measures])
+    flat = sum(map(is_flat, rankings))
+    return RunScores(name, values, flat=flat, best=_best(judged, measures))
+
+
+def evaluate_answers(
+    questions: Sequence[Question],
+    systems: Mapping[str, Iterable[Prediction]],
+    measures: Sequence[AnswerMeasure],
+) -> Evaluation:
+    """Score the answers that systems gave; a question without any scores 0."""
+    known = [question for question in questions if question.answers or question.annotations]
+    if not known:
+        raise DataError("no question has an answer; give a questions file that holds them")
+    scored = []
+    for name, predictions in systems.items():
+        given = align_predictions(known, predictions)
+        rows = [
+            [measure.value(question, prediction.answers) for measure in measures]
+            for question, prediction in zip(known, given.predictions, strict=True)
+        ]
+        scored.append(RunScores(name, np.array(rows), given.missing, given.unknown))
+    return Evaluation(
+        tuple(known),
+        np.array([len(question.answers) for question in known]),
+        np.array([is_multi(question) for question in known]),
+        tuple(measures),
+        tuple(scored),
+        tuple(q.id for q in questions if not (q.answers or q.annotations)),
+    )
+
+
+def _check(measures: Sequence[Measure], by_ids: bool) -> None:
+    if not measures:
+        raise ConfigError("no measure is asked for; write for example MRecall@5")
+    for measure in measures:
+        measure.check()
+    if len(set(measures)) < len(measures):
+        raise ConfigError("a measure is asked for twice; name each once")
+    names = {measure.name for measure in measures}
+    if by_ids and MRecall.name in names:
+        raise ConfigError("MRecall counts answer strings; with qrels write MRecall_clusters")
+    if not by_ids and MRecall_clusters.name in names:
+        raise ConfigError("MRecall_clusters counts gold passage ids; it needs qrels")
+
+
+def _bare(name: str, rankings: Sequence[Ranking], pooled: Sequence[Ranking]) -> int:
+    """Count the passages of a run that are only ids; refuse a run that has no others."""
+    bare, total = bare_in(rankings, pooled)
+    if total and bare == total:
+        raise DataError(
+            f"{name}: the run holds passage ids only; give their texts with --corpus or judgements "
+            "with --qrels"
+        )
+    return bare
+
+
+def _best(judged: Judged, measures: Sequence[Measure]) -> BestOrder:
+    """Score the best order of each question's own passages."""
+    run, longest = judged.run, max(measure.k for measure in measures)
+
+    @functools.cache
+    def greedy_order(alpha: float) -> Judged:  # its first k are the greedy order of length k
+        return Judged(run.reorder(greedy(run, longest, alpha).positions()), judged.pool)
+
+    @functools.cache
+    def exact_order(k: int) -> Order:
+        return best_cover(run, k)
+
+    values, quick, bounds = [], [], []
+    for measure in measures:
+        quick.append(measure.of(greedy_order(1.0 if measure.alpha is None else measure.alpha)))
+        if measure.of_found is None or measure.greedy_is_exact:
+            values.append(quick[-1])
+            bounds.append(quick[-1])
+            continue
+        order = exact_order(measure.k)
+        covered = found(run.reorder(order.positions), measure.k)
+        values.append(measure.of_found(covered, run.n_answers, measure.k))
+        bounds.append(measure.of_found(order.bounds, run.n_answers, measure.k))
+    return BestOrder(np.column_stack(values), np.column_stack(quick), np.column_stack(bounds))

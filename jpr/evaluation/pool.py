@@ -1,0 +1,93 @@
+"""The pool: all passages that any run found for a question, which an ideal ranking may use."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby, pairwise
+
+from jpr.errors import DataError
+from jpr.formats.runs.qrels import Judgement
+from jpr.types import Hit, Passage, Question, Ranking
+
+Clusters = Mapping[str, Mapping[str, set[str]]]
+"""Question id -> subtopic -> ids of its relevant passages."""
+
+
+def clusters_of(qrels: Iterable[Judgement]) -> Clusters:
+    """Group judgements by question and subtopic; a subtopic without a relevant passage is none."""
+    relevant: dict[str, dict[str, set[str]]] = {}
+    for judgement in sorted(qrels, key=lambda judgement: judgement.subtopic):
+        if judgement.relevance > 0:
+            subtopics = relevant.setdefault(judgement.question_id, {})
+            subtopics.setdefault(judgement.subtopic, set()).add(judgement.passage_id)
+    return relevant
+
+
+def is_flat(ranking: Ranking) -> bool:
+    """Tell whether most neighbours have the same score: the passages are hardly ranked."""
+    ties = sum(a.score == b.score for a, b in pairwise(ranking.hits))
+    return 2 * ties > max(len(ranking.hits) - 1, 0)
+
+
+def settle_ties(ranking: Ranking) -> Ranking:
+    """Put neighbours of equal score in descending order of their ids, as trec_eval does.
+
+    A system that gives every passage the same score has not ranked them: without this it would be
+    judged by the order of the file it was given.
+    """
+    if all(a.score != b.score for a, b in pairwise(ranking.hits)):
+        return ranking
+    hits: list[Hit] = []
+    for _, tied in groupby(ranking.hits, key=lambda hit: hit.score):
+        hits += sorted(tied, key=lambda hit: hit.passage.id, reverse=True)
+    return Ranking(ranking.question, tuple(hits))
+
+
+def pool_runs(
+    questions: Sequence[Question], runs: Sequence[Sequence[Ranking]], relevant: Clusters
+) -> list[Ranking]:
+    """Return each question's passages from all runs and judgements, by descending id."""
+    pooled = []
+    for question, *rankings in zip(questions, *runs, strict=True):
+        hits: dict[str, Hit] = {}
+        for ranking in rankings:
+            hits = _joined(hits, ranking) if hits else {h.passage.id: h for h in ranking.hits}
+        for ids in relevant.get(question.id, {}).values():
+            for id in ids:
+                if id not in hits:
+                    hits[id] = Hit(Passage(id, "", ""), 0.0)
+        pooled.append(Ranking(question, tuple(hits[id] for id in sorted(hits, reverse=True))))
+    return pooled
+
+
+def _joined(hits: dict[str, Hit], ranking: Ranking) -> dict[str, Hit]:
+    """Add a ranking's passages to those known; the same id must stand for the same text."""
+    for hit in ranking.hits:
+        known = hits.setdefault(hit.passage.id, hit).passage
+        if known.text == hit.passage.text:
+            continue
+        if known.is_bare:  # another run may know what this id stands for
+            hits[known.id] = hit
+        elif not hit.passage.is_bare:
+            raise DataError(
+                f"question {ranking.question.id!r}: passage {known.id!r} has two different texts; "
+                "the runs come from different corpora"
+            )
+    return hits
+
+
+def bare_in(rankings: Sequence[Ranking], pooled: Sequence[Ranking]) -> tuple[int, int]:
+    """Return how many of a run's passages have no text even in the pool, and how many it has."""
+    bare = total = 0
+    for ranking, pool in zip(rankings, pooled, strict=True):
+        unknown = {hit.passage.id for hit in pool.hits if hit.passage.is_bare}
+        bare += sum(hit.passage.id in unknown for hit in ranking.hits)
+        total += len(ranking.hits)
+    return bare, total
+
+
+def positions_in(rankings: Sequence[Ranking], pooled: Sequence[Ranking]) -> list[list[int]]:
+    """Return where each ranking's passages stand in the pool."""
+    positions = []
+    for ranking, pool in zip(rankings, pooled, strict=True):
+        place = {hit.passage.id: i for i, hit in enumerate(pool.hits)}
+        positions.append([place[hit.passage.id] for hit in ranking.hits])
+    return positions

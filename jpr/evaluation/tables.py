@@ -1,0 +1,229 @@
+"""An evaluation as rows of text: for a terminal, Markdown, LaTeX or JSON."""
+
+from collections.abc import Sequence
+from pathlib import PurePath
+
+import numpy as np
+
+from jpr.evaluation.compare import Comparison
+from jpr.evaluation.evaluation import ALL, MULTI, Evaluation, RunScores, Score
+
+HEADER: tuple[str, ...] = (
+    "run",
+    "measure",
+    "all",
+    "95 % interval",
+    "n",
+    "multi",
+    "n multi",
+    "best order",
+)
+
+
+def short_names(evaluation: Evaluation) -> dict[str, str]:
+    """Return what tells the runs apart: file names without ending, or as many folders as it takes.
+
+    A name that is no path, such as `one by one`, stays as it is.
+    """
+    paths = {run.name: PurePath(run.name) for run in evaluation.runs}
+    short = {name: path.name.split(".")[0] or path.name for name, path in paths.items()}
+    for n in range(1, 1 + max((len(path.parts) for path in paths.values()), default=0)):
+        if len(set(short.values())) == len(short):
+            return short
+        short = {name: str(PurePath(*path.parts[-n:])) for name, path in paths.items()}
+    return short
+
+
+def rows(evaluation: Evaluation) -> list[tuple[str, ...]]:
+    """Return a row of text per run and measure.
+
+    "best order" is what the best order of the run's own passages would score (all questions).
+    """
+    table: list[tuple[str, ...]] = []
+    names = short_names(evaluation)
+    for run in evaluation.runs:
+        overall, multi = evaluation.scores(run, ALL), evaluation.scores(run, MULTI)
+        for i, measure in enumerate(evaluation.measures):
+            table.append(
+                (
+                    names[run.name],
+                    repr(measure),
+                    _percent(overall[i].value),
+                    f"{_percent(overall[i].low)} to {_percent(overall[i].high)}",
+                    str(overall[i].n),
+                    _percent(multi[i].value),
+                    str(multi[i].n),
+                    _best(run, i),
+                )
+            )
+    return table
+
+
+COMPARED: tuple[str, ...] = (
+    "run",
+    "measure",
+    "slice",
+    "n",
+    "difference",
+    "95 % interval",
+    "won",
+    "lost",
+    "p",
+    "p Holm",
+)
+
+
+def compared_rows(
+    evaluation: Evaluation, comparisons: Sequence[Comparison]
+) -> list[tuple[str, ...]]:
+    """Return a row of text per comparison."""
+    names = short_names(evaluation)
+    return [
+        (
+            f"{names[c.run]} – {names[c.baseline]}",
+            c.measure,
+            c.slice,
+            str(c.n),
+            f"{100 * c.difference:+.1f}",
+            f"{100 * c.low:+.1f} to {100 * c.high:+.1f}",
+            str(len(c.wins)),
+            str(len(c.losses)),
+            _p(c.p),
+            _p(c.p_holm),
+        )
+        for c in comparisons
+    ]
+
+
+def _p(value: float) -> str:
+    return f"{value:.4f}" if value >= 0.0001 else "<0.0001"
+
+
+def _percent(value: float) -> str:
+    return "–" if np.isnan(value) else f"{100 * value:.1f}"
+
+
+def _best(run: RunScores, i: int) -> str:
+    if run.best is None:
+        return ""
+    value, bound = run.best.values[:, i].mean(), run.best.bounds[:, i].mean()
+    return _percent(value) if bound == value else f"{_percent(value)} to {_percent(bound)}"
+
+
+def markdown(header: Sequence[str], table: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table.
+
+    >>> print(markdown(["run", "all"], [["a|b", "50.0"]]))
+    | run | all |
+    | --- | --- |
+    | a\\|b | 50.0 |
+    """
+    lines = [list(header), ["---"] * len(header), *map(list, table)]
+    return "\n".join(
+        "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines
+    )
+
+
+def latex(header: Sequence[str], table: Sequence[Sequence[str]]) -> str:
+    """Return a LaTeX tabular in booktabs style, numbers to the right."""
+    columns = "ll" + "r" * (len(header) - 2)
+    lines = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", _latex_line(header), r"\midrule"]
+    lines += [_latex_line(row) for row in table]
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
+
+
+def _latex_line(cells: Sequence[str]) -> str:
+    return " & ".join(map(_latex_text, cells)) + r" \\"
+
+
+def _latex_text(text: str) -> str:
+    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    special |= {character: "\\" + character for character in "&%$#_{}"}
+    special["–"] = "--"
+    return "".join(special.get(character, character) for character in text)
+
+
+def as_json(evaluation: Evaluation, comparisons: Sequence[Comparison] = ()) -> dict[str, object]:
+    """Return everything as one object; values are percentages in full precision."""
+    result: dict[str, object] = {
+        "runs": [_run_json(evaluation, run) for run in evaluation.runs],
+        "without_answers": list(evaluation.without_answers),
+    }
+    if comparisons:
+        result["comparisons"] = [_comparison_json(comparison) for comparison in comparisons]
+    return result
+
+
+def _run_json(evaluation: Evaluation, run: RunScores) -> dict[str, object]:
+    overall, multi = evaluation.scores(run, ALL), evaluation.scores(run, MULTI)
+    measures = {}
+    for i, measure in enumerate(evaluation.measures):
+        measures[repr(measure)] = {
+            **_score_json(overall[i], multi[i]),
+            "by_answers": _by_answers(evaluation, run, i),
+            **_best_json(run, i),
+        }
+    return {
+        "run": run.name,
+        "n": len(evaluation.questions),
+        "n_multi": int(evaluation.multi.sum()),
+        "missing": list(run.missing),
+        "unknown": list(run.unknown),
+        "flat": run.flat,
+        "bare": run.bare,
+        "measures": measures,
+    }
+
+
+def _number(value: float) -> float | None:
+    """Return a percentage; None (JSON's null) where no question gave a value."""
+    return None if np.isnan(value) else 100 * value
+
+
+def _score_json(overall: Score, multi: Score) -> dict[str, object]:
+    return {
+        "all": _number(overall.value),
+        "multi": _number(multi.value),
+        "low": _number(overall.low),
+        "high": _number(overall.high),
+        "multi_low": _number(multi.low),
+        "multi_high": _number(multi.high),
+    }
+
+
+def _by_answers(evaluation: Evaluation, run: RunScores, i: int) -> dict[str, object]:
+    return {
+        str(n): {"n": int(here.sum()), "value": 100 * float(run.values[here, i].mean())}
+        for n in np.unique(evaluation.n_answers).tolist()
+        if (here := evaluation.n_answers == n).any()
+    }
+
+
+def _best_json(run: RunScores, i: int) -> dict[str, object]:
+    if run.best is None:
+        return {}
+    values, bounds = run.best.values[:, i], run.best.bounds[:, i]
+    return {
+        "best_order": 100 * float(values.mean()),
+        "best_order_greedy": 100 * float(run.best.greedy[:, i].mean()),
+        "best_order_bound": 100 * float(bounds.mean()),
+        "best_order_unproven": int((bounds > values).sum()),
+    }
+
+
+def _comparison_json(comparison: Comparison) -> dict[str, object]:
+    return {
+        "run": comparison.run,
+        "baseline": comparison.baseline,
+        "measure": comparison.measure,
+        "slice": comparison.slice,
+        "n": comparison.n,
+        "difference": 100 * comparison.difference,
+        "low": 100 * comparison.low,
+        "high": 100 * comparison.high,
+        "test": comparison.test,
+        "p": comparison.p,
+        "p_holm": comparison.p_holm,
+        "wins": list(comparison.wins),
+        "losses": list(comparison.losses),
+    }

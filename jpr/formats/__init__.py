@@ -1,0 +1,1 @@
+"""File formats of passages, questions and runs. Knows no model and no index."""

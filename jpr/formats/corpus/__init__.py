@@ -1,0 +1,27 @@
+"""Passages from any corpus the field uses; `jpr.formats.corpus.split` cuts long ones."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TextIO
+
+from jpr.formats.format import Format, formats_in, read_records, write_records
+from jpr.types import Passage
+
+FORMATS: tuple[Format[Passage], ...] = formats_in(
+    __name__,
+    "tsv",
+    "jsonl",
+    "folder",
+    "wikipedia",
+    "wikiextractor",
+)
+
+
+def read_passages(path: str | Path, format: str | None = None) -> Iterator[Passage]:
+    """Stream the passages of a file or folder, recognised unless its format is named."""
+    return read_records(Path(path), FORMATS, format, key=lambda passage: passage.id)
+
+
+def write_passages(passages: Iterable[Passage], stream: TextIO, format: str = "tsv") -> None:
+    """Write passages in a format; tsv keeps `source` of the meta, dpr nothing of it."""
+    write_records(passages, stream, FORMATS, format)

@@ -1,0 +1,89 @@
+"""A folder of .txt and .md files, each one passage, in every subfolder but hidden ones.
+
+The id is the path below the folder, the title a markdown file's first heading or the file's name
+without its ending. A folder's own files come before those of its subfolders, each sorted by name.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from jpr.errors import FormatError
+from jpr.formats.corpus.jsonl import is_beir
+from jpr.formats.corpus.wikiextractor import is_extracted
+from jpr.formats.format import Format, Head, Located
+from jpr.io.files import read_lines
+from jpr.types import Passage
+
+_ENDINGS = (".txt", ".md")
+HEADING = re.compile(r"#{1,6}[ \t]++(.*)")
+FENCE = ("```", "~~~")
+
+
+def _sniff(head: Head) -> bool:
+    return head.path.is_dir() and not is_beir(head) and not is_extracted(head)
+
+
+def _read(path: Path) -> Located[Passage]:
+    root = path if path.is_dir() else path.parent
+    found = False
+    for file in files_below(path, _ENDINGS) if path.is_dir() else (path,):
+        found = True
+        lines = [text for _, text in read_lines(file)]
+        title = _heading(lines) if file.suffix.lower() == ".md" else ""
+        yield 0, Passage(name_below(file, root), title or file.stem, "\n".join(lines))
+    if not found:
+        raise FormatError(path, 0, "the folder holds no .txt or .md file; name the right folder")
+
+
+def _refuse(problem: FormatError) -> None:
+    raise problem
+
+
+def files_below(
+    root: Path, endings: tuple[str, ...], refuse: Callable[[FormatError], None] = _refuse
+) -> Iterator[Path]:
+    """Yield the files with one of these endings, a folder's own before those of its subfolders.
+
+    Hidden ones are passed over, and links to folders are not followed. `refuse` is told of a
+    folder that cannot be listed.
+    """
+
+    waiting = [root]  # not os.walk: before Python 3.12 it has no end for a thousand folders deep
+    while waiting:
+        folder = waiting.pop()
+        try:
+            with os.scandir(folder) as listed:
+                found = sorted(listed, key=lambda entry: entry.name)
+        except OSError as error:
+            refuse(FormatError(folder, 0, f"cannot be listed: {error.strerror}"))
+            continue
+        seen = [entry for entry in found if not entry.name.startswith(".")]
+        for entry in seen:
+            if entry.name.lower().endswith(endings) and not Path(entry).is_dir():
+                yield Path(entry)
+        waiting += [Path(entry) for entry in reversed(seen) if entry.is_dir(follow_symlinks=False)]
+
+
+def name_below(file: Path, root: Path) -> str:
+    """Return a file's path below a folder, as ids have it."""
+    id = file.relative_to(root).as_posix()
+    try:
+        id.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise FormatError(ascii(id), 0, "the file's name is not UTF-8; rename it") from error
+    return id
+
+
+def _heading(lines: list[str]) -> str:
+    """Return the first markdown heading above any block of code."""
+    for line in lines:
+        if line.startswith(FENCE):
+            return ""
+        if found := HEADING.match(line):
+            return found[1].strip().rstrip("#").rstrip()
+    return ""
+
+
+FORMAT = Format("text", "a folder of .txt and .md files, one passage each", _sniff, _read)

@@ -1,0 +1,197 @@
+"""Passages as tab-separated lines: DPR's, the same without a header, and MS MARCO's.
+
+With DPR's header (`id text title`) a field may be quoted as in csv, a quote inside it doubled, and
+further columns go to `meta` under their names. Without a header a quote is a plain character, and
+a fourth column is the `source`. On writing, a tab or line end inside a field becomes a space;
+half a surrogate pair, which UTF-8 cannot hold, is refused.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TextIO
+
+from jpr.errors import DataError, FormatError
+from jpr.formats.format import Format, Head, Located
+from jpr.io.files import read_lines
+from jpr.types import Passage
+
+_DPR_COLUMNS = ("id", "text", "title")
+_QUOTED = re.compile(r'"([^"]*+(?:""[^"]*+)*+)("?)')
+_BREAK = re.compile(r"[\t\r\n]")
+_LIST = re.compile(r"""\s*\[\s*["'\]]""")
+_LINES_IN_FIELD = 1000
+_NO_META: Mapping[str, object] = {}
+_QUOTES_HINT = "double the quotes inside a field, or name the format tsv if quotes are plain"
+
+Lines = Iterator[tuple[int, str]]
+
+
+def _is_header(columns: list[str]) -> bool:
+    return set(_DPR_COLUMNS) <= set(columns)
+
+
+def _sniff_dpr(head: Head) -> bool:
+    return _is_header([column.strip('"') for column in head.columns()])
+
+
+def _read_dpr(path: Path) -> Located[Passage]:
+    lines = read_lines(path)
+    names: list[str] = []
+    for line, text in lines:
+        if not text.strip():
+            continue
+        fields = _csv_fields(path, line, text, lines) if '"' in text else text.split("\t")
+        if not names:
+            names = _header(path, line, fields)
+            continue
+        if len(fields) != len(names):
+            wrong = f"{len(fields)} columns instead of the header's {len(names)}"
+            raise FormatError(path, line, f"{wrong}; {_QUOTES_HINT}")
+        meta = dict(zip(names, fields, strict=True))
+        id, body, title = (meta.pop(column) for column in _DPR_COLUMNS)
+        yield line, Passage(_checked_id(path, line, id), title, body, meta)
+
+
+def _header(path: Path, line: int, fields: list[str]) -> list[str]:
+    if not _is_header(fields) or len(set(fields)) < len(fields):
+        raise FormatError(path, line, "a header with the columns id, text and title is expected")
+    return fields
+
+
+def _csv_fields(path: Path, line: int, text: str, lines: Lines) -> list[str]:
+    """Split a row with quotes, taking further lines while a field is open."""
+    for _ in range(_LINES_IN_FIELD):
+        if (fields := _split_quoted(path, line, text)) is not None:
+            return fields
+        following = next(lines, None)
+        if following is None:
+            break
+        text = f"{text}\n{following[1]}"
+    raise FormatError(path, line, f"a quote opens a field and nothing closes it; {_QUOTES_HINT}")
+
+
+def _split_quoted(path: Path, line: int, text: str) -> list[str] | None:
+    """Split a row by csv's rules; None where its last field is still open."""
+    fields: list[str] = []
+    at = 0
+    while True:
+        if quoted := _QUOTED.match(text, at):
+            if not quoted[2]:
+                return None
+            fields.append(quoted[1].replace('""', '"'))
+            end = quoted.end()
+        else:
+            tab = text.find("\t", at)
+            end = tab if tab >= 0 else len(text)
+            fields.append(text[at:end])
+        if end == len(text):
+            return fields
+        if text[end] != "\t":
+            raise FormatError(path, line, f"text follows a closing quote; {_QUOTES_HINT}")
+        at = end + 1
+
+
+def _checked_id(path: Path, line: int, id: str) -> str:
+    if not id.strip():
+        raise FormatError(path, line, "the id is empty; give every passage one")
+    return id
+
+
+def _write_dpr(passages: Iterable[Passage], stream: TextIO) -> None:
+    stream.write("\t".join(_DPR_COLUMNS) + "\n")
+    for passage in passages:
+        fields = (passage.id, passage.text, passage.title)
+        stream.write(_row(passage, [_quoted(_flat(field)) for field in fields]))
+
+
+def _quoted(field: str) -> str:
+    return '"' + field.replace('"', '""') + '"' if '"' in field else field
+
+
+def _flat(field: str) -> str:
+    return _BREAK.sub(" ", field)
+
+
+def _row(passage: Passage, fields: Iterable[str]) -> str:
+    row = "\t".join(fields) + "\n"
+    try:
+        row.encode()
+    except UnicodeEncodeError as error:
+        half = f"half a character ({row[error.start]!r})"
+        problem = f"passage {passage.id!r} holds {half}, which a TSV file cannot"
+        raise DataError(f"{problem}; repair it, or write a JSON format such as beir") from error
+    return row
+
+
+def _is_prose(columns: list[str]) -> bool:
+    """Tell a passage's line from one of a run, of judgements or of questions with answers."""
+    id, text = columns[:2]
+    named = bool(id) and not any(map(str.isspace, id))
+    return named and len(text.split(maxsplit=1)) == 2 and not any(map(_LIST.match, columns[1:]))
+
+
+def _sniff_plain(head: Head) -> bool:
+    columns = head.columns()
+    return len(columns) in (3, 4) and head.value is None and _is_prose(columns)
+
+
+def _read_plain(path: Path) -> Located[Passage]:
+    known, meta = "", _NO_META
+    for line, text in read_lines(path):
+        columns = text.split("\t")
+        if not 3 <= len(columns) <= 4:
+            if not text.strip():
+                continue
+            wrong = f"{len(columns)} columns instead of id, text, title and perhaps source"
+            raise FormatError(path, line, f"{wrong}; separate them by single tabs")
+        if line == 1 and _is_header(columns):
+            continue
+        source = columns[3] if len(columns) == 4 else ""
+        if source != known:
+            known, meta = source, {"source": source} if source else _NO_META
+        yield line, Passage(_checked_id(path, line, columns[0]), columns[2], columns[1], meta)
+
+
+def _write_plain(passages: Iterable[Passage], stream: TextIO) -> None:
+    for passage in passages:
+        fields = [passage.id, passage.text, passage.title]
+        if "source" in passage.meta:
+            fields.append(str(passage.meta["source"]))
+        stream.write(_row(passage, map(_flat, fields)))
+
+
+def _sniff_msmarco(head: Head) -> bool:
+    columns = head.columns()
+    return len(columns) == 2 and head.value is None and _is_prose(columns)
+
+
+def _read_msmarco(path: Path) -> Located[Passage]:
+    for line, text in read_lines(path):
+        if not text.strip():
+            continue
+        columns = text.split("\t")
+        if len(columns) != 2:
+            wrong = f"{len(columns)} columns instead of an id and a passage"
+            raise FormatError(path, line, f"{wrong}; separate them by one tab")
+        yield line, Passage(_checked_id(path, line, columns[0]), "", columns[1])
+
+
+DPR = Format(
+    "dpr",
+    "DPR's psgs_w100.tsv: a header id, text, title; fields with quotes are quoted as in csv",
+    _sniff_dpr,
+    _read_dpr,
+    _write_dpr,
+)
+PLAIN = Format(
+    "tsv",
+    "tab-separated id, text, title and perhaps source, without a header, quotes being plain",
+    _sniff_plain,
+    _read_plain,
+    _write_plain,
+)
+MSMARCO = Format(
+    "msmarco", "MS MARCO's collection.tsv: id and passage", _sniff_msmarco, _read_msmarco
+)
+FORMATS = (DPR, PLAIN, MSMARCO)

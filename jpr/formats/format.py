@@ -1,0 +1,185 @@
+"""The seam every file format stands behind: how to know it, read it and write it.
+
+A new format is one `Format` value in a file of its own and that file's name in the list of its kind
+(`formats.corpus`, `formats.questions`, `formats.runs`). Reading through `read_records` gives every
+format the same checks: an empty file and a repeated id are errors.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Generic, TextIO, TypeVar
+
+from jpr.errors import ConfigError, FormatError
+from jpr.io.files import read_lines
+from jpr.io.json_files import read_json
+
+T = TypeVar("T")
+_COUNT = re.compile("0|[1-9][0-9]{0,17}")
+Located = Iterator[tuple[int, T]]
+"""Records with the line each begins on (0 where the file has no lines)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What a format may look at to recognise a file: nothing past its first record."""
+
+    path: Path
+    line: str
+    """The first line that is not blank; empty for a folder."""
+    value: Any
+    """The first JSON value (of an array: its first item); None where the file is not JSON."""
+    broken: FormatError | None = None
+    """What is wrong with the first JSON value, if the file begins like JSON."""
+
+    def has(self, *keys: str) -> bool:
+        """Tell whether the first JSON value is an object with all these keys."""
+        return isinstance(self.value, dict) and all(key in self.value for key in keys)
+
+    def columns(self, separator: str | None = "\t") -> list[str]:
+        """Return the first line's columns."""
+        return self.line.split(separator)
+
+
+@dataclass(frozen=True, slots=True)
+class Format(Generic[T]):
+    """A file format, as a value."""
+
+    name: str
+    """What `--from` and `--to` take."""
+    about: str
+    """One line for `jpr validate` and the documentation."""
+    sniff: Callable[[Head], bool]
+    read: Callable[[Path], Located[T]]
+    write: Callable[[Iterable[T], TextIO], None] | None = None
+
+
+def formats_in(package: str, *modules: str) -> tuple[Format[Any], ...]:
+    """Return what modules of a package define, each as its `FORMAT` or as several `FORMATS`."""
+    found = [vars(import_module(f"{package}.{module}")) for module in modules]
+    return tuple(format for names in found for format in names.get("FORMATS") or [names["FORMAT"]])
+
+
+def head_of(path: Path) -> Head:
+    """Read as little of a file as its recognition needs."""
+    if path.is_dir():
+        return Head(path, "", None)
+    line = next((text for _, text in read_lines(path) if text.strip()), "")
+    if not line:
+        raise FormatError(path, 0, "the file is empty; was its download or export cut short?")
+    if not line.lstrip().startswith(("{", "[")):
+        return Head(path, line, None)
+    try:
+        return Head(path, line, next((value for _, value in read_json(path)), None))
+    except FormatError as error:
+        return Head(path, line, None, error)  # it may still be no JSON at all, e.g. wiki markup
+
+
+def detect(path: Path, formats: Sequence[Format[T]], name: str | None = None) -> Format[T]:
+    """Return the format called `name`, or the one that recognises the file."""
+    if name is not None:
+        return _named(formats, name, f"unknown format {name!r}; known:")
+    head = head_of(path)
+    found = [format for format in formats if format.sniff(head)]
+    if len(found) == 1:
+        return found[0]
+    if not found and head.broken:
+        raise head.broken
+    names = ", ".join(format.name for format in found or formats)
+    problem = f"could be any of {names}" if found else f"not recognised as any of {names}"
+    remedy = "docs/formats.md shows what they look like"
+    if any(format.write for format in formats):
+        remedy = "if it is one, rewrite it: jpr convert FILE OUT --from NAME --to NAME"
+    raise FormatError(path, 0, f"{problem}; {remedy}")
+
+
+def writable(formats: Sequence[Format[T]], name: str) -> Format[T]:
+    """Return the format called `name`, which must be one that can be written."""
+    known = [format for format in formats if format.write]
+    return _named(known, name, f"format {name!r} cannot be written; choose one of")
+
+
+def _named(formats: Sequence[Format[T]], name: str, problem: str) -> Format[T]:
+    for format in formats:
+        if format.name == name:
+            return format
+    raise ConfigError(f"{problem} {', '.join(format.name for format in formats)}")
+
+
+def read_records(
+    path: Path,
+    formats: Sequence[Format[T]],
+    name: str | None = None,
+    *,
+    key: Callable[[T], str],
+) -> Iterator[T]:
+    """Stream the records of a file, refusing an empty file and an id (`key`) that comes twice."""
+    format = detect(path, formats, name)
+    seen = _Seen()
+    count = 0
+    for line, record in format.read(path):
+        count += 1
+        if not seen.add(key(record)):
+            raise FormatError(path, line, f"id {key(record)!r} was used before; ids must differ")
+        yield record
+    if not count:
+        raise FormatError(path, 0, f"holds no record of format {format.name}")
+
+
+def write_records(
+    records: Iterable[T], stream: TextIO, formats: Sequence[Format[T]], name: str
+) -> None:
+    """Write records in the format called `name`."""
+    write = writable(formats, name).write
+    assert write is not None
+    write(records, stream)
+
+
+class _Seen:
+    """A set of ids that takes no memory while they count up by one, as DPR's passage ids do."""
+
+    def __init__(self) -> None:
+        self._first = self._next = 0
+        self._others: set[str] = set()
+
+    def add(self, id: str) -> bool:
+        """Add an id; False if it was there."""
+        number = int(id) if _COUNT.fullmatch(id) else -1
+        if number >= 0 and self._first == self._next:
+            self._first = self._next = number
+        if number == self._next:
+            self._next += 1
+            return id not in self._others
+        if self._first <= number < self._next or id in self._others:
+            return False
+        self._others.add(id)
+        return True
+
+
+def field_of(record: object, key: str, kind: type[T], path: Path, line: int) -> T:
+    """Return `record[key]`, or say which line lacks it or has something else there.
+
+    >>> field_of({"id": "7"}, "id", str, Path("q.jsonl"), 1)
+    '7'
+    """
+    if not isinstance(record, dict):
+        raise FormatError(path, line, f"a JSON object is expected, not {_kind_name(record)}")
+    if key not in record:
+        there = ", ".join(sorted(map(str, record))[:8])
+        raise FormatError(path, line, f"key {key!r} is missing; there are: {there}")
+    value = record[key]
+    if not isinstance(value, kind):
+        raise FormatError(path, line, f"{key!r} should be {_NAMES[kind]}, not {_kind_name(value)}")
+    return value
+
+
+_NAMES: dict[type, str] = {
+    str: "a string", list: "a list", dict: "an object", int: "a whole number", float: "a number",
+    bool: "true or false", type(None): "null",
+}  # fmt: skip
+
+
+def _kind_name(value: object) -> str:
+    return _NAMES.get(type(value), type(value).__name__)

@@ -1,0 +1,250 @@
+"""Gold answers as files spell them: the one set of rules for questions and for runs.
+
+An alias is a string accepted for an answer. Nulls and blank strings are no alias, a number is the
+string that writes it, and an answer without an alias is dropped. A flat list is ONE answer's
+aliases, a list of lists holds distinct answers. What several annotators answered is united:
+answers that share an alias are one.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from jpr.errors import DataError, FormatError
+from jpr.formats.format import field_of
+from jpr.io.json_files import read_json
+from jpr.text import normalise_answer
+from jpr.types import Question
+
+T = TypeVar("T")
+Aliases = tuple[str, ...]
+Answers = tuple[Aliases, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A JSON value that knows where it stands, so that mistakes can say it."""
+
+    value: Any
+    path: Path
+    line: int
+    position: int = 0
+    """The place, from 0, in the file or list that the value was taken from."""
+    name: str = "record"
+    """The key that led to the value, for messages."""
+
+    def error(self, problem: str) -> FormatError:
+        """Return the error that says `problem` about this row."""
+        return FormatError(self.path, self.line, problem)
+
+    @contextmanager
+    def within(self, part: str) -> Iterator[None]:
+        """Let what goes wrong inside name the part of the file that it is about."""
+        try:
+            yield
+        except FormatError as error:
+            raise self.error(f"{part}: {error.problem}") from error
+
+    def field(self, key: str, kind: type[T]) -> T:
+        """Return what stands under a key and must be of this kind."""
+        return field_of(self.value, key, kind, self.path, self.line)
+
+    def has(self, key: str) -> bool:
+        """Tell whether something other than null stands under a key."""
+        return isinstance(self.value, dict) and self.value.get(key) is not None
+
+    def first(self, keys: Sequence[str]) -> str:
+        """Return the first of the keys under which something other than null stands, else ""."""
+        for key in keys:
+            if self.has(key):
+                return key
+        return ""
+
+    def record(self) -> dict[str, Any]:
+        """Return the row, which must be an object."""
+        if not isinstance(self.value, dict):
+            raise self.error(f"a JSON object is expected, not {self.value!r:.40}")
+        return self.value
+
+    def items(self) -> Iterator[tuple[str, "Row"]]:
+        """Yield the keys of the row, which must be an object, with what stands under them."""
+        for key in self.record():
+            yield key, self.at(key)
+
+    def text(self, key: str) -> str:
+        """Return the string under a key."""
+        return self.field(key, str)
+
+    def optional_text(self, key: str) -> str:
+        """Return the string under a key; "" where there is none or null."""
+        return self.text(key) if self.has(key) else ""
+
+    def strings(self, key: str) -> list[str]:
+        """Return the list of strings under a key."""
+        values = self.field(key, list)
+        if not all(isinstance(value, str) for value in values):
+            raise self.error(f"{key!r} should be a list of strings only")
+        return values
+
+    def id(self, key: str) -> str:
+        """Return the id under a key."""
+        return self.at(key).as_id()
+
+    def as_id(self) -> str:
+        """Return the row as an id: a string or a whole number."""
+        if isinstance(self.value, bool) or not isinstance(self.value, str | int):
+            wanted = f"{self.name!r} should be a string or a whole number"
+            raise self.error(f"{wanted}, not {self.value!r:.40}")
+        return str(self.value)
+
+    def id_or_position(self, key: str) -> str:
+        """Return the id under a key, or the row's position from 0 where the file has no ids."""
+        return self.id(key) if self.has(key) else str(self.position)
+
+    def at(self, key: str, kind: type = object) -> "Row":
+        """Return what stands under a key, as a row; it must be of this kind."""
+        return Row(self.field(key, kind), self.path, self.line, self.position, key)
+
+    def each(self) -> Iterator["Row"]:
+        """Yield the items of the row, which must be a list."""
+        if not isinstance(self.value, list):
+            raise self.error(f"{self.name!r} should be a list, not {self.value!r:.40}")
+        for position, value in enumerate(self.value):
+            yield Row(value, self.path, self.line, position, self.name)
+
+    def aliases(self) -> Aliases:
+        """Return the row as one answer: a string, or a list of the strings accepted for it."""
+        listed = self.value if isinstance(self.value, list) else [self.value]
+        if any(isinstance(alias, list | dict | bool) for alias in listed):
+            raise self.error(f"an answer in {self.name!r} should be a string or a list of strings")
+        known = (str(alias) for alias in listed if alias is not None)
+        return tuple(dict.fromkeys(alias for alias in known if alias.strip()))
+
+    def distinct(self) -> Answers:
+        """Return the row as a list whose every item is an answer of its own."""
+        return tuple(filter(None, (item.aliases() for item in self.each())))
+
+    def nested(self) -> Answers:
+        """Return distinct answers from a list that must hold lists only."""
+        if not is_nested(self.value):
+            raise self.error(
+                "each answer should be a list of its accepted strings, [[alias, …], …]"
+            )
+        return self.distinct()
+
+    def answers(self) -> Answers:
+        """Return distinct answers from a list of lists, one answer from a flat list."""
+        if is_nested(self.value):
+            return self.distinct()
+        if isinstance(self.value, list) and any(isinstance(item, list) for item in self.value):
+            raise self.error(f"{self.name!r} mixes strings and lists; use a list per answer")
+        return tuple(filter(None, (self.aliases(),)))
+
+    def annotations(self) -> tuple[Answers, ...]:
+        """Return what each annotator in a list answered; one without an answer is left out."""
+        return tuple(filter(None, map(_annotation, self.each())))
+
+
+def is_nested(value: object) -> bool:
+    """Tell whether a JSON value is a list that holds nothing but lists."""
+    return isinstance(value, list) and all(isinstance(item, list) for item in value)
+
+
+def _annotation(row: Row) -> Answers:
+    """Read one annotator's answers, from AmbigNQ's object or from a list of lists, which is ours.
+
+    A `singleAnswer` is one answer; every pair of `multipleQAs` is one.
+    """
+    if isinstance(row.value, list):
+        return row.nested()
+    kind = row.text("type")
+    if kind == "singleAnswer":
+        answers = [row.at("answer").aliases()]
+    elif kind == "multipleQAs":
+        answers = [pair.at("answer").aliases() for pair in row.at("qaPairs").each()]
+    else:
+        raise row.error(f"annotation of type {kind!r}; known are singleAnswer and multipleQAs")
+    return tuple(filter(None, answers))
+
+
+def json_rows(path: Path) -> Iterator[Row]:
+    """Yield the records of JSON lines or of a JSON array."""
+    for position, (line, value) in enumerate(read_json(path)):
+        yield Row(value, path, line, position)
+
+
+def json_documents(path: Path) -> Iterator[Row]:
+    """Yield the one document that a file is; where in it something stands has no line."""
+    for _, value in read_json(path):
+        yield Row(value, path, 0)
+
+
+def merged(answers: Iterable[Aliases]) -> Answers:
+    """Make one answer of those that share an alias after normalisation, and so on from there.
+
+    Answers and aliases keep the order in which they first appear.
+
+    >>> merged([("18", "eighteen"), ("21",), ("Eighteen!", "18 years")])
+    (('18', 'eighteen', 'Eighteen!', '18 years'), ('21',))
+    """
+    listed = list(answers)
+    leader: dict[str, str] = {}
+
+    def find(key: str) -> str:
+        while leader[key] != key:
+            key = leader[key]
+        return key
+
+    for aliases in listed:
+        for alias in aliases:
+            leader.setdefault(_key(alias), _key(alias))
+            leader[find(_key(alias))] = find(_key(aliases[0]))
+    together: dict[str, dict[str, None]] = {}
+    for aliases in listed:
+        together.setdefault(find(_key(aliases[0])), {}).update(dict.fromkeys(aliases))
+    return tuple(tuple(aliases) for aliases in together.values())
+
+
+def _key(alias: str) -> str:
+    return normalise_answer(alias) or alias.strip().lower()  # "The The" has no normal form
+
+
+def united(annotations: Iterable[Answers]) -> tuple[Answers, tuple[Answers, ...]]:
+    """Return a question's `answers` and `annotations` from what each annotator answered.
+
+    `answers`, which retrieval has to cover, is the union, merged; `annotations` keeps each
+    annotator's answers as they are, and is empty where that would only repeat `answers`.
+    An annotator without an answer is left out.
+    """
+    kept = tuple(dict.fromkeys(filter(None, annotations)))
+    union = merged(answer for annotation in kept for answer in annotation)
+    return union, () if kept in ((), (union,)) else kept
+
+
+def question_record(question: Question) -> dict[str, object]:
+    """Return all of a question as the record that holds it in our own files."""
+    record: dict[str, object] = {
+        "id": question.id,
+        "question": question.text,
+        "answers": question.answers,
+    }
+    if question.annotations:
+        record["annotations"] = question.annotations
+    if question.regex:
+        record["regex"] = question.regex
+    return record
+
+
+def json_line(record: Mapping[str, object]) -> str:
+    """Return a record as a line of JSON that UTF-8 can hold, or say that its `meta` is no JSON."""
+    try:
+        text = json.dumps(record, ensure_ascii=False)
+        text.encode()
+    except UnicodeEncodeError:  # half a surrogate pair, which only an escape can hold
+        text = json.dumps(record)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"a passage's meta cannot be written as JSON: {error}") from error
+    return text + "\n"

@@ -1,0 +1,37 @@
+"""Rankings in and out: what other systems retrieved, and what ours did.
+
+A ranking keeps the order of its file; only TREC runs, whose lines may come in any order, are
+sorted. Scores are finite numbers; a passage without one gets minus its rank. A record without a
+question id uses the question's text as its id.
+"""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TextIO
+
+from jpr.formats.format import Format, formats_in, read_records, write_records
+from jpr.types import Ranking
+
+FORMATS: tuple[Format[Ranking], ...] = formats_in(
+    __name__,
+    "ctxs",
+    "ambigprompt",
+    "trec",
+    "rank_llm",
+    "pyserini",
+)
+
+
+def load_rankings(path: str | Path, format: str | None = None) -> list[Ranking]:
+    """Read all rankings of a file, whose format is recognised unless it is named."""
+    return list(read_rankings(path, format))
+
+
+def read_rankings(path: str | Path, format: str | None = None) -> Iterator[Ranking]:
+    """Stream the rankings of a file; of JSON lines and arrays, memory holds one at a time."""
+    return read_records(Path(path), FORMATS, format, key=lambda ranking: ranking.question.id)
+
+
+def write_rankings(rankings: Iterable[Ranking], stream: TextIO, format: str = "ctxs") -> None:
+    """Write rankings in a format; "ctxs" holds all that they say."""
+    write_records(rankings, stream, FORMATS, format)

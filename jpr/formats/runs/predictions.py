@@ -1,0 +1,101 @@
+"""The answers a system gave, for F1 and EM.
+
+- answers: JSON lines `{"id", "answers": [text or {"text": …}]}`, ours
+- ambigqa: one object, id -> answer, list of answers, or list of `{"question", "answer"}`
+- nq: JSON lines `{"question", "prediction": text}`, as for EfficientQA
+
+A record without an id uses the question's text as its id. A question with a list of answers may as
+well be a gold file: it is read as `answers` only when that is asked for by name.
+"""
+
+from functools import partial
+from pathlib import Path
+
+from jpr.formats.format import Format, Head, Located, read_records
+from jpr.formats.gold import Row, json_documents, json_rows
+from jpr.formats.runs.fields import TEXTS
+from jpr.formats.runs.question import QUESTION_IDS, question_id
+from jpr.types import Prediction
+
+
+def load_predictions(path: str | Path, format: str | None = None) -> list[Prediction]:
+    """Read all predictions of a file, whose format is recognised unless it is named."""
+    records = read_records(Path(path), FORMATS, format, key=lambda prediction: prediction.id)
+    return list(records)
+
+
+def _texts(row: Row) -> tuple[str, ...]:
+    """Read one answer or a list of them, each a string or an object that holds one."""
+    return tuple(map(_text, row.each() if isinstance(row.value, list) else [row]))
+
+
+def _text(row: Row) -> str:
+    text = row.value
+    if isinstance(text, dict):
+        text = text.get("text", text.get("answer"))
+    if isinstance(text, str):
+        return text
+    wanted = "an answer should be a string or an object with 'text'"
+    raise row.error(f"{wanted}, not {row.value!r:.40}")
+
+
+def _read_records(key: str, path: Path) -> Located[Prediction]:
+    for row in json_rows(path):
+        answers = _texts(row.at(key))
+        yield row.line, Prediction(question_id(row) or row.text("question"), answers)
+
+
+def _read_ambigqa(path: Path) -> Located[Prediction]:
+    for document in json_documents(path):
+        for id, answers in document.items():
+            with document.within(f"question {id!r}"):
+                prediction = Prediction(id, _texts(answers))
+            yield 0, prediction
+
+
+_NAMES = (*QUESTION_IDS, "question", "answers", "prediction", "query", "ctxs", "title", *TEXTS)
+"""Keys that tell one record from an object whose keys are the ids of questions."""
+
+
+def _sniff_ambigqa(head: Head) -> bool:
+    if not isinstance(head.value, dict) or not head.value:
+        return False
+    if any(key in head.value for key in _NAMES):
+        return False
+    return all(map(_are_answers, head.value.values()))
+
+
+def _are_answers(value: object) -> bool:
+    listed = value if isinstance(value, list) else [value]
+    return all(
+        isinstance(item, str) or (isinstance(item, dict) and ("text" in item or "answer" in item))
+        for item in listed
+    )
+
+
+def _sniff_answers(head: Head) -> bool:
+    if not head.has("answers") or any(head.has(key) for key in ("question", "prediction", "ctxs")):
+        return False
+    return _are_answers(head.value["answers"]) and isinstance(head.value["answers"], list)
+
+
+FORMATS: tuple[Format[Prediction], ...] = (
+    Format(
+        "answers",
+        "our own: JSON lines with id and answers, a list of strings or of objects with text",
+        _sniff_answers,
+        partial(_read_records, "answers"),
+    ),
+    Format(
+        "ambigqa",
+        "an AmbigQA submission: one JSON object, id -> list of answers",
+        _sniff_ambigqa,
+        _read_ambigqa,
+    ),
+    Format(
+        "nq",
+        "an EfficientQA submission: JSON lines with question and prediction",
+        lambda head: head.has("prediction"),
+        partial(_read_records, "prediction"),
+    ),
+)

@@ -1,0 +1,1 @@
+"""Files on disk: atomic publishing, locks, checksums, resumable output; no format of the field."""

@@ -1,0 +1,142 @@
+"""Files that grow by a line per record, so that work that was killed goes on where it was.
+
+Lines are appended to a file beside the result, `.NAME.part`, whose first line says what they are
+for, and each line begins with a hash of the rest of it: what is damaged is computed again. The
+result appears under its name when all are there.
+"""
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from io import StringIO
+from itertools import accumulate, takewhile
+from pathlib import Path
+from typing import TextIO, TypeVar
+
+from jpr.errors import ConfigError
+from jpr.io.disk import locked
+from jpr.io.files import publish
+from jpr.stages import Progress
+
+T = TypeVar("T")
+_HASH = 17
+"""Characters before a line: a part of its hash, and a space."""
+
+
+def write_resumably(
+    paths: Sequence[Path],
+    key: str,
+    records_from: Callable[[int], Iterable[T]],
+    write: Callable[[T, Sequence[TextIO]], None],
+    progress: Progress = lambda _: None,
+) -> None:
+    """Write files side by side; `write` puts one line of each record into every one of them.
+
+    `records_from(done)` gives the records after the first `done`. What is left of an earlier call
+    is used if it had the same `key`, and thrown away if not.
+    """
+    parts = _parts(paths)
+    with ExitStack() as stack:
+        for part, path in zip(parts, paths, strict=True):
+            stack.enter_context(_only_writer(part, path))
+        with _explained(paths):
+            done = _prepare(parts, f"{hashlib.sha256(key.encode()).hexdigest()}\n")
+            opened = [part.open("a", encoding="utf-8", newline="\n") for part in parts]
+        streams = [stack.enter_context(stream) for stream in opened]
+        progress(done)
+        for record in records_from(done):
+            with _explained(paths):
+                _append(record, write, streams)
+            progress(1)
+        for part, path in zip(parts, paths, strict=True):
+            with part.open(encoding="utf-8", newline="\n") as lines, publish(path) as out:
+                lines.readline()
+                out.writelines(line[_HASH:] for line in lines)
+        for part in parts:  # only now: killed before, all can be published again
+            part.unlink()
+
+
+def _append(
+    record: T, write: Callable[[T, Sequence[TextIO]], None], streams: Sequence[TextIO]
+) -> None:
+    """Append a record's line to every stream, each after its hash."""
+    lines = [StringIO(newline="\n") for _ in streams]
+    write(record, lines)
+    for stream, line in zip(streams, lines, strict=True):
+        text = line.getvalue()
+        stream.write(_hashed(text.encode()).decode() + text)
+        stream.flush()
+
+
+def _hashed(line: bytes) -> bytes:
+    """Return what stands before a line."""
+    return b"%s " % hashlib.sha256(line).hexdigest()[: _HASH - 1].encode()
+
+
+def _parts(paths: Sequence[Path]) -> list[Path]:
+    """Return where results grow, each beside its file."""
+    for path in paths:
+        if path.is_dir():
+            raise ConfigError(f"{path}: is a folder; name a file to write")
+    parts = [path.with_name(f".{path.name}.part") for path in paths]
+    if len({part.absolute() for part in parts}) < len(parts):
+        raise ConfigError(f"{paths[0]}: two results cannot be one file; give each its own")
+    return parts
+
+
+@contextmanager
+def _only_writer(part: Path, path: Path) -> Iterator[None]:
+    """Hold the lock on a part, which goes with the process, however that ends."""
+    lock = part.with_suffix(".lock")
+    with _explained([path]):
+        lock.parent.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        with _explained([path]):
+            try:
+                stack.enter_context(locked(lock))
+            except BlockingIOError as error:
+                raise ConfigError(
+                    f"{path}: another process is writing this file; wait for it"
+                ) from error
+        yield
+        lock.unlink(missing_ok=True)
+
+
+def _prepare(parts: Sequence[Path], head: str) -> int:
+    """Cut the parts after the records that all of them hold, and return how many those are."""
+    ends = [_ends(part, head.encode()) for part in parts]
+    done = max(min(map(len, ends)) - 1, 0)
+    for part, known in zip(parts, ends, strict=True):
+        if known:
+            os.truncate(part, known[done])
+        else:
+            part.parent.mkdir(parents=True, exist_ok=True)
+            part.write_text(head, encoding="utf-8", newline="\n")
+    return done
+
+
+def _ends(part: Path, head: bytes) -> list[int]:
+    """Return where the head and each line up to a damaged one end; nothing where it is not ours."""
+    try:
+        with part.open("rb") as stream:
+            if stream.readline() != head:
+                return []
+            lengths = [len(line) for line in takewhile(_is_whole, stream)]
+    except FileNotFoundError:
+        return []
+    return list(accumulate(lengths, initial=len(head)))
+
+
+def _is_whole(line: bytes) -> bool:
+    """Tell whether a line is what was written."""
+    return line.endswith(b"\n") and line[:_HASH] == _hashed(line[_HASH:])
+
+
+@contextmanager
+def _explained(paths: Sequence[Path]) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        names = ", ".join(map(str, paths))
+        raise ConfigError(f"{names}: cannot be written: {error.strerror or error}") from error

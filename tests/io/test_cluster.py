@@ -1,0 +1,218 @@
+"""Work over Dask workers: the files of one process, byte for byte, also if a worker is killed."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jpr.encode.cluster import encoding_over
+from jpr.encode.folder import load_encoder
+from jpr.encode.save import export_encoder
+from jpr.encode.vectors import encode_to_folder, open_vectors
+from jpr.errors import ConfigError, JprError, MissingExtraError
+from jpr.formats.corpus import write_passages
+from jpr.formats.questions import write_questions
+from jpr.formats.runs import write_rankings
+from jpr.io.cluster import Opening, local_cluster, over_workers, remote_cluster
+from jpr.rerank.batch import rerank_to_file
+from jpr.rerank.methods import Wanted, open_reranker
+from jpr.rerank.save import export_joint, new_folder
+from jpr.rerank.stop import Stop, write_stop
+from jpr.retrieve.index import build_index
+from jpr.types import Question
+from tests.cli.running import fails, jpr
+from tests.encode.test_vectors import contents
+from tests.encode.texts import WORDS, passages
+from tests.encode.tiny import write_encoder
+from tests.rerank.tiny import NAMES, ranking, write_pointer
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+RANKINGS = [ranking(NAMES[i % 7 :], str(i)) for i in range(20)]
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator["Client"]:
+    with local_cluster(2) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def address(client: "Client") -> str:
+    return str(client.scheduler_info()["address"])
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("encoder")
+    export_encoder(write_encoder(home / "torch"), home / "onnx")
+    return home / "onnx"
+
+
+@pytest.fixture(scope="module")
+def joint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("joint")
+    with new_folder(home / "onnx") as made:
+        export_joint(write_pointer(home / "torch", answers=True), made, [])
+    write_stop(home / "onnx", Stop(-2.5, 4, "tree", 2.0, 0.95, 1.5, 10))
+    return home / "onnx"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    path = tmp_path / "run.jsonl"
+    with path.open("w", encoding="utf-8") as out:
+        write_rankings(RANKINGS, out)
+    return path
+
+
+def killing(client: "Client") -> tuple[Callable[[int], None], int]:
+    """Return what kills a worker once ten things are done, and who that is."""
+    victim = min(client.run(os.getpid).values())
+    done = 0
+
+    def progress(count: int) -> None:
+        nonlocal done
+        done += 1
+        if done == 10:
+            os.kill(victim, signal.SIGKILL)
+
+    return progress, victim
+
+
+def check_gone(client: "Client", victim: int) -> None:
+    client.wait_for_workers(2, timeout=60)
+    assert victim not in client.run(os.getpid).values()
+
+
+def check_same(folder: Path, address: str, *command: object, outs: tuple[str, ...]) -> None:
+    """Run a command in this process and on workers, and compare the files that it writes."""
+    for place, more in (("here", ()), ("there", ("--scheduler", address))):
+        named = [part for out in outs for part in (out, folder / f"{place}{out}")]
+        jpr(*command, *named, *more)
+    for out in outs:
+        written = (folder / f"here{out}").read_bytes()
+        assert written
+        assert (folder / f"there{out}").read_bytes() == written
+
+
+def test_retrieving(tmp_path: Path, address: str, encoder: Path) -> None:
+    index, questions = tmp_path / "index", tmp_path / "questions.jsonl"
+    build_index(
+        passages(50), index, source="x", encoder=load_encoder(encoder), encoder_folder=str(encoder)
+    )
+    asked = [Question(str(i), f"{WORDS[i % 8]} {WORDS[i % 7]}") for i in range(70)]
+    with questions.open("w", encoding="utf-8") as out:
+        write_questions(asked, out)
+    command = ("retrieve", index, "-q", questions, "-k", 5, "--distinct")
+    check_same(tmp_path, address, *command, outs=("--out",))
+
+
+@pytest.mark.parametrize("k", [3, "auto"])
+def test_reranking_with_trees(
+    tmp_path: Path, address: str, run: Path, joint: Path, k: object
+) -> None:
+    command = ("rerank", run, "--model", joint, "--decode", "tree", "--beta", 2, "-k", k)
+    check_same(tmp_path, address, *command, outs=("--out", "--trees"))
+
+
+def test_reranking_by_an_encoder(tmp_path: Path, address: str, run: Path, encoder: Path) -> None:
+    command = ("rerank", run, "--method", "mmr", "--encoder", encoder, "-k", 3)
+    check_same(tmp_path, address, *command, outs=("--out",))
+
+
+@pytest.mark.parametrize("options", [(), ("--choose", 2)])
+def test_reading(
+    tmp_path: Path, address: str, run: Path, joint: Path, options: tuple[object, ...]
+) -> None:
+    command = ("read", run, "--model", joint, "--least", 0.01, *options)
+    check_same(tmp_path, address, *command, outs=("--out",))
+
+
+def test_encoding(tmp_path: Path, address: str, encoder: Path) -> None:
+    corpus, here, there = (tmp_path / name for name in ("corpus.tsv", "here", "there"))
+    with corpus.open("w", encoding="utf-8") as stream:
+        write_passages(passages(30), stream)
+    jpr("encode", corpus, "--out", here, "--encoder", encoder)
+    jpr("encode", corpus, "--out", there, "--encoder", encoder, "--scheduler", address)
+    assert contents(there) == contents(here)
+    assert open_vectors(here).count == 30
+
+
+def test_a_worker_lost_while_reranking(tmp_path: Path, client: "Client", joint: Path) -> None:
+    wanted, rankings = Wanted("joint", joint), RANKINGS * 8
+    reranker, key = open_reranker(wanted)
+    spread = over_workers(client, Opening(open_reranker, (wanted.elsewhere(),), key, "joint"))
+    kill, victim = killing(client)
+    rerank_to_file(reranker, rankings, tmp_path / "here", 3)
+    rerank_to_file(reranker, rankings, tmp_path / "there", 3, kill, spread)
+    check_gone(client, victim)
+    assert (tmp_path / "there").read_bytes() == (tmp_path / "here").read_bytes()
+
+
+def test_a_worker_lost_while_encoding(tmp_path: Path, client: "Client", encoder: Path) -> None:
+    opened, there = load_encoder(encoder), encoding_over(client, encoder)
+    kill, victim = killing(client)
+    encode_to_folder(passages(200), opened, tmp_path / "a", chunk=5)
+    encode_to_folder(
+        passages(200), opened, tmp_path / "b", chunk=5, map_chunks=there, progress=kill
+    )
+    check_gone(client, victim)
+    assert contents(tmp_path / "b") == contents(tmp_path / "a")
+
+
+def test_a_worker_with_another_model_is_noticed(
+    tmp_path: Path, client: "Client", encoder: Path
+) -> None:
+    other = tmp_path / "other"
+    export_encoder(write_encoder(tmp_path / "torch", seed=1), other)
+    there = encoding_over(client, other)
+    with pytest.raises(JprError, match=f"{other}: is another on a worker than here; copy it there"):
+        encode_to_folder(passages(3), load_encoder(encoder), tmp_path / "v", map_chunks=there)
+
+
+def test_what_a_worker_cannot_open_is_told(tmp_path: Path, client: "Client", joint: Path) -> None:
+    reranker, key = open_reranker(Wanted("joint", joint))
+    opening = Opening(open_reranker, (Wanted("joint", tmp_path / "none"),), key, "joint")
+    with pytest.raises(JprError, match=r"a worker says: .*none"):
+        rerank_to_file(reranker, RANKINGS, tmp_path / "x", 3, spread=over_workers(client, opening))
+
+
+def test_clusters_that_cannot_be() -> None:
+    with pytest.raises(ConfigError, match="--workers 0: start at least one"), local_cluster(0):
+        pass
+    with (
+        pytest.raises(ConfigError, match="--scheduler nonsense:x: no scheduler answers"),
+        remote_cluster("nonsense:x"),
+    ):
+        pass
+
+
+def test_dask_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'jpr\[dask\]'"), local_cluster(1):
+        pass
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("retrieve", "index", "-q", "q"), ("rerank", "run"), ("read", "run"), ("encode", "corpus")],
+    ids=lambda command: command[0],
+)
+def test_one_of_two_options(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    both = ("--out", "x", "--workers", 2, "--scheduler", "tcp://a:1")
+    assert "choose one" in fails(capsys, monkeypatch, *command, *both)
+
+
+def test_an_endpoint_is_not_read_over_workers(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, run: Path
+) -> None:
+    command = ("read", run, "--out", "x", "--llm", "http://a/v1", "--workers", 2)
+    assert "--workers: --llm reads by itself" in fails(capsys, monkeypatch, *command)
