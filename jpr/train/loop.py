@@ -18,7 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from jpr.errors import ConfigError, DataError
+from jpr.errors import DataError
+from jpr.io.settings import below, not_one_of, reject
 from jpr.train.average import Average
 from jpr.train.state import Log, Progress, read_state, write_state
 from jpr.train.world import World, suit_new_shapes
@@ -59,21 +60,15 @@ class LoopConfig:
     seed: int = 0
     """What all chance comes from."""
 
-    def problems(self) -> list[str]:
-        """Return what is wrong, each in a sentence."""
-        least = {"steps": 1, "micros": 1, "eval_every": 1, "save_every": 1, "log_every": 1}
-        found = [
-            f"{name} = {value}; give at least {low}"
-            for name, low in least.items()
-            if (value := getattr(self, name)) < low
-        ]
-        if self.decay not in DECAYS:
-            found.append(f"decay = {self.decay!r}; choose of {', '.join(DECAYS)}")
+    def __post_init__(self) -> None:
+        """Check the values."""
+        found = below(self, 1, "steps", "micros", "eval_every", "save_every", "log_every")
+        found += not_one_of(self, decay=DECAYS)
         if not 0 <= self.average < 1:
             found.append(f"average = {self.average}; give a number from 0 to below 1")
         if min(self.learning_rate, self.fresh_learning_rate) <= 0:
             found.append("learning_rate and fresh_learning_rate must be above 0")
-        return found
+        reject(found)
 
     def slope(self, step: int) -> float:
         """Return the share of the full rate at a step, counted from 0."""
@@ -127,8 +122,6 @@ def train(
     world: World | None = None,
 ) -> Progress:
     """Train in place, from where the folder's state says; `fresh` begin names of new weights."""
-    if problems := config.problems():
-        raise ConfigError("; ".join(problems))
     run = _Run(model, loss_of, config, folder, hooks, fresh, world or World())
     while run.progress.step < config.steps and not run.stopped:
         run.step()

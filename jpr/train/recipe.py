@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from jpr.io.settings import below, not_one_of, parse_table, read_tables, reject
 from jpr.models.joint import MEMORIES
 from jpr.models.joint_folder import HEADS
 from jpr.rerank.joint import DECODERS
 from jpr.rerank.prompt import STYLES
 from jpr.train.loop import LoopConfig
 from jpr.train.objectives import NORMALISATIONS
-from jpr.train.tables import below, parsed, read_tables, unlike
 
 KINDS = ("joint", "independent", "pointwise")
 PREFIXES = ("dynamic", "no-negatives", "teacher-forcing")
@@ -55,16 +55,16 @@ class ModelConfig:
     max_tokens: int = 256
     """Tokens of question and candidate together; the paper has 360."""
 
-    def problems(self) -> list[str]:
-        """Return what is wrong, each in a sentence."""
-        found = unlike(self, encoder=STYLES, head=HEADS, memory=("", *MEMORIES))
+    def __post_init__(self) -> None:
+        """Check the values."""
+        found = not_one_of(self, encoder=STYLES, head=HEADS, memory=("", *MEMORIES))
         if bool(self.init) == bool(self.weights):
             found.append("weights, to begin anew, or init, to go on with a model: give one of them")
         if self.encoder == "bert" and self.head == "index":
             found.append("head = 'index' needs the words of a T5; set encoder = 't5'")
         if not 0 <= self.dropout < 1:
             found.append(f"dropout = {self.dropout}; give a number from 0 to below 1")
-        return found + below(self, 1, "layers", "numbers", "max_tokens")
+        reject(found + below(self, 1, "layers", "numbers", "max_tokens"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +83,12 @@ class FeedConfig:
     scorer: str = ""
     """Or the folder of such a model, which scores them when training begins."""
 
-    def problems(self) -> list[str]:
-        """Return what is wrong, each in a sentence."""
+    def __post_init__(self) -> None:
+        """Check the values."""
         found = [] if self.weight > 0 else [f"weight = {self.weight}; give more than 0"]
         if self.scores and self.scorer:
             found.append("scores and scorer: give one of them")
-        return found
+        reject(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,17 +113,17 @@ class ObjectiveConfig:
     answer_weight: float = 0.5
     """Where a model reads answers: how much these count beside passages, whatever the kind."""
 
-    def problems(self) -> list[str]:
-        """Return what is wrong, each in a sentence."""
+    def __post_init__(self) -> None:
+        """Check the values."""
         allowed = {"targets": TARGETS, "normalise": NORMALISATIONS}
-        found = unlike(self, kind=KINDS, prefix=PREFIXES, **allowed)
+        found = not_one_of(self, kind=KINDS, prefix=PREFIXES, **allowed)
         if not 0 <= self.teacher_weight <= 1:
             found.append(f"teacher_weight = {self.teacher_weight}; give a number from 0 to 1")
         if bool(self.teacher) != bool(self.teacher_weight):
             found.append("teacher and teacher_weight: one is nothing without the other")
         if not 0 <= self.gamma < math.inf:
             found.append(f"gamma = {self.gamma}; give a number from 0")
-        return found + below(self, 0, "answer_weight")
+        reject(found + below(self, 0, "answer_weight"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +143,11 @@ class DevConfig:
     batch: int = 32
     """Questions looked at together."""
 
-    def problems(self) -> list[str]:
-        """Return what is wrong, each in a sentence."""
-        found = unlike(self, decoder=DECODERS, select=SELECTIONS)
+    def __post_init__(self) -> None:
+        """Check the values."""
+        found = not_one_of(self, decoder=DECODERS, select=SELECTIONS)
         found += _same_names(self.packs)
-        return found + below(self, 1, "batch") + below(self, 0, "limit")
+        reject(found + below(self, 1, "batch") + below(self, 0, "limit"))
 
 
 def _same_names(packs: Sequence[str]) -> list[str]:
@@ -174,8 +174,8 @@ class JointTraining:
     strangers: float = 0.0
     """The share of those without an answer that is taken from other questions' candidates."""
 
-    def problems(self) -> list[str]:
-        """Return what is wrong, each in a sentence."""
+    def __post_init__(self) -> None:
+        """Check the values."""
         found = below(self, 1, "k", "batch") + below(self, 0, "candidates")
         if not 0 <= self.strangers <= 1:
             found.append(f"strangers = {self.strangers}; give a number from 0 to 1")
@@ -183,7 +183,7 @@ class JointTraining:
             found.append(f"candidates = {self.candidates}; give more than k = {self.k}")
         if not self.data:
             found.append("there is no [[data]]; name a pack to train on")
-        return found
+        reject(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,12 +203,12 @@ class ReaderConfig:
     checkpointing: bool = False
     """Compute the encoder's blocks twice instead of keeping what is in them: less memory."""
 
-    def problems(self) -> list[str]:
-        """Return what is wrong, each in a sentence."""
-        found = unlike(self, order=ORDERS)
+    def __post_init__(self) -> None:
+        """Check the values."""
+        found = not_one_of(self, order=ORDERS)
         if not 0 <= self.dropout < 1:
             found.append(f"dropout = {self.dropout}; give a number from 0 to below 1")
-        return found + below(self, 2, "longest") + below(self, 1, "max_tokens")
+        reject(found + below(self, 2, "longest") + below(self, 1, "max_tokens"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,9 +222,9 @@ class LossConfig:
     batch: int = 32
     """Questions looked at together."""
 
-    def problems(self) -> list[str]:
-        """Return what is wrong, each in a sentence."""
-        return _same_names(self.packs) + below(self, 1, "batch") + below(self, 0, "limit")
+    def __post_init__(self) -> None:
+        """Check the values."""
+        reject(_same_names(self.packs) + below(self, 1, "batch") + below(self, 0, "limit"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,14 +241,14 @@ class ReaderTraining:
     batch: int = 64
     """Questions per step, of all processes together."""
 
-    def problems(self) -> list[str]:
-        """Return what is wrong, each in a sentence."""
+    def __post_init__(self) -> None:
+        """Check the values."""
         found = below(self, 1, "k", "batch")
         if not self.data:
             found.append("there is no [[data]]; name a pack to train on")
         if any(feed.scorer for feed in self.data):
             found.append("data.scorer is for rerankers; leave it out")
-        return found
+        reject(found)
 
 
 def read_recipe(path: Path, changes: Sequence[str] = ()) -> JointTraining:
@@ -260,10 +260,10 @@ def read_any_recipe(path: Path, changes: Sequence[str] = ()) -> JointTraining | 
     """Read a recipe: a reader's where it has a table of that name."""
     given = read_tables(path, changes)
     if "reader" in given:
-        return parsed(ReaderTraining, given, str(path))
+        return parse_table(ReaderTraining, given, str(path))
     return parse_recipe(given, str(path))
 
 
 def parse_recipe(given: Mapping[str, object], where: str) -> JointTraining:
     """Make the recipe of a reranker of what a file says, or tell all that is wrong with it."""
-    return parsed(JointTraining, given, where)
+    return parse_table(JointTraining, given, where)

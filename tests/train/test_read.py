@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from jpr.errors import DataError
+from jpr.io.settings import apply_changes, parse_table
 from jpr.read.fusion import FusionReader
 from jpr.rerank.prompt import Prompts, PromptSettings
 from jpr.train.answers import END, NONE, SEPARATOR, answer_places, written_out
@@ -16,7 +17,6 @@ from jpr.train.draw import Feed
 from jpr.train.joint import open_feed
 from jpr.train.read import Reading, begin_reader, some_listed, train_reader, with_targets
 from jpr.train.recipe import FeedConfig, ReaderTraining, read_any_recipe
-from jpr.train.tables import parsed, with_changes
 from jpr.types import Hit, Passage, Question, Ranking
 from tests.train.tiny import invented_pack, vocabulary, write_invented, write_tiny_t5
 
@@ -47,7 +47,7 @@ def recipe(home: Path, *changes: str) -> ReaderTraining:
         "dev": {"packs": [str(home / "pack")]},
         "loop": {"steps": 300, "learning_rate": 1e-2, "warmup": 10, "eval_every": 100},
     }
-    return parsed(ReaderTraining, with_changes(given, changes), "a recipe")
+    return parse_table(ReaderTraining, apply_changes(given, changes), "a recipe")
 
 
 def wanted(feed: Feed, question: int, k: int) -> list[str]:

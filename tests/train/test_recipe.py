@@ -5,8 +5,8 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from jpr.errors import ConfigError
+from jpr.io.settings import apply_changes
 from jpr.train.recipe import JointTraining, parse_recipe, read_recipe
-from jpr.train.tables import with_changes
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "joint.toml"
 LEAST: dict[str, Any] = {
@@ -52,7 +52,7 @@ def test_all_mistakes_are_told_at_once() -> None:
         "model.weights, to begin anew, or init",
         "model.dropout = 1.0",
         "data.pack = 3; give a string",
-        "objective.kind = 'joined'; choose of joint, independent, pointwise",
+        "objective.kind = 'joined'; choose one of joint, independent, pointwise",
         "objective.gamma = -1.0",
         "batch = 'many'; give a whole number",
         "unknown key speed; known: loop, ",
@@ -87,12 +87,12 @@ NO_TEACHER = "objective.teacher and teacher_weight: one is nothing without the o
     ],
 )
 def test_a_mistake_is_named(change: str, problem: str) -> None:
-    assert problem in problems(with_changes(LEAST, [change]))
+    assert problem in problems(apply_changes(LEAST, [change]))
 
 
 def test_settings_can_be_changed() -> None:
     changes = ["loop.steps=7", "objective.gamma = 1.5", "data.pack=packs/b", "dev.packs=['c', 'd']"]
-    recipe = parse_recipe(with_changes(LEAST, changes), "r.toml")
+    recipe = parse_recipe(apply_changes(LEAST, changes), "r.toml")
     assert recipe.loop.steps == 7
     assert recipe.objective.gamma == 1.5
     assert recipe.data[0].pack == "packs/b"
@@ -103,20 +103,20 @@ def test_settings_can_be_changed() -> None:
 @pytest.mark.parametrize("change", ["loop.steps", "loop.steps.more=1"])
 def test_a_change_that_cannot_be_made_is_refused(change: str) -> None:
     with pytest.raises(ConfigError, match=r"--set loop\.steps"):
-        with_changes(LEAST, [change])
+        apply_changes(LEAST, [change])
 
 
 def test_with_several_packs_it_must_be_said_which() -> None:
     two = {**LEAST, "data": [{"pack": "a"}, {"pack": "b"}]}
-    with pytest.raises(ConfigError, match="data is no single table"):
-        with_changes(two, ["data.weight=2.0"])
+    with pytest.raises(ConfigError, match="data is not a single"):
+        apply_changes(two, ["data.weight=2.0"])
 
 
 def test_files_that_are_no_recipe_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
         read_recipe(tmp_path / "none.toml")
     (tmp_path / "bad.toml").write_text("k = = 3")
-    with pytest.raises(ConfigError, match="is no TOML"):
+    with pytest.raises(ConfigError, match="not a TOML"):
         read_recipe(tmp_path / "bad.toml")
 
 

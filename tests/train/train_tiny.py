@@ -8,9 +8,9 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
+from jpr.io.settings import apply_changes
 from jpr.train.joint import train_joint
 from jpr.train.recipe import JointTraining, parse_recipe
-from jpr.train.tables import with_changes
 from jpr.train.world import World
 from tests.train.tiny import write_encoder, write_invented
 
@@ -51,7 +51,7 @@ def recipe(folder: Path, changes: Sequence[str] = ()) -> JointTraining:
             "log_every": 1,
         },
     }
-    return parse_recipe(with_changes(given, changes), "a recipe")
+    return parse_recipe(apply_changes(given, changes), "a recipe")
 
 
 def digest(file: Path) -> str:

@@ -1,0 +1,184 @@
+"""Settings: frozen dataclasses made of TOML tables or of `--set KEY=VALUE` pairs.
+
+A dataclass of settings checks its values in `__post_init__`, with `reject`.
+"""
+
+import copy
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, Field, fields, is_dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+from jpr.errors import ConfigError
+
+T = TypeVar("T")
+
+
+class SettingsError(ConfigError):
+    """Values that a dataclass of settings does not accept, one sentence for each."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        """Join the problems into one message."""
+        super().__init__("; ".join(problems))
+        self.problems = list(problems)
+
+
+def reject(problems: Sequence[str]) -> None:
+    """Raise a SettingsError if there are problems."""
+    if problems:
+        raise SettingsError(problems)
+
+
+def not_one_of(settings: object, **allowed: Sequence[str]) -> list[str]:
+    """Return a problem for each of these fields whose value is not allowed."""
+    return [
+        f"{name} = {value!r}; choose one of {', '.join(choices)}"
+        for name, choices in allowed.items()
+        if (value := getattr(settings, name)) not in choices
+    ]
+
+
+def below(settings: object, minimum: int, *names: str) -> list[str]:
+    """Return a problem for each of these fields whose value is below the minimum."""
+    return [
+        f"{name} = {value}; give at least {minimum}"
+        for name in names
+        if (value := getattr(settings, name)) < minimum
+    ]
+
+
+def parse_settings(cls: type[T], pairs: Sequence[str]) -> T:
+    """Make settings of `KEY=VALUE` pairs; a key is a field's name, with `-` or `_`.
+
+    A field called `lambda_` has the key `lambda`. The last of several pairs with one key counts.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class Options:
+    ...     beta: float = 2.0
+    ...     any_text: bool = False
+    >>> parse_settings(Options, ["beta=1", "any-text=true"])
+    Options(beta=1.0, any_text=True)
+    """
+    hints = get_type_hints(cls)
+    given: dict[str, object] = {}
+    for pair in pairs:
+        key, text = _split(pair, "beta=1")
+        name = key.replace("-", "_")
+        name = f"{name}_" if f"{name}_" in hints else name
+        given[name] = text.strip() if _is_bare_text(hints.get(name), text) else _value_of(text)
+    return parse_table(cls, given, "--set")
+
+
+def parse_table(cls: type[T], given: Mapping[str, object], where: str) -> T:
+    """Make settings of a TOML table; the error names all problems at once."""
+    problems: list[str] = []
+    made = _make(cls, given, "", problems)
+    if problems or made is None:
+        raise ConfigError(f"{where}: " + "; ".join(problems))
+    return made
+
+
+def read_tables(path: Path, changes: Sequence[str] = ()) -> dict[str, object]:
+    """Read a TOML file and apply changes such as `loop.steps=100`."""
+    try:
+        given = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:  # not UTF-8, or not TOML
+        raise ConfigError(f"{path}: not a TOML file: {error}") from error
+    return apply_changes(given, changes)
+
+
+def apply_changes(given: Mapping[str, object], changes: Sequence[str]) -> dict[str, object]:
+    """Return a copy of the tables with these values replaced, each `table.key=value`."""
+    changed: dict[str, object] = copy.deepcopy(dict(given))
+    for change in changes:
+        key, text = _split(change, "loop.steps=100")
+        *tables, name = key.split(".")
+        _table(changed, tables, key)[name] = _value_of(text)
+    return changed
+
+
+def _split(pair: str, example: str) -> tuple[str, str]:
+    key, sign, text = pair.partition("=")
+    if not sign:
+        raise ConfigError(f"--set {pair}: write KEY=VALUE, for example {example}")
+    return key.strip(), text
+
+
+def _table(given: dict[str, Any], tables: Sequence[str], key: str) -> dict[str, Any]:
+    """Return the table of a key; a list of tables stands for its only one."""
+    for table in tables:
+        inner = given.setdefault(table, {})
+        if isinstance(inner, list) and len(inner) == 1:
+            inner = inner[0]
+        if not isinstance(inner, dict):
+            raise ConfigError(f"--set {key}: {table} is not a single table; edit the recipe")
+        given = inner
+    return given
+
+
+def _is_bare_text(kind: object, text: str) -> bool:
+    """Whether a field takes the text as it stands: a string without quotes, `123` included."""
+    return str in (kind, *get_args(kind)) and text.strip()[:1] not in {"'", '"'}
+
+
+def _value_of(text: str) -> object:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text  # a bare word is a string
+
+
+def _make(cls: type[T], given: object, where: str, problems: list[str]) -> T | None:
+    """Make a dataclass of a table, or append its problems and return None."""
+    if not isinstance(given, Mapping):
+        problems.append(f"{where.rstrip('.')} must be a table")
+        return None
+    known: dict[str, Field[Any]] = {one.name: one for one in fields(cls)}  # type: ignore[arg-type]  # a dataclass
+    keys = [name.rstrip("_") for name in known]
+    before = len(problems)
+    for name in given.keys() - known.keys():
+        close = get_close_matches(str(name), keys, n=1, cutoff=0.5)
+        hint = f"did you mean {close[0]}? " if close else ""
+        problems.append(f"unknown key {where}{name}; {hint}known: {', '.join(keys) or 'none'}")
+    hints, values = get_type_hints(cls), {}
+    for name, one in known.items():
+        if name in given:
+            key = f"{where}{name.rstrip('_')}"
+            values[name] = _value(hints[name], given[name], key, problems)
+        elif one.default is MISSING and one.default_factory is MISSING:
+            problems.append(f"{where}{name} is missing")
+    if len(problems) > before:
+        return None
+    try:
+        return cls(**values)
+    except SettingsError as error:
+        problems += [f"{where}{problem}" for problem in error.problems]
+        return None
+
+
+def _value(kind: Any, given: object, where: str, problems: list[str]) -> object:  # noqa: ANN401
+    """Return a value as a field of this type takes it."""
+    if is_dataclass(kind):
+        return _make(kind, given, f"{where}.", problems)  # type: ignore[arg-type]  # a class
+    if get_origin(kind) is tuple:
+        if not isinstance(given, list):
+            problems.append(f"{where} must be a list")
+            return ()
+        inner = get_args(kind)[0]
+        return tuple(_value(inner, one, where, problems) for one in given)
+    if get_origin(kind) is UnionType:  # X | None
+        (kind,) = (one for one in get_args(kind) if one is not NoneType)
+    if kind is float and type(given) is int:
+        return float(given)
+    if type(given) is not kind:
+        problems.append(f"{where} = {given!r}; give a {_NAMES[kind]}")
+    return given
+
+
+_NAMES: Mapping[type, str] = {int: "whole number", float: "number", str: "string", bool: "boolean"}
