@@ -2,7 +2,7 @@
 
 Needs: a passages file, questions files, `pip install bm25s PyStemmer`; 5 GB of memory; 10 minutes.
 
-    python recipes/bm25_reference.py passages.tsv.xz ambignq_dev.jsonl webqsp_test.jsonl ...
+    python -m recipes.bm25_reference passages.tsv.xz ambignq_dev.jsonl webqsp_test.jsonl ...
 
 It leaves the runs beside it (`--runs FOLDER`) and the numbers in `results/bm25-reference.jsonl`.
 """
@@ -19,8 +19,8 @@ import Stemmer
 from jpr import MRecall, Recall, evaluate, load_questions, read_passages, write_rankings
 from jpr.io.files import publish
 from jpr.io.manifest import commit, manifest
-from jpr.report import Record, records_of, save_records
 from jpr.types import Hit, Passage, Question, Ranking
+from recipes.report import Record, records_of, save_records
 
 ABOUT = (
     "BM25 (bm25s, Lucene's variant, k1 = 0.9, b = 0.4, Snowball stems, without 179 English stop "
@@ -71,7 +71,7 @@ def main() -> None:
         scored = evaluate(questions, {"BM25": rankings}, measures, workers=2)
         records += records_of(scored, "bm25-reference", path.stem, commit())
     inputs = {path.name: path for path in (options.passages, *options.questions)}
-    command = " ".join(["python recipes/bm25_reference.py", *inputs])
+    command = " ".join(["python -m recipes.bm25_reference", *inputs])
     made = manifest(command, inputs, time.perf_counter() - start, packages=("bm25s", "PyStemmer"))
     save_records(options.results, "bm25-reference", records, {"about": ABOUT, **made})
     print(f"{len(records)} numbers in {options.results}", file=sys.stderr)

@@ -3,7 +3,7 @@
 Needs: a run with texts, joint models (or a Hugging Face T5, which is tried with an untrained head
 of each kind); minutes on a CPU.
 
-    python recipes/candidate_order.py RUN MODEL… [--questions 20] [--orders 4] [--out FILE.json]
+    python -m recipes.candidate_order RUN MODEL… [--questions 20] [--orders 4] [--out FILE.json]
 
 Each question's candidates are given in several random orders; what the model knows of the first
 stage's rank is left out. Counted is how often the likeliest passage, and the set of five that

@@ -5,7 +5,7 @@ else a year; the question is the sentence with "what" in its place, after the ti
 article. Of sentences that name several, half give a question with several answers. Candidates are
 the first stage's, but for those that repeat a part of the passage itself. 20 minutes on two cores.
 
-    python recipes/cloze.py wiki --out cloze
+    python -m recipes.cloze wiki --out cloze
     jpr pack cloze/cloze.trec -q cloze/cloze.jsonl --corpus passages.tsv --tokenizer models/e5 \\
         -k 64 --out packs/cloze
 """

@@ -5,7 +5,7 @@ folder WEIGHTS with one Hugging Face folder per encoder (minilm, gte, e5: all-Mi
 gte-small, e5-small; one tokenizer.json for all), a folder QUESTIONS with questions in our own
 format, the passages as a TSV of id, text, title.
 
-    python recipes/dpr_plus.py prepare minilm gte e5 mine teacher full mine-teacher student \\
+    python -m recipes.dpr_plus prepare minilm gte e5 mine teacher full mine-teacher student \\
         --passages passages.tsv.xz --questions QUESTIONS --weights WEIGHTS --work WORK --out OUT
 
 Each stage leaves its state in WORK, so that stages can be run one by one. OUT gets, per encoder,

@@ -2,7 +2,7 @@
 
 Needs nothing else. Some seconds a question on a CPU; a run that was stopped goes on.
 
-    python recipes/encyclopedia.py --work encyclopedia
+    python -m recipes.encyclopedia --work encyclopedia
 
 Systems: BM25 alone; the first stage, which mixes it with the encoder's vectors; and of the first
 stage's 100 candidates, those that the joint model chooses one by one (`independent`) and one after
@@ -12,9 +12,6 @@ another for the answers that each adds (`joint`). It leaves `encyclopedia.jsonl`
 import argparse
 import time
 from pathlib import Path
-
-from joint_default import Clock
-from joint_table import MEASURES, records
 
 from jpr import (
     JointReranker,
@@ -30,8 +27,10 @@ from jpr.asking import CANDIDATES, ENCYCLOPEDIA
 from jpr.evaluation.compare import compare
 from jpr.evaluation.evaluation import ALL
 from jpr.io.manifest import manifest
-from jpr.report import FIRST_STAGE, comparison_row, save_records
 from jpr.rerank.batch import rerank_to_file
+from recipes.joint_default import Clock
+from recipes.joint_table import MEASURES, records
+from recipes.report import FIRST_STAGE, comparison_row, save_records
 
 K = 10
 DATA = "encyclopedia"
@@ -69,7 +68,7 @@ def main() -> None:
     scored = evaluate(questions, found, MEASURES, pool=found[FIRST_STAGE], workers=2)
     tests = [comparison_row(DATA, one) for one in compare(scored, INDEPENDENT)]
     depends = manifest(
-        "python recipes/encyclopedia.py --work encyclopedia",
+        "python -m recipes.encyclopedia --work encyclopedia",
         {f"{name}.jsonl": ENCYCLOPEDIA / f"{name}.jsonl" for name in ("passages", "questions")},
         time.perf_counter() - start,
         packages=("onnxruntime", "tantivy", "faiss-cpu"),

@@ -3,7 +3,7 @@
 Needs: the questions, and the first stage's rankings with texts (`--runs` of
 recipes/first_stage.py). Prints docs/examples.md; a minute on two cores.
 
-    python recipes/examples.py questions runs > docs/examples.md
+    python -m recipes.examples questions runs > docs/examples.md
 """
 
 import argparse

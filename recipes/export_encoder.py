@@ -3,7 +3,7 @@
 Needs: the student's folder (config.json, model.safetensors, tokenizer.json), the passages as a TSV
 and some training questions, from which the scales are found; a minute.
 
-    python recipes/export_encoder.py STUDENT passages.tsv.xz ambignq_train.jsonl jpr/assets/encoder
+    python -m recipes.export_encoder STUDENT passages.tsv.xz ambignq_train.jsonl jpr/assets/encoder
 """
 
 import argparse

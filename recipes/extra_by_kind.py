@@ -1,6 +1,6 @@
 """Splits the extra training questions by what kind they are, for the runs that ask which help.
 
-    python recipes/extra_by_kind.py extra_train.jsonl.xz --out questions
+    python -m recipes.extra_by_kind extra_train.jsonl.xz --out questions
 
 Writes `extra_search.jsonl` (typed into a search engine), `extra_facts.jsonl` (made from a knowledge
 base or an article) and `extra_trivia.jsonl` (30,000 of the quiz questions, drawn by a seed).

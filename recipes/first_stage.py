@@ -3,7 +3,7 @@
 Needs: the index of the passages with vectors (`jpr index passages.tsv.xz --out wiki --vectors …`),
 the lists of nearest passages that `recipes/dpr_plus.py` made on a GPU, questions; 15 minutes.
 
-    python recipes/first_stage.py wiki LISTS ambignq_dev.jsonl webqsp_test.jsonl trec_test.jsonl ...
+    python -m recipes.first_stage wiki LISTS ambignq_dev.jsonl webqsp_test.jsonl trec_test.jsonl ...
 
 It leaves the numbers in `results/first-stage.jsonl`, with paired tests in the manifest, and with
 `--runs FOLDER` the runs of the default retriever.
@@ -23,11 +23,11 @@ from jpr.evaluation.compare import compare
 from jpr.evaluation.evaluation import Evaluation, RunScores
 from jpr.io.files import publish
 from jpr.io.manifest import commit, manifest
-from jpr.report import Record, comparison_row, records_of, save_records
 from jpr.retrieve.fuse import ReciprocalRanks, Scored
 from jpr.retrieve.index import Index
 from jpr.retrieve.retrievers import DEPTH, HYBRID, open_retriever
 from jpr.types import Hit, Question, Ranking
+from recipes.report import Record, comparison_row, records_of, save_records
 
 NAME = "first-stage"
 K = 100
@@ -116,7 +116,7 @@ def main() -> None:
     inputs = {path.name: path for path in options.questions}
     inputs |= {path.name: path for path in sorted(options.lists.glob("*.npz"))}
     command = (
-        f"python recipes/first_stage.py wiki LISTS {' '.join(p.name for p in options.questions)}"
+        f"python -m recipes.first_stage wiki LISTS {' '.join(p.name for p in options.questions)}"
     )
     made = manifest(
         command, inputs, time.perf_counter() - start,

@@ -1,6 +1,6 @@
 """Leaves every second layer of a joint model's encoder out, to begin a smaller one with.
 
-    python recipes/half_layers.py models/inside models/half
+    python -m recipes.half_layers models/inside models/half
 
 `models/inside` is the model of the package as torch reads it:
 

@@ -5,7 +5,7 @@ recipes/first_stage.py); the places that `inside` chose on a GPU in 16 bits, as
 recipes/reader_models.py left them. On the CPU, in 8 bits, some questions of the first set are
 reranked, evenly spread: some seconds each; a run that was stopped goes on.
 
-    python recipes/joint_default.py questions runs places --work reranked
+    python -m recipes.joint_default questions runs places --work reranked
 
 It leaves `joint-default.jsonl` in `results/`, with seconds and agreement in its manifest.
 """
@@ -19,17 +19,17 @@ from statistics import median
 from typing import TypeVar
 
 import numpy as np
-from joint_table import MEASURES, SHOWN, answerable, chosen
-from joint_table import records as records_of
-from reader_models import NOWHERE, K, Places
 
 from jpr import JointReranker, evaluate, load_questions, load_rankings
 from jpr.evaluation.compare import compare
 from jpr.io.manifest import manifest
-from jpr.report import FIRST_STAGE as FIRST
-from jpr.report import Record, comparison_row, save_records
 from jpr.rerank.batch import rerank_to_file
 from jpr.types import Ranking
+from recipes.joint_table import MEASURES, SHOWN, answerable, chosen
+from recipes.joint_table import records as records_of
+from recipes.reader_models import NOWHERE, K, Places
+from recipes.report import FIRST_STAGE as FIRST
+from recipes.report import Record, comparison_row, save_records
 
 T = TypeVar("T")
 EIGHT, SIXTEEN = "joint, 8 bits", "joint, 16 bits"
@@ -122,7 +122,7 @@ def main() -> None:
             tests += [comparison_row(fewer, one) for one in compare(scored, SIXTEEN)]
             records += records_of(scored, NAME, fewer)
     depends = manifest(
-        "python recipes/joint_default.py questions runs places --work reranked",
+        "python -m recipes.joint_default questions runs places --work reranked",
         {
             **{f"{data}.jsonl": options.questions / f"{data}.jsonl" for data in options.data},
             **{f"hybrid-{d}.jsonl": options.runs / f"hybrid-{d}.jsonl" for d in options.data},

@@ -9,7 +9,7 @@ torch, safetensors and tokenizers are enough. A model that is there is not train
 that are there are not made again, and training that was stopped goes on. The eight models of the
 main table took 37 minutes on one H200.
 
-    python recipes/joint_models.py --choices choices --commit $(git rev-parse --short HEAD)
+    python -m recipes.joint_models --choices choices --commit $(git rev-parse --short HEAD)
 
 Writes `models/NAME` and `choices/NAME.json`: for every pack and way to choose, the places of the
 ten passages (five in the sweep of decoders) chosen for each question among its candidates, and how

@@ -4,7 +4,7 @@ Needs: the questions; the first stage's rankings, 100 each with texts (`--runs` 
 recipes/first_stage.py); `choices/`, as recipes/joint_models.py left it; and, for MMR, the index and
 its vectors as encoded.
 
-    python recipes/joint_table.py questions runs choices --index wiki --vectors vectors
+    python -m recipes.joint_table questions runs choices --index wiki --vectors vectors
 
 It leaves `joint.jsonl` and, for seeds, ablations and decoders, `joint-*.jsonl` in `results/`, with
 paired tests in manifests, and figures by the number of answers.
@@ -30,14 +30,14 @@ from jpr.evaluation.evaluation import ALL, MULTI, Evaluation, RunScores
 from jpr.evaluation.plots import plot_by_answers
 from jpr.formats.corpus.store import PassageStore
 from jpr.io.manifest import commit, manifest
-from jpr.report import FIRST_STAGE as FIRST
-from jpr.report import ORACLE, Record, comparison_row, records_of, save_records
 from jpr.rerank.diversify import DiverseReranker
 from jpr.rerank.order import ranked
 from jpr.retrieve.index import Index
 from jpr.stages import Encoder
 from jpr.train.sources import has_answers
 from jpr.types import Passage, Question, Ranking
+from recipes.report import FIRST_STAGE as FIRST
+from recipes.report import ORACLE, Record, comparison_row, records_of, save_records
 
 DEV = ("ambignq_dev", "webquestions_dev")
 DATA = ("ambignq_dev", "webqsp_test", "webquestions_dev", "trec_test")
@@ -358,7 +358,7 @@ def main() -> None:
     inputs |= {name: options.runs / name for name in (f"hybrid-{d}.jsonl" for d in options.data)}
     inputs |= {p.name: p for p in sorted(options.choices.glob("*.json"))}
     depends = manifest(
-        "python recipes/joint_table.py questions runs choices --index wiki --vectors vectors",
+        "python -m recipes.joint_table questions runs choices --index wiki --vectors vectors",
         inputs,
         time.perf_counter() - start,
     )

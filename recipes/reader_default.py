@@ -4,7 +4,7 @@ Needs: the questions; the first stage's rankings, 100 each with texts (`--runs` 
 recipes/first_stage.py). Some questions are read, evenly spread: some seconds each; a run that was
 stopped goes on.
 
-    python recipes/reader_default.py questions runs --work read
+    python -m recipes.reader_default questions runs --work read
 
 Systems: `first ten` and `first five` read the first stage's first passages and nothing else;
 `chosen five` chooses five of the 100 candidates jointly, and gives those answers of all candidates
@@ -16,9 +16,6 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
-
-from joint_default import Clock, spread
-from joint_table import answerable
 
 from jpr import (
     EM,
@@ -35,8 +32,10 @@ from jpr.evaluation.evaluation import ALL, MULTI
 from jpr.io.manifest import commit, manifest
 from jpr.read.batch import KeyedReader, read_to_file
 from jpr.read.spans import ChoosingReader
-from jpr.report import Record, comparison_row, records_of, save_records
 from jpr.types import Ranking
+from recipes.joint_default import Clock, spread
+from recipes.joint_table import answerable
+from recipes.report import Record, comparison_row, records_of, save_records
 
 ABOUT = (
     "The reader that comes with the package, in 8 bits on the CPU. `first five` and `first ten` "
@@ -85,7 +84,7 @@ def main() -> None:
         records += records_of(scored, "reader-default", data, commit())
         tests += [comparison_row(data, one) for one in compare(scored, FIRST)]
     depends = manifest(
-        "python recipes/reader_default.py questions runs --work read",
+        "python -m recipes.reader_default questions runs --work read",
         {
             **{f"{data}.jsonl": options.questions / f"{data}.jsonl" for data in options.data},
             **{f"hybrid-{d}.jsonl": options.runs / f"hybrid-{d}.jsonl" for d in options.data},

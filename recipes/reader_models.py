@@ -6,7 +6,7 @@ as `packs/t5_*` (candidates in the same order; of the training questions those t
 that comes with the package, as docs/howto/train.md makes `begin` of it), and `models/flan`. What is
 there is not made again, and training that was stopped goes on.
 
-    python recipes/reader_models.py --answers answers --commit $(git rev-parse --short HEAD)
+    python -m recipes.reader_models --answers answers --commit $(git rev-parse --short HEAD)
 
 Sources of the ten passages of a question: the first stage; IndepPR; JPR; the model inside the
 package; the same with λ = 0.5 ("told"), which prefers passages that tell an answer. Systems: for

@@ -3,7 +3,7 @@
 Needs: the questions; the first stage's rankings, 100 each with texts; `answers/`, as
 recipes/reader_models.py left it; and the tokenizers of the joint model and of the T5.
 
-    python recipes/reader_table.py questions runs answers --joint models/joint-0 --t5 models/flan
+    python -m recipes.reader_table questions runs answers --joint models/joint-0 --t5 models/flan
 
 It leaves `reader.jsonl` in `results/` (or `--name`), with paired tests in its manifest. F1 is
 AmbigQA's, EM that of the likeliest answer.
@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from reader_models import NOWHERE, SIZES
 
 from jpr import EM, AnswerF1, evaluate_answers, load_questions, load_rankings
 from jpr.decode import Evidence
@@ -29,12 +28,13 @@ from jpr.io.manifest import commit, manifest
 from jpr.models.writing import Written
 from jpr.read.fusion import placed
 from jpr.read.spans import likely
-from jpr.report import comparison_row, records_of, save_records
 from jpr.rerank.evidence import Words
 from jpr.rerank.explain import Places
 from jpr.rerank.told import told
 from jpr.train.sources import has_answers
 from jpr.types import Answer, Hit, Prediction, Question, Ranking
+from recipes.reader_models import NOWHERE, SIZES
+from recipes.report import comparison_row, records_of, save_records
 
 ABOUT = (
     "Answers to the questions, by who reads what. Passages are ten of each question's 100 "
@@ -179,7 +179,7 @@ def main() -> None:
     inputs |= {n: options.runs / n for n in (f"hybrid-{data}.jsonl" for data in sets)}
     inputs |= {path.name: path for path in files}
     depends = manifest(
-        f"python recipes/reader_table.py questions runs answers --name {options.name} "
+        f"python -m recipes.reader_table questions runs answers --name {options.name} "
         f"--joint models/{options.joint.name} --t5 models/flan",
         inputs,
         time.perf_counter() - start,

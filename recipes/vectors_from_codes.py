@@ -1,6 +1,6 @@
 """The 8-bit vectors that `recipes/dpr_plus.py` puts out → a folder for `jpr index --vectors`.
 
-    python recipes/vectors_from_codes.py passages.tsv.xz CODES VECTORS [--encoder FOLDER]
+    python -m recipes.vectors_from_codes passages.tsv.xz CODES VECTORS [--encoder FOLDER]
 
 The codes are kept as they are; what is added is what the folder has to know: the encoder's key, the
 steps, and a digest of the passages of each chunk.

@@ -10,7 +10,6 @@ LAYERS = [
     {"cli"},
     {"adapters", "serve"},
     {"train"},
-    {"report"},
     {"asking"},
     {"reply"},
     {"pipeline"},

@@ -28,7 +28,6 @@ from jpr.cli import (
     pack,
     plan,
     read,
-    report,
     rerank,
     retrieve,
     screen,
@@ -67,7 +66,6 @@ for command in (
     group,
     formats,
     doctor,
-    report,
 ):
     app.command(command.NAME, help=command.HELP)(command.run)
 

@@ -16,7 +16,7 @@ from jpr.train.state import Progress
 from jpr.types import Hit, Passage, Question, Ranking
 from tests.models.joint_models import WORDS, D, t5_config
 
-RECIPES = Path(__file__).parents[1] / "recipes"
+RECIPES = Path(__file__).parents[2] / "recipes"
 
 
 def test_the_second_stage_begins_with_the_first_of_the_same_folder(tmp_path: Path) -> None:

@@ -7,10 +7,10 @@ from jpr.errors import FormatError
 from jpr.evaluation.evaluation import evaluate
 from jpr.evaluation.measures import MRecall
 from jpr.io.manifest import manifest
-from jpr.report import Record, load_records, records_of, results_page, save_records, summary
 from jpr.types import Hit, Passage, Question, Ranking
+from recipes.report import Record, load_records, records_of, results_page, save_records, summary
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def results(folder: Path, answers: tuple[str, ...] = ("red", "blue")) -> Path:

@@ -1,0 +1,1 @@
+"""How each published number was made: scripts, run as `python -m recipes.NAME`."""
