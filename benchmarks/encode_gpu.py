@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from jpr.encode.batches import batches
-from jpr.encode.gpu import TorchTower
+from jpr.encode.torch_tower import TorchTower
 from jpr.models.bert import Bert, BertConfig
 from jpr.models.tower import Head, Tower
 

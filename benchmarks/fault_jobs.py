@@ -123,9 +123,9 @@ def found(folder: Path) -> object:
     if not (folder / "CURRENT").exists():
         return None
     index = Index(folder)
-    words = [index.search_words(word, 20) for word in WORDS]
+    words = [index.search_bm25(word, 20) for word in WORDS]
     vectors = np.random.default_rng(0).normal(size=(5, 32)).astype(np.float32)
-    near = index.search_vectors(vectors, 20)
+    near = index.search_dense(vectors, 20)
     by_id = [
         [(index.store[row].id, round(score, 5)) for row, score in hits] for hits in (*words, *near)
     ]

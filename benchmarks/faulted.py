@@ -9,11 +9,11 @@ from pathlib import Path
 
 def main() -> None:
     """Be the command line; what it would take by default is in the folder MODELS."""
-    import jpr.encode.folder
+    import jpr.encode.encoder_folder
     import jpr.rerank.joint
 
     models = Path(sys.argv[1])
-    jpr.encode.folder.DEFAULT = models / "encoder"
+    jpr.encode.encoder_folder.BUNDLED_ENCODER = models / "encoder"
     jpr.rerank.joint.DEFAULT = models / "joint"
     from jpr.cli import main as jpr_main
 
@@ -23,7 +23,7 @@ def main() -> None:
 
 def write_models(folder: Path) -> None:
     """Write the models that `main` takes, and an encoder and a pack to train with."""
-    from jpr.encode.save import export_encoder
+    from jpr.encode.export_encoder import export_encoder
     from jpr.rerank.save import export_joint
     from tests.encode.tiny import write_encoder
     from tests.rerank.tiny import write_pointer

@@ -27,7 +27,7 @@ from pathlib import Path
 import numpy as np
 from index_systems import SYSTEMS, Drawn, Task, Vectors
 
-from jpr.encode.folder import load_encoder
+from jpr.encode.encoder_folder import load_encoder
 from jpr.formats.questions import load_questions
 from jpr.io.files import publish
 from jpr.io.manifest import manifest

@@ -125,9 +125,9 @@ def build_words(task: Task, folder: Path) -> None:
 
 def open_words(task: Task, folder: Path) -> Search:
     """Search our BM25."""
-    from jpr.retrieve.bm25 import Bm25
+    from jpr.retrieve.bm25 import Bm25Searcher
 
-    index, texts = Bm25(folder), task.texts()
+    index, texts = Bm25Searcher(folder), task.texts()
     return lambda i: [row for row, _ in index.search(texts[i], K)]
 
 
@@ -179,11 +179,11 @@ def build_dense(exact_up_to: int) -> Callable[[Task, Path], None]:
 
 def open_dense(task: Task, folder: Path) -> Search:
     """Search our vectors."""
-    from jpr.retrieve.contents import VectorContents
-    from jpr.retrieve.dense import Dense
+    from jpr.retrieve.dense import DenseSearcher
+    from jpr.retrieve.index_manifest import DenseManifest
 
     told = json.loads((folder.parent / f"{folder.name}.json").read_text())
-    dense, asked = Dense(folder, VectorContents(**told)), task.asked()
+    dense, asked = DenseSearcher(folder, DenseManifest(**told)), task.asked()
     return lambda i: [row for row, _ in dense.search(asked[i : i + 1], K)[0]]
 
 

@@ -30,7 +30,7 @@ import torch
 import transformers
 from transformers.modeling_outputs import BaseModelOutput
 
-from jpr.encode.tokens import read_tokenizer
+from jpr.encode.tokenizer import read_tokenizer
 from jpr.formats.runs import load_rankings
 from jpr.io.files import publish
 from jpr.io.manifest import manifest

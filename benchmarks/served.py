@@ -21,7 +21,7 @@ from jpr.pipeline import Pipeline
 from jpr.read.spans import SpanReader
 from jpr.rerank.joint import DEFAULT, JointReranker
 from jpr.rerank.prompt import PromptSettings
-from jpr.retrieve.bring import FunctionRetriever
+from jpr.retrieve.custom import FunctionRetriever
 from jpr.serve.corpora import Corpora
 from jpr.serve.limits import Limits
 from jpr.serve.log import log_to

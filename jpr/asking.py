@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from jpr.encode.encoder import TextEncoder
-from jpr.encode.folder import DEFAULT, load_encoder
+from jpr.encode.encoder_folder import BUNDLED_ENCODER, load_encoder
 from jpr.encode.vectors import StoredVectors, open_vectors
 from jpr.errors import ConfigError, FormatError, JprError
 from jpr.formats.corpus.jsonl import read_objects
@@ -20,7 +20,12 @@ from jpr.pipeline import Pipeline
 from jpr.read.spans import SpanReader
 from jpr.reply import Reply, reply_to
 from jpr.rerank.joint import JointReranker
-from jpr.retrieve.documents import Watched, alone, index_documents, unwatched
+from jpr.retrieve.document_index import (
+    ProgressBar,
+    exclusive_folder,
+    index_documents,
+    no_progress_bar,
+)
 from jpr.retrieve.index import build_index
 from jpr.retrieve.retrievers import KeyedRetriever, open_retriever
 from jpr.retrieve.versions import is_built
@@ -63,7 +68,7 @@ def open_pipeline(
     *,
     candidates: int = CANDIDATES,
     device: str = "auto",
-    watched: Watched = unwatched,
+    watched: ProgressBar = no_progress_bar,
 ) -> Pipeline:
     """Open the models inside over documents, an index, or else the encyclopedia.
 
@@ -79,7 +84,7 @@ def open_pipeline(
         home = cache_folder()
         if docs is not None:
             folder = index_documents(
-                Path(docs), home / "documents", encoder, DEFAULT / "tokenizer.json", watched
+                Path(docs), home / "documents", encoder, BUNDLED_ENCODER / "tokenizer.json", watched
             )
         else:
             folder = encyclopedia(home / "encyclopedia", encoder)
@@ -111,7 +116,7 @@ def encyclopedia(home: Path, encoder: TextEncoder) -> Path:
     index = folder / "index"
     if is_built(index):
         return index
-    with alone(folder):
+    with exclusive_folder(folder):
         if not is_built(index):  # by another, while we waited
             passages = [passage for _, passage in read_objects(source)]
             stored = _stored_vectors(passages, encoder)

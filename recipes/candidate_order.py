@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from jpr.decode import Limits, Prefix, Rows, decode, independent, tree
-from jpr.encode.tokens import read_tokenizer
+from jpr.encode.tokenizer import read_tokenizer
 from jpr.formats.runs import load_rankings
 from jpr.io.files import publish
 from jpr.io.manifest import manifest

@@ -11,8 +11,8 @@ from itertools import islice
 from pathlib import Path
 
 from jpr import load_questions, read_passages
-from jpr.encode.save import export_encoder
-from jpr.encode.settings import EncoderSettings
+from jpr.encode.encoder_settings import EncoderSettings
+from jpr.encode.export_encoder import export_encoder
 
 SAMPLE = 400
 EVERY = 3000

@@ -23,8 +23,8 @@ from jpr.evaluation.compare import compare
 from jpr.evaluation.evaluation import Evaluation, RunScores
 from jpr.io.files import publish
 from jpr.io.manifest import commit, manifest
-from jpr.retrieve.fuse import ReciprocalRanks, Scored
 from jpr.retrieve.index import Index
+from jpr.retrieve.rank_fusion import ReciprocalRanks, Scored
 from jpr.retrieve.retrievers import DEPTH, HYBRID, open_retriever
 from jpr.types import Hit, Question, Ranking
 from recipes.report import Record, comparison_row, records_of, save_records
@@ -65,7 +65,7 @@ def systems(
     def made(found: Sequence[Scored]) -> list[Ranking]:
         return [ranking(index, q, hits) for q, hits in zip(questions, found, strict=True)]
 
-    words = [index.search_words(question.text, DEPTH) for question in questions]
+    words = [index.search_bm25(question.text, DEPTH) for question in questions]
     yield "BM25", made(words)
     near: list[Scored] = []
     for name, label in ENCODERS.items():

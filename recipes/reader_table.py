@@ -20,7 +20,7 @@ import numpy as np
 
 from jpr import EM, AnswerF1, evaluate_answers, load_questions, load_rankings
 from jpr.decode import Evidence
-from jpr.encode.tokens import read_tokenizer
+from jpr.encode.tokenizer import read_tokenizer
 from jpr.errors import DataError
 from jpr.evaluation.compare import compare
 from jpr.evaluation.evaluation import ALL, MULTI

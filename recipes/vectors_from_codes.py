@@ -14,7 +14,7 @@ import numpy as np
 
 from jpr import read_passages
 from jpr.encode.encoder import Vectors
-from jpr.encode.folder import load_encoder
+from jpr.encode.encoder_folder import load_encoder
 from jpr.encode.vectors import Chunk, encode_to_folder
 from jpr.stages import Encoder
 

@@ -37,12 +37,12 @@ def read_corpus(
 
     if not is_documents(corpus):
         return split_passages(read_passages(corpus), split, tokenizer)
-    from jpr.encode.folder import DEFAULT
+    from jpr.encode.encoder_folder import BUNDLED_ENCODER
     from jpr.formats.corpus.documents import usual_cut
     from jpr.formats.corpus.split import load_tokenizer
 
     own = _cut(split, tokenizer) if split else None
-    cut = own or usual_cut(load_tokenizer(DEFAULT / "tokenizer.json"))
+    cut = own or usual_cut(load_tokenizer(BUNDLED_ENCODER / "tokenizer.json"))
     return _documents(corpus, cut, note)
 
 

@@ -41,7 +41,7 @@ def run(
     tokenizer: TokenizerFile = None,
 ) -> None:
     """Read, cut, encode."""
-    from jpr.encode.folder import load_encoder
+    from jpr.encode.encoder_folder import load_encoder
     from jpr.encode.vectors import encode_to_folder
 
     processes = Processes(workers, scheduler)
@@ -68,12 +68,12 @@ def _count(corpus: Path, split: str | None, tokenizer: Path | None) -> int:
 @contextmanager
 def mapping(processes: Processes, encoder: Path | None, device: str) -> Iterator["MapChunks"]:
     """Say where chunks are encoded: here, or on a cluster for as long as it is needed."""
-    from jpr.encode.vectors import map_here
+    from jpr.encode.vectors import encode_here
 
     if processes.is_this_one:
-        yield map_here
+        yield encode_here
         return
-    from jpr.encode.cluster import encoding_over
+    from jpr.encode.cluster import encode_on_workers
 
     with processes.cluster() as client:
-        yield encoding_over(client, encoder, device)
+        yield encode_on_workers(client, encoder, device)

@@ -91,7 +91,7 @@ def _read(sample: Path) -> "list[Ranking]":
 
 
 def _export_encoder(model: Path, folder: Path, rankings: "list[Ranking]") -> None:
-    from jpr.encode.save import export_encoder
+    from jpr.encode.export_encoder import export_encoder
     from jpr.rerank.save import spread
 
     chosen = spread(rankings, _TEXTS)

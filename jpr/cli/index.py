@@ -14,11 +14,11 @@ from jpr.cli.corpora import Split, TokenizerFile, is_documents, read_corpus
 from jpr.cli.inputs import refuse_useless
 from jpr.cli.processes import Processes, Scheduler, Workers
 from jpr.errors import ConfigError
-from jpr.retrieve.engines import ENGINES, FILES, WORDS_ALONE, Wanted, refuse_others
+from jpr.retrieve.engines import ENGINES, FILES, NO_ENCODER, IndexOptions, check_engine
 
 if TYPE_CHECKING:
     from jpr.retrieve.dense import VectorSource
-    from jpr.retrieve.draft import VectorsOf
+    from jpr.retrieve.version_writer import MakeVectors
     from jpr.stages import Progress
     from jpr.types import Passage
 
@@ -99,12 +99,12 @@ def run(
         "--graph": graph,
     }
     refuse_useless("--engine", engine, given, {name: one.options for name, one in ENGINES.items()})
-    refuse_others(out, engine)
+    check_engine(out, engine)
     holder = ENGINES[engine].load()
     if corpus is None or remove is not None:
         screen.note(holder.remove(_ids(remove or ""), out))
         return
-    wanted = Wanted(
+    wanted = IndexOptions(
         out,
         corpus.name,
         encoder=encoder if add or vectors else _encoder(encoder),
@@ -131,11 +131,11 @@ def _check(corpus: Path | None, add: bool, replace: bool, remove: str | None) ->
 
 def _encoder(named: str | None) -> str | None:
     """Return the encoder of a new index; none at all where there is none inside."""
-    from jpr.encode.folder import DEFAULT
+    from jpr.encode.encoder_folder import BUNDLED_ENCODER
 
-    if named is None and not DEFAULT.is_dir():
+    if named is None and not BUNDLED_ENCODER.is_dir():
         screen.note("this installation has no encoder of its own: words alone are indexed")
-        return WORDS_ALONE
+        return NO_ENCODER
     return named
 
 
@@ -166,10 +166,10 @@ def _read(corpus: Path, split: str | None, tokenizer: Path | None) -> "Iterator[
                 shown = done
 
 
-def _encoding(out: Path, processes: Processes, encoder_folder: Path | None) -> "VectorsOf":
+def _encoding(out: Path, processes: Processes, encoder_folder: Path | None) -> "MakeVectors":
     """Return what encodes passages, here or on workers."""
     from jpr.cli.encode import mapping
-    from jpr.encode.folder import load_encoder
+    from jpr.encode.encoder_folder import load_encoder
     from jpr.retrieve.index import encoded_by
 
     encoder = load_encoder(encoder_folder)

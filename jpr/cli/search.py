@@ -108,6 +108,6 @@ def open_index(
 def _loaded(encoder: Path | None, threads: int) -> "Encoder | None":
     if encoder is None:
         return None
-    from jpr.encode.folder import load_encoder
+    from jpr.encode.encoder_folder import load_encoder
 
     return load_encoder(encoder, threads=threads)

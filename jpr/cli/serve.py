@@ -126,10 +126,10 @@ def _opened(docs: Path | None, index: Path | None) -> "Pipeline":
 
 def _service(pipeline: "Pipeline", limits: Limits, source: str) -> "Service":
     from jpr.asking import shared_encoder
-    from jpr.encode.folder import DEFAULT
+    from jpr.encode.encoder_folder import BUNDLED_ENCODER
     from jpr.formats.corpus.split import load_tokenizer
     from jpr.serve.corpora import Corpora
     from jpr.serve.service import Service
 
-    corpora = Corpora(limits, load_tokenizer(DEFAULT), lambda: shared_encoder("auto"))
+    corpora = Corpora(limits, load_tokenizer(BUNDLED_ENCODER), lambda: shared_encoder("auto"))
     return Service(pipeline, limits, corpora, source)

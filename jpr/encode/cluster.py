@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jpr.encode.encoder import TextEncoder, Vectors
-from jpr.encode.folder import load_encoder
+from jpr.encode.encoder_folder import load_encoder
 from jpr.encode.vectors import Chunk, MapChunks
 from jpr.io.cluster import Opening, mapped
 from jpr.stages import Encoder
@@ -18,7 +18,7 @@ _Rows = tuple[int, list[tuple[str, str]]]
 """A chunk's number, and the titles and texts of its passages: all that is encoded."""
 
 
-def encoding_over(client: "Client", folder: Path | None, device: str = "auto") -> MapChunks:
+def encode_on_workers(client: "Client", folder: Path | None, device: str = "auto") -> MapChunks:
     """Return what encodes chunks on a cluster, with the encoder of a folder."""
     path = None if folder is None else folder.resolve()
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jpr.encode.batches import batches
-from jpr.encode.tokens import Tokens
+from jpr.encode.tokenizer import EncoderTokenizer
 from jpr.types import Passage
 
 Vectors = NDArray[np.float32]
@@ -27,18 +27,18 @@ class Tower(Protocol):
 class TextEncoder:
     """Questions and passages to vectors, behind `jpr.stages.Encoder`."""
 
-    def __init__(self, tokens: Tokens, question: Tower, passage: Tower, key: str) -> None:
+    def __init__(self, tokens: EncoderTokenizer, question: Tower, passage: Tower, key: str) -> None:
         """Put together an encoder; the towers may be one and the same."""
         self._tokens, self._question, self._passage = tokens, question, passage
         self.key, self.dimension = key, passage.dimension
 
     def encode_questions(self, texts: Sequence[str]) -> Vectors:
         """Return one vector per question, (n, dimension)."""
-        return _in_batches(self._tokens.of_questions(texts), self._question)
+        return _in_batches(self._tokens.tokenize_questions(texts), self._question)
 
     def encode_passages(self, passages: Sequence[Passage]) -> Vectors:
         """Return one vector per passage, (n, dimension)."""
-        return _in_batches(self._tokens.of_passages(passages), self._passage)
+        return _in_batches(self._tokens.tokenize_passages(passages), self._passage)
 
 
 def _in_batches(rows: Sequence[Sequence[int]], tower: Tower) -> Vectors:

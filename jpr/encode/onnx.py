@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from jpr.encode.encoder import Vectors
-from jpr.encode.session import TextByText, text_of
+from jpr.encode.onnx_session import OnnxModel, one_text
 from jpr.errors import FormatError
 
 
@@ -17,7 +17,7 @@ class OnnxTower:
 
     def __init__(self, path: Path, threads: int = 0) -> None:
         """Open a model, to run on so many threads; 0 is one per core."""
-        self._model = TextByText(path, threads)
+        self._model = OnnxModel(path, threads)
         inputs = [tensor.name for tensor in self._model.session.get_inputs()]
         outputs = self._model.session.get_outputs()
         if inputs != ["ids", "lengths"] or not isinstance(outputs[0].shape[-1], int):
@@ -26,5 +26,5 @@ class OnnxTower:
 
     def vectors(self, rows: Sequence[Sequence[int]]) -> Vectors:
         """Return one vector per row of token ids."""
-        texts = (text_of(row) for row in rows)
+        texts = (one_text(row) for row in rows)
         return np.concatenate([vectors for (vectors,) in self._model.read(["vectors"], texts)])

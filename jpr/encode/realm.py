@@ -8,7 +8,7 @@ BERT under `realm.`, whose first token goes through BERT's pooler (a layer and t
 import shutil
 from pathlib import Path
 
-from jpr.encode.settings import EncoderSettings, write_settings
+from jpr.encode.encoder_settings import EncoderSettings, write_settings
 from jpr.errors import FormatError, MissingExtraError
 
 SETTINGS = EncoderSettings(
@@ -29,7 +29,7 @@ _TOKENIZERS = ("tokenizer.json", "vocab.txt")
 def convert_realm(source: Path, target: Path) -> None:
     """Write a Hugging Face folder of REALM's embedder, or of its scorer, as an encoder."""
     try:
-        from jpr.encode.gpu import load_tower
+        from jpr.encode.torch_tower import load_tower
         from jpr.models.checkpoint import read_checkpoint, write_checkpoint
     except ImportError as error:
         raise MissingExtraError("converting REALM", "train") from error

@@ -41,7 +41,7 @@ MapChunks = Callable[[Iterable[Chunk], Encoder], Iterator[tuple[int, Vectors]]]
 """Encodes chunks, in any order."""
 
 
-def map_here(chunks: Iterable[Chunk], encoder: Encoder) -> Iterator[tuple[int, Vectors]]:
+def encode_here(chunks: Iterable[Chunk], encoder: Encoder) -> Iterator[tuple[int, Vectors]]:
     """Encode chunk after chunk in this process."""
     for number, passages in chunks:
         yield number, encoder.encode_passages(passages)
@@ -65,7 +65,7 @@ def encode_to_folder(
     *,
     kind: str = "float16",
     chunk: int = 1024,
-    map_chunks: MapChunks = map_here,
+    map_chunks: MapChunks = encode_here,
     progress: Progress = lambda _: None,
 ) -> int:
     """Encode a corpus into a folder and return the number of passages.

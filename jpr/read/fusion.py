@@ -14,8 +14,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from jpr.encode.folder import digest_of, wants_gpu, weight_files
-from jpr.encode.tokens import first_tokens, read_tokenizer
+from jpr.encode.encoder_folder import uses_gpu, weight_files, weights_digest
+from jpr.encode.tokenizer import read_tokenizer, truncated_tokens
 from jpr.errors import ConfigError, DataError, FormatError
 from jpr.io.disk import checked_sums, write_folder
 from jpr.models.joint_about import read_kind
@@ -76,10 +76,10 @@ class FusionReader:
         (settings, ways), sums = read_about(home), checked_sums(home / ABOUT)
         changes = {"width": width, "stop_penalty": stop_penalty}
         ways = replace(ways, **{name: v for name, v in changes.items() if v is not None})  # type: ignore[arg-type]  # as they are
-        on_gpu = wants_gpu(device)
+        on_gpu = uses_gpu(device)
         model = read_t5(home, torch.bfloat16 if on_gpu else torch.float32)
         prompts = Prompts(read_tokenizer(home / "tokenizer.json"), settings)
-        key = digest_of(weight_files(home), sums)
+        key = weights_digest(weight_files(home), sums)
         there = model.to("cuda" if on_gpu else "cpu").eval()
         return cls(there, prompts, ways, is_grounded=is_grounded, most=most, key=key)
 
@@ -115,7 +115,7 @@ class FusionReader:
         """Return the runs of titles and texts, apart from each other."""
         texts = [text for r in rankings for p in _passages(r) for text in (p.title, p.text)]
         most = self._prompts.settings.max_tokens
-        ids, lengths = _end_to_end(first_tokens(self._prompts.tokenizer, texts, most), device)
+        ids, lengths = _end_to_end(truncated_tokens(self._prompts.tokenizer, texts, most), device)
         counts = torch.tensor([2 * len(ranking.hits) for ranking in rankings], device=device)
         return tries_of(ids, lengths, counts, self._words, self._prompts, self._ways)
 

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from jpr.encode.folder import load_encoder
+from jpr.encode.encoder_folder import load_encoder
 from jpr.errors import ConfigError, DataError, MissingExtraError
 from jpr.rerank.methods import Wanted
 from jpr.rerank.order import Choice, checked, ranked

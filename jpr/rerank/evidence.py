@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from jpr.decode import Evidence
-from jpr.encode.tokens import inner_tokens
+from jpr.encode.tokenizer import continuation_tokens
 
 SPANS = 8
 """Spans of each passage that are looked at."""
@@ -49,7 +49,7 @@ class Words:
         """Look through the words of a tokenizer."""
         known = tokenizer.get_vocab()
         inner, around = (np.zeros(max(known.values()) + 1, dtype=np.bool_) for _ in range(2))
-        inner[list(inner_tokens(known))] = True
+        inner[list(continuation_tokens(known))] = True
         around[[known[w] for word in _AROUND for w in (word, f"▁{word}") if w in known]] = True
         unknown = next((known[w] for w in ("[UNK]", "<unk>") if w in known), -1)
         inner[known.get("<unk>", [])] = True  # what stands before it may be half a word

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from jpr.decode import Covering, Decoded, Node
-from jpr.encode.tokens import whole
+from jpr.encode.tokenizer import without_surrogates
 from jpr.rerank.evidence import Words
 from jpr.types import Answer, Passage, Ranking
 
@@ -78,7 +78,7 @@ class Places:
         return str(self._tokenizer.decode(list(tokens)))
 
     def _split(self, text: str) -> "_Split":
-        found = self._tokenizer.encode(whole(text), add_special_tokens=False)
+        found = self._tokenizer.encode(without_surrogates(text), add_special_tokens=False)
         ids = np.array(found.ids, dtype=np.int64)
         goes_on = np.append(self._words.going_on(ids), False)
         goes_on[0] = False

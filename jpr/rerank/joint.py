@@ -9,8 +9,8 @@ from random import Random
 from typing import Literal
 
 from jpr.decode import Decoded
-from jpr.encode.folder import DEVICES, torch_reads, wants_gpu, weight_files
-from jpr.encode.tokens import read_tokenizer
+from jpr.encode.encoder_folder import DEVICES, torch_can_load, uses_gpu, weight_files
+from jpr.encode.tokenizer import read_tokenizer
 from jpr.errors import ConfigError, FormatError, MissingExtraError
 from jpr.models.joint_about import ENCODER, STEP, is_plain_pointer, read_about
 from jpr.rerank.consider import Considered
@@ -227,12 +227,12 @@ def _scorer(folder: Path, device: str, threads: int) -> Scorer:
         files = f"neither model.safetensors nor {ENCODER} and {STEP}"
         raise FormatError(folder, 0, f"holds no weights: {files}")
     suits_gpu = has_weights or device == "cuda" or _turns_back(folder)
-    on_gpu = suits_gpu and wants_gpu(device)
+    on_gpu = suits_gpu and uses_gpu(device)
     if has_graphs and not on_gpu:
         from jpr.rerank.joint_onnx import OnnxScorer
 
         return OnnxScorer(folder, threads)
-    if not torch_reads(has_weights):
+    if not torch_can_load(has_weights):
         raise MissingExtraError(f"{folder}: a joint model in torch", "train")
     from jpr.rerank.joint_torch import TorchScorer
 
@@ -241,7 +241,7 @@ def _scorer(folder: Path, device: str, threads: int) -> Scorer:
 
 def _turns_back(folder: Path) -> bool:
     """Tell whether ONNX files can be weights for a GPU."""
-    return torch_reads(weights=False) and is_plain_pointer(read_about(folder))
+    return torch_can_load(weights=False) and is_plain_pointer(read_about(folder))
 
 
 def _decoding(folder: Path, decoder: str | None, beta: float | None) -> tuple[str, float]:

@@ -15,8 +15,8 @@ import numpy as np
 import onnxruntime
 
 from jpr.decode import Prefix, Rows
-from jpr.encode.folder import digest_of
-from jpr.encode.session import Floats, Given, TextByText, open_session, text_of
+from jpr.encode.encoder_folder import weights_digest
+from jpr.encode.onnx_session import Floats, OnnxInputs, OnnxModel, one_text, open_session
 from jpr.errors import DataError, FormatError
 from jpr.io.disk import checked_sums
 from jpr.models.joint_about import ABOUT, ENCODER, EXACT, STEP
@@ -46,7 +46,7 @@ class OnnxScorer:
             if not path.exists():
                 raise FormatError(path, 0, "is missing; export the model again")
         sums = checked_sums(folder / ABOUT)
-        self._encoder, self._step = TextByText(paths[0], threads), open_session(paths[1], threads)
+        self._encoder, self._step = OnnxModel(paths[0], threads), open_session(paths[1], threads)
         encoder = self._encoder.session
         about = _about(folder, encoder, self._step)
         self.numbers = int(about["numbers"])
@@ -57,7 +57,7 @@ class OnnxScorer:
         self._outputs = [name for name in ("vectors", "answers") if name in outputs]
         self.reads_answers = "answers" in outputs
         self._is_rounded = EXACT in (tensor.name for tensor in encoder.get_inputs())
-        self.key = digest_of(paths, sums)
+        self.key = weights_digest(paths, sums)
 
     def open(self, asked: Sequence[Asked]) -> Opened:
         """Read the candidates of some questions, each question by itself."""
@@ -92,7 +92,7 @@ class OnnxScorer:
         tokens = [read[place][0] for place in range(len(read))]
         marks = zip(tokens, asked.prompted, strict=True)
         marked = np.stack([vectors[one.mark] for vectors, one in marks])
-        known: Given = {
+        known: OnnxInputs = {
             "memory": np.concatenate(tokens) if self._has_tokens else marked,
             "marked": marked,
             "prior": asked.prior,
@@ -103,8 +103,8 @@ class OnnxScorer:
 
     def _encoded(self, asked: Asked, places: Sequence[int], *, exact: bool) -> "_Read":
         """Return the vectors of some candidates' tokens (T, d), and where answers are (T, 2)."""
-        how: Given = {EXACT: np.array(exact)} if self._is_rounded else {}
-        texts = (text_of(asked.prompted[place].ids) | how for place in places)
+        how: OnnxInputs = {EXACT: np.array(exact)} if self._is_rounded else {}
+        texts = (one_text(asked.prompted[place].ids) | how for place in places)
         no_answers = np.empty((1, 0, 2), dtype=np.float32)
         return {
             place: (vectors[0], (logits or [no_answers])[0][0])
@@ -152,7 +152,7 @@ def _about(folder: Path, *sessions: onnxruntime.InferenceSession) -> dict[str, s
 class _Question:
     """The decoder over one question's candidates, with the keys and values of known prefixes."""
 
-    def __init__(self, step: onnxruntime.InferenceSession, fixed: Given, n: int) -> None:
+    def __init__(self, step: onnxruntime.InferenceSession, fixed: OnnxInputs, n: int) -> None:
         self._step, self._fixed, self._n = step, fixed, n
         shapes = {tensor.name: tensor.shape for tensor in step.get_inputs()}
         layers, _, inner = shapes["keys"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from jpr.encode.folder import digest_of, weight_files
+from jpr.encode.encoder_folder import weight_files, weights_digest
 from jpr.errors import ConfigError
 from jpr.io.disk import known_sums
 from jpr.models.answers import in_passages
@@ -41,7 +41,7 @@ class TorchScorer:
             raise ConfigError("device cuda: torch sees no GPU here; use cpu or auto")
         model, files = _read(folder)
         dtype = torch.bfloat16 if device == "cuda" else torch.float32
-        return cls(model.to(device, dtype), digest_of(files, known_sums(folder / ABOUT)))
+        return cls(model.to(device, dtype), weights_digest(files, known_sums(folder / ABOUT)))
 
     @torch.inference_mode()
     def open(self, asked: Sequence[Asked]) -> Opened:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from tokenizers import Tokenizer
 
-from jpr.encode.folder import digest_of, wants_gpu, weight_files
-from jpr.encode.tokens import read_tokenizer
+from jpr.encode.encoder_folder import uses_gpu, weight_files, weights_digest
+from jpr.encode.tokenizer import read_tokenizer
 from jpr.errors import ConfigError, DataError, FormatError, MissingExtraError
 from jpr.rerank.methods import Wanted
 from jpr.rerank.order import checked, ranked
@@ -41,10 +41,10 @@ class PointwiseReranker:
             raise MissingExtraError(f"{folder}: a T5", "train")
         from jpr.models.t5_names import read_t5
 
-        model = read_t5(folder).to("cuda" if wants_gpu(device) else "cpu")
+        model = read_t5(folder).to("cuda" if uses_gpu(device) else "cpu")
         tokenizer = read_tokenizer(folder / "tokenizer.json")
         try:
-            return cls(model, tokenizer, digest_of(weight_files(folder)))
+            return cls(model, tokenizer, weights_digest(weight_files(folder)))
         except DataError as error:
             raise FormatError(folder, 0, str(error)) from error
 

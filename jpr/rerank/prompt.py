@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from jpr.encode.tokens import first_tokens
+from jpr.encode.tokenizer import truncated_tokens
 from jpr.errors import ConfigError, DataError, FormatError
 from jpr.models.joint_about import read_about
 from jpr.types import Passage
@@ -69,7 +69,7 @@ class Prompts:
         words = (
             (".",) if settings.style == "bert" else ("question:", "index:", "title:", "context:")
         )
-        self.words = first_tokens(self.tokenizer, words, 16)
+        self.words = truncated_tokens(self.tokenizer, words, 16)
 
     def of(
         self, question: str, passages: Sequence[Passage], numbers: Sequence[int]
@@ -78,9 +78,9 @@ class Prompts:
         if not question.strip():
             raise DataError("a question has no text; give the questions with their texts")
         s = self.settings
-        (asked,) = first_tokens(self.tokenizer, [question], s.max_question_tokens)
-        titles = first_tokens(self.tokenizer, [p.title for p in passages], s.max_title_tokens)
-        texts = first_tokens(self.tokenizer, [p.text for p in passages], s.max_tokens)
+        (asked,) = truncated_tokens(self.tokenizer, [question], s.max_question_tokens)
+        titles = truncated_tokens(self.tokenizer, [p.title for p in passages], s.max_title_tokens)
+        texts = truncated_tokens(self.tokenizer, [p.text for p in passages], s.max_tokens)
         make = self._bert if s.style == "bert" else self._t5
         return [
             make(asked, title, text, number)

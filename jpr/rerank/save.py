@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from jpr.encode.folder import digest_of, weight_files
-from jpr.encode.tokens import read_tokenizer
+from jpr.encode.encoder_folder import weight_files, weights_digest
+from jpr.encode.tokenizer import read_tokenizer
 from jpr.errors import ConfigError, MissingExtraError
 from jpr.io.disk import known_sums, locked, sync_folder, with_sums, write_json
 from jpr.models.joint_about import ABOUT, ENCODER, STEP, read_about
@@ -48,7 +48,7 @@ def export_joint(
         if not isinstance(model.head, PointerHead):
             raise ConfigError(f"{source}: says numbers; a prior is for a model that points")
         model.head.prior.data.fill_(prior)
-    weights = digest_of(weight_files(source), known_sums(source / ABOUT))
+    weights = weights_digest(weight_files(source), known_sums(source / ABOUT))
     weights += "" if prior is None else f", prior {prior:g}"
     tokenizer = read_tokenizer(source / "tokenizer.json")
     if sample:

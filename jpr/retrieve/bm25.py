@@ -149,7 +149,7 @@ def _open(folder: Path) -> tantivy.Index:
         return index
 
 
-class Bm25:
+class Bm25Searcher:
     """An open BM25 index; threads may share it."""
 
     def __init__(self, folder: Path) -> None:

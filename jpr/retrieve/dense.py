@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jpr.errors import ConfigError, DataError, FormatError
-from jpr.retrieve.contents import VectorContents
+from jpr.retrieve.index_manifest import DenseManifest
 from jpr.stages import Progress
 
 EXACT_UP_TO = 1_000_000
@@ -64,7 +64,7 @@ def write_vectors(
     nprobe: int | None = None,
     exact_up_to: int = EXACT_UP_TO,
     progress: Progress = lambda _: None,
-) -> VectorContents:
+) -> DenseManifest:
     """Index vectors into an existing folder; `nprobe` looks at so many lists, come what may.
 
     Memory holds a byte a number, and the sample that the centroids are learnt from.
@@ -86,7 +86,7 @@ def write_vectors(
     _save(index, folder)
     probes, recall = _probes(index, truth, lists, nprobe)
     kind = "ivf-sq8" if lists else "sq8"
-    return VectorContents(
+    return DenseManifest(
         encoder, source.key, source.dimension, kind, lists, probes, round(recall, 4)
     )
 
@@ -198,10 +198,10 @@ def _load(folder: Path, flags: int) -> Any:  # noqa: ANN401  faiss's own
         raise FormatError(folder, 0, f"holds no whole vectors ({error}); build it again") from error
 
 
-class Dense:
+class DenseSearcher:
     """Open vectors; threads may share them."""
 
-    def __init__(self, folder: Path, contents: VectorContents) -> None:
+    def __init__(self, folder: Path, contents: DenseManifest) -> None:
         """Map what `write_vectors` wrote."""
         self._index = _load(folder, faiss.IO_FLAG_MMAP_IFC)
         self._contents = contents

@@ -13,28 +13,28 @@ from jpr.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from jpr.encode.vectors import StoredVectors
-    from jpr.retrieve.draft import VectorsOf
     from jpr.retrieve.filters import Filter
     from jpr.retrieve.retrievers import KeyedRetriever
+    from jpr.retrieve.version_writer import MakeVectors
     from jpr.stages import Encoder
     from jpr.types import Passage
 
-WORDS_ALONE = "none"
+NO_ENCODER = "none"
 """In place of an encoder: no vectors."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class IndexOptions:
     """What a user says of an index."""
 
     folder: Path
     source: str
     """What the corpus is called."""
     encoder: str | None = None
-    """Folder of an encoder; `WORDS_ALONE`; none for the encoder inside."""
+    """Folder of an encoder; `NO_ENCODER`; none for the encoder inside."""
     vectors: Path | None = None
     """Folder of vectors that were made before."""
-    encode: "Callable[[Path | None], VectorsOf] | None" = None
+    encode: "Callable[[Path | None], MakeVectors] | None" = None
     """Returns what encodes passages by the encoder in a folder; by default, here and silently."""
     replacing: bool = False
     """Whether an added passage may take the place of another."""
@@ -45,15 +45,13 @@ class Wanted:
     graph: str | None = None
 
     def __post_init__(self) -> None:
-        if self.encoder == WORDS_ALONE and self.vectors is not None:
+        if self.encoder == NO_ENCODER and self.vectors is not None:
             raise ConfigError("--encoder none and --vectors exclude each other; leave one out")
 
     @property
     def encoder_folder(self) -> str:
         """The encoder's folder as the index shall know it; empty for the one inside."""
-        return (
-            "" if self.encoder in (None, WORDS_ALONE) else str(Path(self.encoder or "").resolve())
-        )
+        return "" if self.encoder in (None, NO_ENCODER) else str(Path(self.encoder or "").resolve())
 
     def checked(self, passages: "Iterator[Passage]") -> "Iterator[Passage]":
         """Pass passages on; where vectors are given, only those that they were made of."""
@@ -67,7 +65,7 @@ class Wanted:
         """Open the vectors that were made before, by the encoder that is named, if one is."""
         if self.vectors is None:
             return None
-        from jpr.encode.folder import load_encoder
+        from jpr.encode.encoder_folder import load_encoder
         from jpr.encode.vectors import open_vectors
 
         found = open_vectors(self.vectors)
@@ -77,9 +75,9 @@ class Wanted:
             raise DataError(f"{self.vectors}: {told}; name the right one with --encoder")
         return found
 
-    def vectors_of(self) -> "VectorsOf | None":
+    def vectors_of(self) -> "MakeVectors | None":
         """Return what gives all passages their vectors, if they shall have any."""
-        if self.encoder == WORDS_ALONE:
+        if self.encoder == NO_ENCODER:
             return None
         found = self.stored()
         if found is not None:
@@ -87,8 +85,8 @@ class Wanted:
         folder = Path(self.encoder_folder) if self.encoder_folder else None
         return self.encode(folder) if self.encode else self._encode_here(folder)
 
-    def _encode_here(self, folder: Path | None) -> "VectorsOf":
-        from jpr.encode.folder import load_encoder
+    def _encode_here(self, folder: Path | None) -> "MakeVectors":
+        from jpr.encode.encoder_folder import load_encoder
         from jpr.retrieve.index import encoded_by
 
         return encoded_by(load_encoder(folder), self.folder)
@@ -97,7 +95,7 @@ class Wanted:
 class Holder(Protocol):
     """What the module of an engine has; `add` and `remove` only if its options name them."""
 
-    def build(self, passages: "Iterable[Passage]", wanted: Wanted) -> str:
+    def build(self, passages: "Iterable[Passage]", wanted: IndexOptions) -> str:
         """Make an index, with the engine's mark in the folder, and say in a line what it holds."""
 
     def open_retriever(
@@ -113,7 +111,7 @@ class Holder(Protocol):
         `threads` is for an encoder that is opened; 0 is one per core.
         """
 
-    def add(self, passages: "Iterable[Passage]", wanted: Wanted) -> str:
+    def add(self, passages: "Iterable[Passage]", wanted: IndexOptions) -> str:
         """Add passages to an index."""
 
     def remove(self, ids: Iterable[str], folder: Path) -> str:
@@ -138,17 +136,17 @@ class Engine:
 FILES, MILVUS = "files", "milvus"
 _OF_FILES = ("--add", "--remove", "--nprobe", "--workers", "--scheduler")
 ENGINES = {
-    FILES: Engine("jpr.retrieve.in_files", "CURRENT", _OF_FILES),
+    FILES: Engine("jpr.retrieve.files_engine", "CURRENT", _OF_FILES),
     MILVUS: Engine("jpr.retrieve.in_milvus", "milvus.json", ("--uri", "--collection", "--graph")),
 }
 
 
-def engine_in(folder: Path) -> str | None:
+def engine_of(folder: Path) -> str | None:
     """Return the name of the engine whose index is in a folder, if there is one."""
     return next((name for name, one in ENGINES.items() if (folder / one.mark).exists()), None)
 
 
-def refuse_others(folder: Path, name: str) -> None:
+def check_engine(folder: Path, name: str) -> None:
     """Keep out of a folder that holds an index of another engine."""
-    if (held := engine_in(folder)) not in (None, name):
+    if (held := engine_of(folder)) not in (None, name):
         raise ConfigError(f"{folder}: holds an index of engine {held}; choose another folder")

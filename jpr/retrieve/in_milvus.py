@@ -4,21 +4,21 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from jpr.errors import ConfigError
-from jpr.retrieve.engines import WORDS_ALONE, Wanted
+from jpr.retrieve.engines import NO_ENCODER, IndexOptions
 from jpr.retrieve.filters import Filter
 from jpr.retrieve.milvus import MilvusRetriever
 from jpr.stages import Encoder
 from jpr.types import Passage
 
 
-def build(passages: Iterable[Passage], wanted: Wanted) -> str:
+def build(passages: Iterable[Passage], wanted: IndexOptions) -> str:
     """Encode and upload."""
-    from jpr.encode.folder import load_encoder
+    from jpr.encode.encoder_folder import load_encoder
     from jpr.retrieve.milvus_build import Encoded, Stored, build_milvus
 
     if wanted.uri is None:
         raise ConfigError("--engine milvus needs --uri: the address of a server, or a file, x.db")
-    if wanted.encoder == WORDS_ALONE:
+    if wanted.encoder == NO_ENCODER:
         raise ConfigError("Milvus holds vectors; name an encoder, or --vectors")
     found = wanted.stored()
     made = build_milvus(

@@ -20,17 +20,17 @@ from numpy.typing import NDArray
 
 from jpr.errors import ConfigError, FormatError
 from jpr.formats.corpus.store import PassageStore
-from jpr.retrieve.bm25 import ANALYSER, Bm25
-from jpr.retrieve.contents import Change, Contents, read_checked
-from jpr.retrieve.draft import Draft, VectorsOf
+from jpr.retrieve.bm25 import ANALYSER, Bm25Searcher
 from jpr.retrieve.filters import Clauses, Filter, clauses
+from jpr.retrieve.index_manifest import Change, IndexManifest, verified_manifest
+from jpr.retrieve.version_writer import MakeVectors, VersionWriter
 from jpr.retrieve.versions import KEPT, next_version, open_current
 from jpr.stages import Encoder, Progress
 from jpr.types import Passage
 
 if TYPE_CHECKING:  # words can do without faiss and encoders
     from jpr.encode.vectors import MapChunks
-    from jpr.retrieve.dense import Dense, VectorSource
+    from jpr.retrieve.dense import DenseSearcher, VectorSource
 
 _CHUNK = 1024
 """Passages encoded before they are safe from a kill: a minute's work on one core."""
@@ -42,7 +42,7 @@ Scored = list[tuple[int, float]]
 class Index:
     """An open index; threads may share it."""
 
-    manifest: Contents
+    manifest: IndexManifest
     store: PassageStore
 
     def __init__(self, folder: str | Path) -> None:
@@ -57,9 +57,9 @@ class Index:
         return cls(folder)
 
     def _open(self, version: Path) -> None:
-        self.manifest = read_checked(version)
+        self.manifest = verified_manifest(version)
         self.store = PassageStore(version / "store")
-        self._bm25 = Bm25(version / "bm25")
+        self._bm25 = Bm25Searcher(version / "bm25")
         self._dense = self._open_vectors(version / "vectors")
         live = {len(self.store), len(self._bm25), self.manifest.passages}
         rows = {self.store.end, self.manifest.rows, *([len(self._dense)] if self._dense else [])}
@@ -68,16 +68,16 @@ class Index:
                 version, 0, "its parts hold different numbers of passages; build it again"
             )
 
-    def _open_vectors(self, folder: Path) -> "Dense | None":
+    def _open_vectors(self, folder: Path) -> "DenseSearcher | None":
         if self.manifest.vectors is None:
             return None
-        from jpr.retrieve.dense import Dense  # words can do without faiss
+        from jpr.retrieve.dense import DenseSearcher  # words can do without faiss
 
-        return Dense(folder, self.manifest.vectors)
+        return DenseSearcher(folder, self.manifest.vectors)
 
     @property
-    def has_vectors(self) -> bool:
-        """Whether `search_vectors` can be used."""
+    def has_dense(self) -> bool:
+        """Whether `search_dense` can be used."""
         return self._dense is not None
 
     @property
@@ -85,11 +85,11 @@ class Index:
         """Names what is inside: indexes with the same key give the same answers."""
         return self.manifest.key
 
-    def search_words(self, text: str, k: int, where: Filter | None = None) -> Scored:
+    def search_bm25(self, text: str, k: int, where: Filter | None = None) -> Scored:
         """Return the k best passages by BM25; fewer where no more hold a word of the text."""
         return self._bm25.search(text, k, self._clauses(where))
 
-    def search_vectors(
+    def search_dense(
         self, vectors: NDArray[np.float32], k: int, where: Filter | None = None
     ) -> list[Scored]:
         """Return for each vector the k passages of largest inner product."""
@@ -111,19 +111,19 @@ def build_index(
     folder: Path,
     *,
     source: str,
-    vectors: VectorsOf | None = None,
+    vectors: MakeVectors | None = None,
     encoder: Encoder | None = None,
     encoder_folder: str = "",
     nprobe: int | None = None,
     progress: Progress = lambda _: None,
-) -> Contents:
+) -> IndexManifest:
     """Index a corpus into a folder: its words, and vectors, given or made by an encoder, if any.
 
     An index that is already there stays in use until the new one is whole, and is then removed.
     """
     if encoder is not None:
         vectors = vectors or encoded_by(encoder, folder)
-    with next_version(folder) as (_, version), Draft(version) as draft:
+    with next_version(folder) as (_, version), VersionWriter(version) as draft:
         for passage in passages:
             draft.add(passage)
             progress(1)
@@ -133,7 +133,7 @@ def build_index(
             found = vectors(draft.added(), written.sha256)
             made = draft.new_vectors(found, encoder_folder, nprobe)
         return draft.describe(
-            Contents(
+            IndexManifest(
                 passages=written.passages,
                 rows=written.passages,
                 source=source,
@@ -153,10 +153,10 @@ def add_to_index(
     *,
     source: str,
     replacing: bool = False,
-    vectors: VectorsOf | None = None,
+    vectors: MakeVectors | None = None,
     encoder: Encoder | None = None,
     progress: Progress = lambda _: None,
-) -> Contents:
+) -> IndexManifest:
     """Add passages to an index; one whose id is there is an error, or takes its place."""
     if encoder is not None:
         vectors = vectors or encoded_by(encoder, folder)
@@ -166,7 +166,7 @@ def add_to_index(
             raise ConfigError(f"{folder}: the index has vectors, so new passages need theirs")
         if vectors and not before.vectors:
             raise ConfigError(f"{folder}: the index has no vectors to add to; build it again")
-        with Draft(version, base) as draft:
+        with VersionWriter(version, base) as draft:
             for passage in passages:
                 if replacing and draft.holds(passage.id):
                     draft.remove(passage.id)
@@ -175,11 +175,11 @@ def add_to_index(
             return draft.change(before, "add", source, vectors)
 
 
-def remove_from_index(ids: Iterable[str], folder: Path) -> Contents:
+def remove_from_index(ids: Iterable[str], folder: Path) -> IndexManifest:
     """Remove passages from an index; an id that is not there is an error."""
     with next_version(folder) as (base, version):
         before = _before(folder, base)
-        with Draft(version, base) as draft:
+        with VersionWriter(version, base) as draft:
             for id in dict.fromkeys(ids):
                 draft.remove(id)
             return draft.change(before, "remove", "", None)
@@ -193,12 +193,12 @@ def encoded_by(
     watched: Callable[[int], AbstractContextManager[Progress]] = lambda _: nullcontext(
         lambda _: None
     ),
-) -> VectorsOf:
+) -> MakeVectors:
     """Return what encodes the passages of an index in `folder`.
 
     Finished chunks stay there until the index is whole: a killed build goes on after them.
     """
-    from jpr.encode.vectors import encode_to_folder, map_here, open_vectors
+    from jpr.encode.vectors import encode_here, encode_to_folder, open_vectors
 
     def vectors(passages: Sequence[Passage], sha256: str) -> "VectorSource":
         name = hashlib.sha256(f"{sha256} {encoder.key}".encode()).hexdigest()
@@ -209,7 +209,7 @@ def encoded_by(
                 encoder,
                 kept,
                 chunk=_CHUNK,
-                map_chunks=map_chunks or map_here,
+                map_chunks=map_chunks or encode_here,
                 progress=progress,
             )
         return open_vectors(kept)
@@ -217,7 +217,7 @@ def encoded_by(
     return vectors
 
 
-def _before(folder: Path, base: Path | None) -> Contents:
+def _before(folder: Path, base: Path | None) -> IndexManifest:
     if base is None:
         raise ConfigError(f"{folder}: there is no index to change; build one first")
-    return read_checked(base, inf)  # else the new one would vouch for what is damaged
+    return verified_manifest(base, inf)  # else the new one would vouch for what is damaged

@@ -35,7 +35,7 @@ _EF = 256
 
 
 @dataclass(frozen=True, slots=True)
-class MilvusContents:
+class MilvusManifest:
     """What `milvus.json` says of an index."""
 
     uri: str
@@ -64,13 +64,13 @@ class MilvusContents:
         return max(1, int(4 * min(self.passages, _SEGMENT) ** 0.5))
 
 
-def read_contents(path: Path) -> MilvusContents:
+def read_contents(path: Path) -> MilvusManifest:
     """Read what a build wrote of itself."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
         if record["format"] == FORMAT:
             plain: dict[str, Any] = unsealed(path, record)
-            return MilvusContents(**{**plain, "fields": tuple(record["fields"])})
+            return MilvusManifest(**{**plain, "fields": tuple(record["fields"])})
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise FormatError(path, 0, f"cannot be read ({error}); build the index again") from error
     problem = f"is of format {record['format']}, this program reads {FORMAT}; build it again"
@@ -169,12 +169,12 @@ def expression(asked: Clauses) -> str:
 
 
 def _load_encoder(folder: str, threads: int) -> Encoder:
-    from jpr.encode.folder import load_encoder  # heavy
+    from jpr.encode.encoder_folder import load_encoder  # heavy
 
     return load_encoder(Path(folder) if folder else None, threads=threads)
 
 
-def _digest(contents: MilvusContents) -> str:
+def _digest(contents: MilvusManifest) -> str:
     return sha256(json.dumps(asdict(contents)).encode()).hexdigest()
 
 

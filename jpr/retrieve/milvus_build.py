@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from jpr.errors import ConfigError, DataError
 from jpr.io.disk import sealed
 from jpr.io.files import publish
-from jpr.retrieve.engines import MILVUS, refuse_others
+from jpr.retrieve.engines import MILVUS, check_engine
 from jpr.retrieve.milvus import (
     NAME,
-    MilvusContents,
+    MilvusManifest,
     connect,
     explained,
     read_contents,
@@ -112,15 +112,15 @@ def build_milvus(
     source: str,
     encoder_folder: str = "",
     progress: Progress = lambda _: None,
-) -> MilvusContents:
+) -> MilvusManifest:
     """Bring a corpus and its vectors into Milvus, and say in the folder where they are."""
     if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]{0,200}", alias):
         raise ConfigError(f"collection {alias!r}: use letters, digits and _, a letter first")
     if graph not in GRAPHS:
         raise ConfigError(f"graph {graph!r}: choose {' or '.join(GRAPHS)}")
-    refuse_others(folder, MILVUS)
+    check_engine(folder, MILVUS)
     old = read_contents(folder / NAME) if (folder / NAME).exists() else None
-    wanted = MilvusContents(
+    wanted = MilvusManifest(
         uri=str(Path(uri).resolve()) if uri.endswith(".db") else uri,
         collection="",
         alias=alias,
@@ -144,7 +144,7 @@ def build_milvus(
 class _Build:
     """A collection in the making."""
 
-    def __init__(self, folder: Path, wanted: MilvusContents) -> None:
+    def __init__(self, folder: Path, wanted: MilvusManifest) -> None:
         self._folder, self._state = folder, wanted
         self._client = connect(wanted.uri)
 
@@ -163,7 +163,7 @@ class _Build:
         self._client.create_collection(self._state.collection, schema=schema_of(wanted.dimension))
         self._record(_PART)
 
-    def _interrupted(self) -> MilvusContents | None:
+    def _interrupted(self) -> MilvusManifest | None:
         path = self._folder / _PART
         part = read_contents(path) if path.exists() else None
         there = part and part.uri == self._state.uri
@@ -233,7 +233,7 @@ class _Build:
             "the command again to start anew"
         )
 
-    def publish(self, old: MilvusContents | None) -> MilvusContents:
+    def publish(self, old: MilvusManifest | None) -> MilvusManifest:
         """Index the vectors, check the count, and put the collection in the old one's place."""
         client, whole = self._client, self._state
         client.flush(whole.collection)
@@ -257,7 +257,7 @@ class _Build:
         return whole
 
 
-def _move_alias(client: Any, whole: MilvusContents) -> None:  # noqa: ANN401
+def _move_alias(client: Any, whole: MilvusManifest) -> None:  # noqa: ANN401
     from pymilvus.exceptions import MilvusException
 
     try:

@@ -12,7 +12,7 @@ from typing import Any
 
 from jpr.errors import DataError
 from jpr.retrieve.filters import terms
-from jpr.retrieve.milvus import MilvusContents
+from jpr.retrieve.milvus import MilvusManifest
 from jpr.types import Passage
 
 _LONGEST = 65_535
@@ -39,7 +39,7 @@ def schema_of(dimension: int) -> Any:  # noqa: ANN401  pymilvus has no types
     return schema
 
 
-def index_of(client: Any, whole: MilvusContents) -> Any:  # noqa: ANN401
+def index_of(client: Any, whole: MilvusManifest) -> Any:  # noqa: ANN401
     """Return how the vectors of a collection are to be searched."""
     params = {"hnsw": {"M": 16, "efConstruction": 200}, "ivf": {"nlist": whole.lists}}
     index = client.prepare_index_params()

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Protocol
 
 from jpr.errors import ConfigError
-from jpr.retrieve.contents import VectorContents
-from jpr.retrieve.engines import ENGINES, FILES, engine_in
+from jpr.retrieve.engines import ENGINES, FILES, engine_of
 from jpr.retrieve.filters import Filter, clauses
-from jpr.retrieve.fuse import Fusion, Scored, ScoreMix
 from jpr.retrieve.index import Index
+from jpr.retrieve.index_manifest import DenseManifest
+from jpr.retrieve.rank_fusion import Fusion, Scored, ScoreMix
 from jpr.stages import Encoder, Retriever
 from jpr.types import Hit, Question, Ranking
 
@@ -45,7 +45,7 @@ class Bm25Retriever:
     def retrieve(self, question: Question, k: int) -> Ranking:
         """Return the k best passages for a question; fewer where no more hold a word of it."""
         return _ranking(
-            self._index, question, self._index.search_words(question.text, k, self._where)
+            self._index, question, self._index.search_bm25(question.text, k, self._where)
         )
 
     def retrieve_many(self, questions: Iterable[Question], k: int) -> Iterator[Ranking]:
@@ -70,7 +70,7 @@ class DenseRetriever:
         """Do the same for many questions, in their order, some encoded together."""
         for batch in _batches(questions):
             vectors = self._encoder.encode_questions([question.text for question in batch])
-            found = self._index.search_vectors(vectors, k, self._where)
+            found = self._index.search_dense(vectors, k, self._where)
             for question, hits in zip(batch, found, strict=True):
                 yield _ranking(self._index, question, hits)
 
@@ -105,9 +105,9 @@ class HybridRetriever:
         depth = max(k, self._depth)
         for batch in _batches(questions):
             vectors = self._encoder.encode_questions([question.text for question in batch])
-            by_vector = self._index.search_vectors(vectors, depth, self._where)
+            by_vector = self._index.search_dense(vectors, depth, self._where)
             for question, near in zip(batch, by_vector, strict=True):
-                by_word = self._index.search_words(question.text, depth, self._where)
+                by_word = self._index.search_bm25(question.text, depth, self._where)
                 yield _ranking(self._index, question, self._fusion([by_word, near])[:k])
 
 
@@ -127,18 +127,18 @@ def open_retriever(
     if kind is not None and kind not in KINDS:
         raise ConfigError(f"retriever {kind}: choose one of {', '.join(KINDS)}")
     home = Path(folder)
-    engine = ENGINES[engine_in(home) or FILES]
+    engine = ENGINES[engine_of(home) or FILES]
     return engine.load().open_retriever(home, kind, encoder, where, threads)
 
 
 def encoder_of(index: Index, threads: int = 0) -> Encoder:
     """Load the encoder that an index was built with."""
-    from jpr.encode.folder import load_encoder  # heavy: not for BM25
+    from jpr.encode.encoder_folder import load_encoder  # heavy: not for BM25
 
     return load_encoder(_vectors(index).encoder or None, threads=threads)
 
 
-def _vectors(index: Index) -> VectorContents:
+def _vectors(index: Index) -> DenseManifest:
     if index.manifest.vectors is None:
         raise ConfigError("the index has no vectors; build it with an encoder, or use bm25")
     return index.manifest.vectors

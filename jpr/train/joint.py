@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from jpr.encode.tokens import read_tokenizer
+from jpr.encode.tokenizer import read_tokenizer
 from jpr.errors import ConfigError, DataError, FormatError, JprError
 from jpr.io.disk import copy_file
 from jpr.models.answers import Answers

@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 
 import jpr
 from jpr.coverage import Coverage, cover, starts
-from jpr.encode.tokens import first_tokens, open_tokenizer, read_tokenizer
+from jpr.encode.tokenizer import open_tokenizer, read_tokenizer, truncated_tokens
 from jpr.errors import ConfigError, DataError
 from jpr.formats.runs.align import check_unique_passages
 from jpr.stages import Progress
@@ -173,7 +173,7 @@ class _Writer:
 
     def _add_questions(self, questions: Sequence[Question], source: int) -> None:
         texts = [question.text for question in questions]
-        ids = first_tokens(self._tokenizer, texts, self._settings.max_question)
+        ids = truncated_tokens(self._tokenizer, texts, self._settings.max_question)
         lines = "".join(f"{json.dumps(question.id)}\n" for question in questions)
         append = self._columns.append
         append("question_tokens", _flat(ids))
@@ -213,10 +213,10 @@ class _Writer:
             if key not in self._rows
         }
         self._rows.update(zip(new, range(len(self._rows), len(self._rows) + len(new)), strict=True))
-        titles = first_tokens(
+        titles = truncated_tokens(
             self._tokenizer, [p.title for p in new.values()], self._settings.max_title
         )
-        texts = first_tokens(
+        texts = truncated_tokens(
             self._tokenizer, [p.text for p in new.values()], self._settings.max_text
         )
         of_titles, of_texts = _lengths(titles), _lengths(texts)

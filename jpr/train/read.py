@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from jpr.encode.tokens import read_tokenizer
+from jpr.encode.tokenizer import read_tokenizer
 from jpr.errors import DataError
 from jpr.io.disk import checked_sums, copy_file
 from jpr.models.t5 import T5

@@ -15,7 +15,7 @@ import regex
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from jpr.encode.tokens import first_tokens, inner_tokens
+from jpr.encode.tokenizer import continuation_tokens, truncated_tokens
 from jpr.text import PATTERN_FLAGS, is_weak, pattern_source
 from jpr.types import Passage, Question
 
@@ -33,7 +33,7 @@ class SpanFinder:
         """Take the passages' own tokenizer; `strict` ignores lone numerals and stop words."""
         self._tokenizer, self._strict = tokenizer, strict
         self._unknown = _unknown(tokenizer)
-        inner = inner_tokens(tokenizer.get_vocab())
+        inner = continuation_tokens(tokenizer.get_vocab())
         self._inner = frozenset(token.to_bytes(2, sys.byteorder) for token in inner)
 
     def find(
@@ -64,7 +64,7 @@ class SpanFinder:
     def _needles(self, spellings: Iterable[str]) -> dict[str, bytes]:
         """Return the bytes that stand for each spelling, but for those that prove nothing."""
         names = [name for name in dict.fromkeys(spellings) if not (self._strict and is_weak(name))]
-        ids = first_tokens(self._tokenizer, names, _LONGEST + 1)
+        ids = truncated_tokens(self._tokenizer, names, _LONGEST + 1)
         return {
             name: np.array(found, dtype=np.uint16).tobytes()
             for name, found in zip(names, ids, strict=True)

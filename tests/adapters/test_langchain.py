@@ -11,7 +11,7 @@ from jpr.pipeline import Pipeline
 from jpr.read.spans import SpanReader
 from jpr.rerank.joint import JointReranker
 from jpr.rerank.order import FirstStageOrder
-from jpr.retrieve.bring import FunctionRetriever
+from jpr.retrieve.custom import FunctionRetriever
 from jpr.types import Hit, Passage
 from tests.adapters.sample import METAS, QUERY, TEXTS, ThreadNoted, expected
 from tests.rerank.tiny import NAMES, ranking, write_pointer

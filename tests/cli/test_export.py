@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jpr.encode.folder import load_encoder
+from jpr.encode.encoder_folder import load_encoder
 from jpr.rerank.joint import JointReranker
 from jpr.rerank.joint_onnx import OnnxScorer
 from tests.cli.running import fails, jpr

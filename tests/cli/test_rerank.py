@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from jpr.decode import Decoded, Limits, Node, Prefix, decode, tree
-from jpr.encode.folder import load_encoder
+from jpr.encode.encoder_folder import load_encoder
 from jpr.formats.questions import load_questions
 from jpr.formats.runs import load_rankings
 from jpr.rerank.batch import rerank_to_file, rerank_with_trees, tree_line

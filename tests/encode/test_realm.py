@@ -5,9 +5,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from jpr.encode.folder import load_encoder
+from jpr.encode.encoder_folder import load_encoder
+from jpr.encode.export_encoder import export_encoder
 from jpr.encode.realm import convert_realm
-from jpr.encode.save import export_encoder
 from jpr.errors import FormatError
 from jpr.models.bert import Bert, BertConfig, from_hugging_face
 from tests.encode.tiny import CONFIG, ID, VOCABULARY, random_weights, write_json

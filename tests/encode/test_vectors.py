@@ -13,8 +13,8 @@ from hypothesis.extra import numpy as arrays
 
 from jpr.encode import vectors
 from jpr.encode.encoder import TextEncoder, Vectors
-from jpr.encode.folder import load_encoder
-from jpr.encode.save import export_encoder
+from jpr.encode.encoder_folder import load_encoder
+from jpr.encode.export_encoder import export_encoder
 from jpr.encode.vectors import encode_to_folder, open_vectors
 from jpr.errors import ConfigError, DataError, FormatError
 from jpr.types import Passage
@@ -78,8 +78,8 @@ def test_a_byte_a_number(tmp_path: Path, encoder: TextEncoder) -> None:
 ENCODE = """
 import sys
 from pathlib import Path
-from jpr.encode.folder import load_encoder
-from jpr.encode.save import export_encoder
+from jpr.encode.encoder_folder import load_encoder
+from jpr.encode.export_encoder import export_encoder
 from jpr.encode.vectors import encode_to_folder
 from tests.encode.texts import passages
 encode_to_folder(passages(300), load_encoder(sys.argv[1]), Path(sys.argv[2]), chunk=5)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jpr.retrieve.documents import index_documents
+from jpr.retrieve.document_index import index_documents
 from jpr.retrieve.index import Index
 from tests.retrieve.toy import WordEncoder
 
@@ -64,7 +64,7 @@ def test_a_change_within_a_tick_of_the_clock_is_noticed(
         found = real(path, follow_symlinks=follow_symlinks)
         return before if path.name == document.name else found
 
-    monkeypatch.setattr("jpr.retrieve.documents._TICK", YEAR * 10**9)
+    monkeypatch.setattr("jpr.retrieve.document_index._TICK", YEAR * 10**9)
     monkeypatch.setattr(Path, "stat", coarse)
     assert asked() == ["the old river is here"]
     document.write_text("the old tower is here")
@@ -74,7 +74,7 @@ def test_a_change_within_a_tick_of_the_clock_is_noticed(
 def test_files_that_have_not_changed_are_not_read_again(
     document: Path, asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jpr.retrieve.documents._TICK", 0)
+    monkeypatch.setattr("jpr.retrieve.document_index._TICK", 0)
     asked()
-    monkeypatch.setattr("jpr.retrieve.documents.sha256", None)
+    monkeypatch.setattr("jpr.retrieve.document_index.sha256", None)
     assert asked() == ["the old river is here"]

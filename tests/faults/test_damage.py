@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import torch
 
-from jpr.encode.folder import DEFAULT as ENCODERS
-from jpr.encode.folder import load_encoder
-from jpr.encode.save import export_encoder
+from jpr.encode.encoder_folder import BUNDLED_ENCODER as ENCODERS
+from jpr.encode.encoder_folder import load_encoder
+from jpr.encode.export_encoder import export_encoder
 from jpr.encode.vectors import encode_to_folder, open_vectors
 from jpr.errors import FormatError, JprError
 from jpr.io.disk import checked_sums
@@ -22,7 +22,7 @@ from jpr.models.onnx_weights import joint_from_onnx
 from jpr.read.fusion import FusionReader
 from jpr.rerank.joint import DEFAULT as JOINT
 from jpr.rerank.joint import JointReranker
-from jpr.retrieve.documents import index_documents
+from jpr.retrieve.document_index import index_documents
 from jpr.retrieve.index import Index, add_to_index, build_index, remove_from_index
 from jpr.train.average import Average
 from jpr.train.pack import Pack
@@ -76,9 +76,9 @@ def all_told(folder: Path, look: Callable[[], object]) -> int:
 
 def answers(folder: Path) -> object:
     index = Index(folder)
-    near = index.search_vectors(ENCODER.encode_questions(["river castle", "old tower"]), 5)
+    near = index.search_dense(ENCODER.encode_questions(["river castle", "old tower"]), 5)
     everything = [(one.id, one.title, one.text) for one in index.store]
-    found = [index.search_words(word, 5) for word in ("river", "castle tower")]
+    found = [index.search_bm25(word, 5) for word in ("river", "castle tower")]
     return near, everything, found, index.manifest
 
 
@@ -102,7 +102,7 @@ def test_files_that_are_too_large_to_be_looked_at_are_compared_before_a_change(
     frames.write_bytes(content)
     with pytest.raises(FormatError, match=r"passages\.zst: is damaged"):
         Index(index)
-    monkeypatch.setattr("jpr.retrieve.contents.read_checked.__defaults__", (0,))
+    monkeypatch.setattr("jpr.retrieve.index_manifest.verified_manifest.__defaults__", (0,))
     opened = Index(index)  # every frame has a checksum of its own
     with pytest.raises(FormatError, match=r"passage \d+ is damaged"):
         list(opened.store)
@@ -118,7 +118,7 @@ def test_words_that_are_not_looked_at_end_in_no_traceback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
 ) -> None:
     """As those of a large index are; tantivy panics at some."""
-    monkeypatch.setattr("jpr.retrieve.contents.read_checked.__defaults__", (0,))
+    monkeypatch.setattr("jpr.retrieve.index_manifest.verified_manifest.__defaults__", (0,))
     (path,) = (built(tmp_path) / "v1" / "bm25").glob(file)
     content = path.read_bytes()
     for place in np.linspace(0, len(content) - 1, 60, dtype=int).tolist():
@@ -127,7 +127,7 @@ def test_words_that_are_not_looked_at_end_in_no_traceback(
         path.unlink()  # an index that is still open maps it
         path.write_bytes(turned)
         with suppress(FormatError):  # or what is found is another: `jpr doctor` tells
-            Index(tmp_path).search_words("river castle", 5)
+            Index(tmp_path).search_bm25("river castle", 5)
 
 
 def test_a_changed_index_has_the_hashes_of_all_its_files(tmp_path: Path) -> None:

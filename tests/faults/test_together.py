@@ -39,7 +39,7 @@ except ConfigError as error:
 def ids(index: Index) -> tuple[set[str], int, int]:
     """Return what an index holds by its store, by its words and by its vectors."""
     held = {passage.id for passage in index.store}
-    near = index.search_vectors(WordEncoder().encode_questions(["x"]), 10_000)[0]
+    near = index.search_dense(WordEncoder().encode_questions(["x"]), 10_000)[0]
     assert {index.store[row].id for row, _ in near} == held
     return held, len(index.store), index.manifest.passages
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jpr.encode.folder import load_encoder
+from jpr.encode.encoder_folder import load_encoder
 from jpr.errors import JprError
 from jpr.models.joint_folder import read_joint
 from jpr.rerank.joint import JointReranker

@@ -73,7 +73,7 @@ every_model = pytest.mark.parametrize("make", MODELS.values(), ids=MODELS.keys()
 
 
 def session(model: bytes) -> onnxruntime.InferenceSession:
-    """A model as `jpr.encode.session` opens it."""
+    """A model as `jpr.encode.onnx_session` opens it."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC

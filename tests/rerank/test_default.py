@@ -10,7 +10,7 @@ import pytest
 
 from jpr import JointReranker, MRecall, evaluate, load_questions, load_rankings
 from jpr.cli import main
-from jpr.encode.tokens import read_tokenizer
+from jpr.encode.tokenizer import read_tokenizer
 from jpr.rerank.explain import Choice
 from jpr.rerank.joint import DEFAULT, Decoding
 from jpr.rerank.joint_onnx import _FEW

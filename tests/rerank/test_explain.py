@@ -7,7 +7,7 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from jpr.decode import Covering, Evidence, Limits, decode_many, sequence
-from jpr.encode.tokens import first_tokens
+from jpr.encode.tokenizer import truncated_tokens
 from jpr.rerank.evidence import Words
 from jpr.rerank.explain import Added, Places, added
 from jpr.rerank.joint import JointReranker
@@ -27,7 +27,7 @@ GIVEN = Ranking(
 
 def evidence() -> Evidence:
     """Candidates 0 and 1 say the first name, candidate 2 the second, which is its title."""
-    answers = tuple(tuple(ids) for ids in first_tokens(tokenizer(), NAMES[:2], 9))
+    answers = tuple(tuple(ids) for ids in truncated_tokens(tokenizer(), NAMES[:2], 9))
     says = np.array([[1, 0], [1, 0], [0, 1]], dtype=np.float32)
     return Evidence(answers, says, says > 0)
 

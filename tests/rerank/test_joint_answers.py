@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from jpr.decode import Evidence
-from jpr.encode.tokens import read_tokenizer
+from jpr.encode.tokenizer import read_tokenizer
 from jpr.rerank.evidence import Words, evidence
 from jpr.rerank.joint import DECODERS, JointReranker, ask
 from jpr.rerank.joint_onnx import OnnxScorer

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from jpr.encode.folder import digest_of
-from jpr.encode.tokens import read_tokenizer
+from jpr.encode.encoder_folder import weights_digest
+from jpr.encode.tokenizer import read_tokenizer
 from jpr.errors import ConfigError, FormatError, MissingExtraError
 from jpr.models.onnx_weights import write_for_torch
 from jpr.rerank.joint import DEFAULT, JointReranker, ask
@@ -92,7 +92,7 @@ def test_what_was_exported_can_be_trained_further(tmp_path: Path) -> None:
 def test_the_weights_go_by_the_name_of_their_files(tmp_path: Path) -> None:
     folder = exported(tmp_path, [])
     found = TorchScorer.load(folder, "cpu")
-    assert found.key == digest_of([folder / name for name in ("encoder.onnx", "step.onnx")])
+    assert found.key == weights_digest([folder / name for name in ("encoder.onnx", "step.onnx")])
     assert found.key == OnnxScorer(folder, 1).key
     assert found.key != TorchScorer.load(tmp_path / "torch", "cpu").key
 
@@ -109,12 +109,12 @@ def test_where_there_may_be_a_gpu_torch_is_asked(
 ) -> None:
     folder = exported(tmp_path / "bert", [])
     assert len(JointReranker.load(folder).rank(QUESTION, hits(NAMES), 3).hits) == 3  # it says no
-    monkeypatch.setattr("jpr.rerank.joint.wants_gpu", lambda device: device != "cpu")
+    monkeypatch.setattr("jpr.rerank.joint.uses_gpu", lambda device: device != "cpu")
     with pytest.raises(ConfigError, match="torch sees no GPU here"):
         JointReranker.load(folder)
     JointReranker.load(folder, device="cpu")
     JointReranker.load(exported_t5(tmp_path / "t5", "index"))  # runs on the CPU alone
-    monkeypatch.setattr("jpr.encode.folder.find_spec", lambda name: name == "torch")
+    monkeypatch.setattr("jpr.encode.encoder_folder.find_spec", lambda name: name == "torch")
     JointReranker.load(folder)  # without onnx, too
 
 
@@ -130,7 +130,8 @@ def test_on_a_gpu_it_needs_an_extra(
 ) -> None:
     folder = exported(tmp_path, [])
     monkeypatch.setattr(
-        "jpr.encode.folder.find_spec", lambda name: find_spec(name) if name != missing else None
+        "jpr.encode.encoder_folder.find_spec",
+        lambda name: find_spec(name) if name != missing else None,
     )
     with pytest.raises(MissingExtraError, match=r"pip install 'jpr\[train\]'"):
         JointReranker.load(folder, device="cuda")

@@ -38,10 +38,10 @@ def corpus_file(folder: Path, corpus: list[Passage]) -> Path:
 def index(tmp_path: Path) -> Iterator[Path]:
     """An index that must be the same after the test."""
     build_index(passages(40), tmp_path / "index", source="first", encoder=ENCODER)
-    before = Index(tmp_path / "index").search_words("castle", 5)
+    before = Index(tmp_path / "index").search_bm25("castle", 5)
     yield tmp_path / "index"
     now = Index(tmp_path / "index")
-    assert (now.manifest.source, now.search_words("castle", 5)) == ("first", before)
+    assert (now.manifest.source, now.search_bm25("castle", 5)) == ("first", before)
     assert {path.name for path in (tmp_path / "index").iterdir()} == {"CURRENT", "lock", "v1"}
 
 
@@ -82,9 +82,9 @@ def test_a_passage_of_a_megabyte_and_ids_with_spaces(tmp_path: Path) -> None:
     )
     build_index([large, odd], tmp_path, source="x", encoder=ENCODER)
     found = Index(tmp_path)
-    assert {found.store[row].id for row, _ in found.search_words("needle", 5)} == {large.id, odd.id}
+    assert {found.store[row].id for row, _ in found.search_bm25("needle", 5)} == {large.id, odd.id}
     assert [found.store[row] for row in (0, 1)] == [large, odd]
-    assert found.search_words("needle", 5, {"of meta": ["x" * 70_000]})[0][0] == 1
+    assert found.search_bm25("needle", 5, {"of meta": ["x" * 70_000]})[0][0] == 1
 
 
 @pytest.mark.parametrize("kilobytes", [4, 32, 128])
@@ -113,12 +113,12 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_disk_that_fills_up_and_one_that_is_read_only(tmp_path: Path, small_disk: Path) -> None:
     little, much = small_disk / "index", corpus_file(tmp_path, passages(8000, 1))
     build_index(passages(40), little, source="first")
-    before = Index(little).search_words("castle", 5)
+    before = Index(little).search_bm25("castle", 5)
     assert "No space left on device" in refused_apart(*build(much, little))
-    assert Index(little).search_words("castle", 5) == before
+    assert Index(little).search_bm25("castle", 5) == before
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     assert "Read-only file system" in refused_apart(*build(much, little))
-    assert Index(little).search_words("castle", 5) == before  # reading needs no right to write
+    assert Index(little).search_bm25("castle", 5) == before  # reading needs no right to write
 
 
 def test_a_target_that_cannot_be_one(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ from jpr.retrieve.index import Index, build_index
 import jpr.retrieve.dense, mmap, tempfile
 if os.getuid() == 0:
     os.setuid(65534)
-print(len(Index(sys.argv[1]).search_words("castle", 5)))
+print(len(Index(sys.argv[1]).search_bm25("castle", 5)))
 try:
     build_index([], Path(sys.argv[1]), source="x")
 except JprError as error:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jpr.encode.folder import load_encoder
+from jpr.encode.encoder_folder import load_encoder
 from jpr.formats.questions import write_questions
 from jpr.formats.runs import load_rankings
 from jpr.retrieve.batch import retrieve_to_file

@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from jpr.errors import ConfigError, DataError, FormatError
-from jpr.retrieve.contents import VectorContents
-from jpr.retrieve.dense import TARGET, Dense, extend_vectors, write_vectors
+from jpr.retrieve.dense import TARGET, DenseSearcher, extend_vectors, write_vectors
+from jpr.retrieve.index_manifest import DenseManifest
 
 Vectors = NDArray[np.float32]
 DIMENSION = 16
@@ -46,7 +46,7 @@ class Given:
 
 
 @pytest.fixture(params=["sq8", "ivf-sq8"])
-def written(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, VectorContents]:
+def written(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, DenseManifest]:
     exact_up_to = 5000 if request.param == "sq8" else 1000
     contents = write_vectors(Given(clustered(3000)), tmp_path, exact_up_to=exact_up_to)
     assert contents.kind == request.param
@@ -57,31 +57,31 @@ def exact(vectors: Vectors, questions: Vectors, k: int) -> list[set[int]]:
     return [set(row) for row in np.argsort(-(questions @ vectors.T), axis=1)[:, :k].tolist()]
 
 
-def test_the_recall_is_what_the_manifest_says(written: tuple[Path, VectorContents]) -> None:
+def test_the_recall_is_what_the_manifest_says(written: tuple[Path, DenseManifest]) -> None:
     folder, contents = written
     questions = clustered(200, seed=5)
-    found = Dense(folder, contents).search(questions, 100)
+    found = DenseSearcher(folder, contents).search(questions, 100)
     true = exact(clustered(3000), questions, 100)
     hits = [len(want & {row for row, _ in got}) for want, got in zip(true, found, strict=True)]
     assert contents.recall >= TARGET
     assert np.mean(hits) / 100 == pytest.approx(contents.recall, abs=0.03)
 
 
-def test_scores_are_inner_products_best_first(written: tuple[Path, VectorContents]) -> None:
+def test_scores_are_inner_products_best_first(written: tuple[Path, DenseManifest]) -> None:
     folder, contents = written
     vectors, questions = clustered(3000), clustered(5, seed=5)
     for question, hits in zip(
-        questions, Dense(folder, contents).search(questions, 20), strict=True
+        questions, DenseSearcher(folder, contents).search(questions, 20), strict=True
     ):
         rows, scores = zip(*hits, strict=True)
         assert list(scores) == sorted(scores, reverse=True)
         assert np.allclose(vectors[list(rows)] @ question, scores, atol=0.02)
 
 
-def test_a_filter_finds_the_best_of_what_it_accepts(written: tuple[Path, VectorContents]) -> None:
+def test_a_filter_finds_the_best_of_what_it_accepts(written: tuple[Path, DenseManifest]) -> None:
     folder, contents = written
     vectors, questions = clustered(3000), clustered(20, seed=5)
-    dense = Dense(folder, contents)
+    dense = DenseSearcher(folder, contents)
     for rows in (np.arange(0, 3000, 3), np.arange(17), np.array([5])):
         found = dense.search(questions, 10, rows)
         true = exact(vectors[rows], questions, 10)
@@ -95,9 +95,9 @@ def test_a_filter_finds_the_best_of_what_it_accepts(written: tuple[Path, VectorC
 
 
 def test_no_more_than_there_are_and_nothing_for_nothing(
-    written: tuple[Path, VectorContents],
+    written: tuple[Path, DenseManifest],
 ) -> None:
-    dense = Dense(*written)
+    dense = DenseSearcher(*written)
     assert dense.search(clustered(1), 0) == [[]]
     assert dense.search(np.empty((0, DIMENSION), np.float32), 5) == []
     assert len(dense.search(clustered(1), 10, np.arange(3))[0]) == 3
@@ -106,13 +106,13 @@ def test_no_more_than_there_are_and_nothing_for_nothing(
 
 
 def test_vectors_added_later_are_found_in_their_rows(
-    written: tuple[Path, VectorContents], tmp_path: Path
+    written: tuple[Path, DenseManifest], tmp_path: Path
 ) -> None:
     folder, contents = written
     (tmp_path / "more").mkdir()
     more = clustered(50, seed=8)
     extend_vectors(Given(more), folder, tmp_path / "more")
-    dense = Dense(tmp_path / "more", contents)
+    dense = DenseSearcher(tmp_path / "more", contents)
     assert len(dense) == 3050
     assert [hits[0][0] for hits in dense.search(more, 1)] == list(range(3000, 3050))
 
@@ -128,7 +128,7 @@ def test_a_number_of_lists_can_be_asked_for(tmp_path: Path) -> None:
 def test_a_handful_of_vectors_is_enough(tmp_path: Path) -> None:
     contents = write_vectors(Given(clustered(2)), tmp_path)
     assert contents.recall == pytest.approx(1)
-    assert len(Dense(tmp_path, contents).search(clustered(1), 100)[0]) == 2
+    assert len(DenseSearcher(tmp_path, contents).search(clustered(1), 100)[0]) == 2
 
 
 def test_what_is_no_number_is_refused_with_its_row(tmp_path: Path) -> None:
@@ -138,21 +138,21 @@ def test_what_is_no_number_is_refused_with_its_row(tmp_path: Path) -> None:
         write_vectors(Given(vectors), tmp_path)
 
 
-def test_damaged_vectors_are_refused(written: tuple[Path, VectorContents]) -> None:
+def test_damaged_vectors_are_refused(written: tuple[Path, DenseManifest]) -> None:
     folder, contents = written
     with pytest.raises(FormatError, match="not what its manifest says"):
-        Dense(folder, replace(contents, dimension=17))
+        DenseSearcher(folder, replace(contents, dimension=17))
     file = folder / "vectors.faiss"
     file.write_bytes(file.read_bytes()[:1000])
     with pytest.raises(FormatError, match="holds no whole vectors"):
-        Dense(folder, contents)
+        DenseSearcher(folder, contents)
 
 
 def test_threads_share_vectors_and_faiss_keeps_its_number_of_threads(
-    written: tuple[Path, VectorContents],
+    written: tuple[Path, DenseManifest],
 ) -> None:
     before = faiss.omp_get_max_threads()
-    dense, questions = Dense(*written), clustered(40, seed=5)
+    dense, questions = DenseSearcher(*written), clustered(40, seed=5)
     expected = dense.search(questions, 10)
     wrong: list[int] = []
 

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from jpr.errors import ConfigError
-from jpr.retrieve.engines import ENGINES, Engine, engine_in
+from jpr.retrieve.engines import ENGINES, Engine, engine_of
 from jpr.retrieve.retrievers import open_retriever
 from tests.cli.running import fails, jpr
 
@@ -37,7 +37,7 @@ def test_it_builds_is_recognised_and_is_searched(
     corpus, index = tmp_path / "p.tsv", tmp_path / "index"
     corpus.write_text("id\ttext\ttitle\n1\tA tall tower.\tT\n2\tThe light is red.\tL\n")
     jpr("index", corpus, "--out", index, "--engine", "overlap")
-    assert engine_in(index) == "overlap"
+    assert engine_of(index) == "overlap"
     found = json.loads(jpr("search", index, "which light is red?", "-k", 1, "--json"))
     assert [hit["id"] for hit in found["hits"]] == ["2"]
     with pytest.raises(ConfigError, match="has words alone"):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jpr.errors import ConfigError
-from jpr.retrieve.bm25 import Bm25, Bm25Writer
+from jpr.retrieve.bm25 import Bm25Searcher, Bm25Writer
 from jpr.retrieve.filters import Filter, Value, clauses, parse_filter, term, terms
 from jpr.types import Passage
 
@@ -21,13 +21,13 @@ FIELDS = {"title"} | {field for passage in PASSAGES for field in passage.meta}
 
 
 @pytest.fixture(scope="module")
-def index(tmp_path_factory: pytest.TempPathFactory) -> Bm25:
+def index(tmp_path_factory: pytest.TempPathFactory) -> Bm25Searcher:
     folder = tmp_path_factory.mktemp("words")
     writer = Bm25Writer(folder)
     for row, passage in enumerate(PASSAGES):
         writer.add(row, passage)
     writer.close()
-    return Bm25(folder)
+    return Bm25Searcher(folder)
 
 
 @pytest.mark.parametrize(
@@ -52,13 +52,13 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Bm25:
         ({"source": []}, []),
     ],
 )
-def test_a_filter_accepts_what_it_says(index: Bm25, where: Filter, rows: list[int]) -> None:
+def test_a_filter_accepts_what_it_says(index: Bm25Searcher, where: Filter, rows: list[int]) -> None:
     asked = clauses(where, FIELDS)
     assert index.rows(asked).tolist() == rows
     assert {row for row, _ in index.search("city", 10, asked)} == set(rows) - {4}
 
 
-def test_a_filter_changes_no_score(index: Bm25) -> None:
+def test_a_filter_changes_no_score(index: Bm25Searcher) -> None:
     every = dict(index.search("city", 10))
     found = index.search("city", 10, clauses({"source": ["wiki"]}, FIELDS))
     assert found == [(row, every[row]) for row in (0, 2)]
@@ -101,5 +101,5 @@ def test_rows_of_many_passages_come_in_order(tmp_path: Path) -> None:
     for row in reversed(range(500)):
         writer.add(row, Passage(str(row), "", "x", {"odd": row % 2}))
     writer.close()
-    rows = Bm25(tmp_path).rows(clauses({"odd": [1]}, {"odd"}))
+    rows = Bm25Searcher(tmp_path).rows(clauses({"odd": [1]}, {"odd"}))
     assert np.array_equal(rows, np.arange(1, 500, 2))

@@ -24,9 +24,9 @@ ASKED = ["castle bridge", "tower", "river river forest", "market 7"]
 
 def answers(index: Index, where: dict[str, list[int]] | None = None) -> list[list[str]]:
     """The ids found by words and by vectors for some questions."""
-    found = [index.search_words(text, 20, where) for text in ASKED]
-    if index.has_vectors:
-        found += index.search_vectors(ENCODER.encode_questions(ASKED), 20, where)
+    found = [index.search_bm25(text, 20, where) for text in ASKED]
+    if index.has_dense:
+        found += index.search_dense(ENCODER.encode_questions(ASKED), 20, where)
     return [[index.store[row].id for row, _ in hits] for hits in found]
 
 
@@ -44,12 +44,12 @@ def test_an_index_finds_its_passages_with_all_that_was_known_of_them(tmp_path: P
     made = build_index([known, Passage("c", "", "Nothing.")], tmp_path, source="test")
     assert (made.passages, made.fields, made.vectors) == (2, ("source", "title"), None)
     index = Index(tmp_path)
-    ((row, score),) = index.search_words("castles?", 5)
+    ((row, score),) = index.search_bm25("castles?", 5)
     assert index.store[row] == known
     assert score > 0
     assert index.manifest == made
     with pytest.raises(ConfigError, match="has no vectors"):
-        index.search_vectors(np.zeros((1, 24), np.float32), 5)
+        index.search_dense(np.zeros((1, 24), np.float32), 5)
 
 
 def test_a_new_index_replaces_the_old_one(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_a_new_index_replaces_the_old_one(tmp_path: Path) -> None:
     old = Index(tmp_path)
     build_index(passages(60, seed=1), tmp_path, source="second")
     assert Index(tmp_path).manifest.passages == 60
-    assert old.search_words("castle", 3)  # who has it open keeps it
+    assert old.search_bm25("castle", 3)  # who has it open keeps it
     assert old.store[49].id == "id 0 49"
     assert len([path for path in tmp_path.iterdir() if path.is_dir()]) == 1
 
@@ -99,7 +99,7 @@ def test_added_later_is_found_as_if_there_from_the_start(
     for where in (None, {"half": [1]}):
         assert answers(both, where)[:4] == answers(whole, where)[:4]
         for text in ASKED:
-            assert both.search_words(text, 50, where) == whole.search_words(text, 50, where)
+            assert both.search_bm25(text, 50, where) == whole.search_bm25(text, 50, where)
     # Vectors are coded by ranges learnt from the first passages: the scores differ a little.
     for a, b in zip(answers(both)[4:], answers(whole)[4:], strict=True):
         assert len(set(a) & set(b)) >= 18
@@ -108,12 +108,12 @@ def test_added_later_is_found_as_if_there_from_the_start(
 def test_added_and_removed_again_is_as_if_never_added(tmp_path: Path) -> None:
     build_index(passages(300), tmp_path, source="a", encoder=ENCODER)
     old = Index(tmp_path)
-    before = answers(old), answers(old, {"half": [0]}), old.search_words("castle", 300)
+    before = answers(old), answers(old, {"half": [0]}), old.search_bm25("castle", 300)
     add_to_index(passages(200, 1), tmp_path, source="b", encoder=ENCODER)
     made = remove_from_index([passage.id for passage in passages(200, 1)], tmp_path)
     assert (made.passages, made.rows) == (300, 500)
     now = Index(tmp_path)
-    assert (answers(now), answers(now, {"half": [0]}), now.search_words("castle", 300)) == before
+    assert (answers(now), answers(now, {"half": [0]}), now.search_bm25("castle", 300)) == before
     assert list(now.store) == passages(300)
 
 
@@ -124,7 +124,7 @@ def test_what_is_removed_is_found_no_more_and_can_come_back(tmp_path: Path) -> N
     remove_from_index(gone, tmp_path)
     index = Index(tmp_path)
     assert {id for ids in answers(index) for id in ids}.isdisjoint(gone)
-    (hits,) = index.search_vectors(ENCODER.encode_questions(["castle"]), 100)
+    (hits,) = index.search_dense(ENCODER.encode_questions(["castle"]), 100)
     assert len(hits) == len(index.store) == 66
     with pytest.raises(DataError, match="'id 0 0' is not in the index"):
         remove_from_index(["id 0 0"], tmp_path)
@@ -141,9 +141,9 @@ def test_an_id_that_is_there_is_an_error_unless_it_is_replaced(tmp_path: Path) -
     made = add_to_index(new, tmp_path, source="b", replacing=True)
     assert (made.passages, made.rows, made.history[-1].removed) == (51, 52, 1)
     index = Index(tmp_path)
-    assert {row for row, _ in index.search_words("airship", 5)} == {50, 51}
+    assert {row for row, _ in index.search_bm25("airship", 5)} == {50, 51}
     assert index.store.row_of("id 0 7") == 50
-    assert len(index.search_words(passages(8)[7].text, 100, {"title": [passages(8)[7].title]})) == 0
+    assert len(index.search_bm25(passages(8)[7].text, 100, {"title": [passages(8)[7].title]})) == 0
 
 
 def test_changes_leave_the_files_of_the_version_before_as_they_were(tmp_path: Path) -> None:

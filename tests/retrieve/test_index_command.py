@@ -7,10 +7,10 @@ import pytest
 from typer.testing import CliRunner
 
 from jpr.cli import app
-from jpr.encode.folder import DEFAULT, load_encoder
+from jpr.encode.encoder_folder import BUNDLED_ENCODER, load_encoder
 from jpr.encode.vectors import encode_to_folder
 from jpr.formats.corpus import write_passages
-from jpr.retrieve.documents import index_documents
+from jpr.retrieve.document_index import index_documents
 from jpr.retrieve.index import Index
 from tests.cli.running import fails, jpr
 from tests.encode.tiny import write_encoder
@@ -34,7 +34,7 @@ def corpus(folder: Path, count: int, seed: int = 0) -> Path:
 
 def nearest(index: Path, encoder: Path) -> list[list[str]]:
     opened = Index(index)
-    found = opened.search_vectors(load_encoder(encoder).encode_questions(ASKED), 10)
+    found = opened.search_dense(load_encoder(encoder).encode_questions(ASKED), 10)
     return [[opened.store[row].id for row, _ in hits] for hits in found]
 
 
@@ -113,7 +113,7 @@ def test_a_folder_is_read_and_cut_as_asking_it_does(
     assert "lock.pdf: is encrypted; save it without a password; left out" in told
     with pytest.warns(UserWarning, match="left out"):
         own = index_documents(
-            documents, tmp_path / "home", load_encoder(encoder), DEFAULT / "tokenizer.json"
+            documents, tmp_path / "home", load_encoder(encoder), BUNDLED_ENCODER / "tokenizer.json"
         )
     found = list(Index(index).store)
     assert found == list(Index(own).store)

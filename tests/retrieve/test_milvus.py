@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from jpr.encode.folder import load_encoder
+from jpr.encode.encoder_folder import load_encoder
 from jpr.encode.vectors import encode_to_folder, open_vectors
 from jpr.errors import ConfigError, DataError, FormatError, MissingExtraError
 from jpr.retrieve import milvus_build
 from jpr.retrieve.filters import Filter
 from jpr.retrieve.index import build_index
-from jpr.retrieve.milvus import MilvusContents, MilvusRetriever, connect
+from jpr.retrieve.milvus import MilvusManifest, MilvusRetriever, connect
 from jpr.retrieve.milvus_build import Encoded, Stored, build_milvus
 from jpr.retrieve.retrievers import open_retriever
 from jpr.types import Passage, Question
@@ -50,7 +50,7 @@ def uri(request: pytest.FixtureRequest) -> str:
 
 def build(
     folder: Path, uri: str, passages: Sequence[Passage] = PASSAGES, graph: str = "hnsw"
-) -> MilvusContents:
+) -> MilvusManifest:
     alias = f"jpr_{folder.name}"
     return build_milvus(
         passages, folder, Encoded(WordEncoder()), uri=uri, alias=alias, graph=graph, source="test"

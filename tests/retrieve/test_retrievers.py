@@ -4,8 +4,8 @@ import pytest
 
 from jpr.errors import ConfigError, FormatError
 from jpr.retrieve.filters import Filter
-from jpr.retrieve.fuse import ReciprocalRanks, ScoreMix
 from jpr.retrieve.index import Index, build_index
+from jpr.retrieve.rank_fusion import ReciprocalRanks, ScoreMix
 from jpr.retrieve.retrievers import (
     Bm25Retriever,
     DenseRetriever,
@@ -57,8 +57,8 @@ def test_passages_come_with_all_that_is_known_of_them(retriever: KeyedRetriever)
 
 def test_hybrid_is_the_fusion_of_both_rankings(index: Index) -> None:
     encoder = WordEncoder()
-    words = index.search_words(QUESTION.text, 300)
-    (near,) = index.search_vectors(encoder.encode_questions([QUESTION.text]), 300)
+    words = index.search_bm25(QUESTION.text, 300)
+    (near,) = index.search_dense(encoder.encode_questions([QUESTION.text]), 300)
     for fusion in (ReciprocalRanks((0.4, 0.6)), ScoreMix((0.7, 0.3))):
         found = HybridRetriever(index, encoder, fusion=fusion).retrieve(QUESTION, 4)
         expected = fusion([words, near])[:4]

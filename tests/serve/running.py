@@ -12,7 +12,7 @@ from threading import Thread
 from jpr.pipeline import Pipeline
 from jpr.read.spans import SpanReader
 from jpr.rerank.joint import JointReranker
-from jpr.retrieve.bring import FunctionRetriever
+from jpr.retrieve.custom import FunctionRetriever
 from jpr.retrieve.index import build_index
 from jpr.retrieve.retrievers import open_retriever
 from jpr.serve.corpora import Corpora

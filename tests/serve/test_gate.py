@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from jpr.pipeline import Pipeline
-from jpr.retrieve.bring import FunctionRetriever
+from jpr.retrieve.custom import FunctionRetriever
 from jpr.serve.limits import Limits
 from jpr.serve.log import JsonLines
 from jpr.types import Hit

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Error, Page, Request, Response, Route, expect
 
 from jpr.pipeline import Pipeline
-from jpr.retrieve.bring import FunctionRetriever
+from jpr.retrieve.custom import FunctionRetriever
 from jpr.types import Hit, Passage
 from tests.serve.browser import MISSING, browsing
 from tests.serve.running import QUESTION, running

@@ -14,7 +14,7 @@ import pytest
 from jpr.pipeline import Pipeline
 from jpr.read.spans import SpanReader
 from jpr.rerank.joint import JointReranker
-from jpr.retrieve.bring import FunctionRetriever
+from jpr.retrieve.custom import FunctionRetriever
 from jpr.serve.engine import JOINTLY, KEPT, SEARCH_SECONDS
 from jpr.serve.limits import Limits
 from tests.serve.running import HITS, running

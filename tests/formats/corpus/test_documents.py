@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer
 
-from jpr.encode.folder import DEFAULT
+from jpr.encode.encoder_folder import BUNDLED_ENCODER
 from jpr.errors import FormatError
 from jpr.formats.corpus import documents, prose
 from jpr.formats.corpus.documents import KINDS, WORDPIECES, find_documents, read_document
@@ -28,14 +28,14 @@ def _with_flaw() -> bytes:
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    return load_tokenizer(DEFAULT)
+    return load_tokenizer(BUNDLED_ENCODER)
 
 
 def read(path: Path, content: str | bytes = b"") -> list[Passage]:
     """Write a file, unless it is there, and read it."""
     if content:
         path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return read_document(path, path.name, load_tokenizer(DEFAULT))
+    return read_document(path, path.name, load_tokenizer(BUNDLED_ENCODER))
 
 
 def told(passages: list[Passage]) -> list[tuple[str, str]]:

@@ -33,7 +33,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class VectorContents:
+class DenseManifest:
     """What is known of the vectors."""
 
     encoder: str
@@ -51,7 +51,7 @@ class VectorContents:
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class IndexManifest:
     """What is inside an index."""
 
     passages: int
@@ -63,7 +63,7 @@ class Contents:
     analyser: str
     fields: tuple[str, ...]
     """What a filter can ask for."""
-    vectors: VectorContents | None
+    vectors: DenseManifest | None
     history: tuple[Change, ...]
     sizes: Mapping[str, int]
     sums: Mapping[str, str] = field(default_factory=dict)
@@ -73,17 +73,18 @@ class Contents:
     @property
     def key(self) -> str:
         """Two indexes with the same key give the same answers."""
-        parts = (self.format, self.corpus_sha256, self.analyser, self.vectors)
-        return digest(repr(parts).encode()).hexdigest()
+        vectors = repr(self.vectors).replace("DenseManifest(", "VectorContents(", 1)  # as in 0.1.0
+        parts = f"({self.format!r}, {self.corpus_sha256!r}, {self.analyser!r}, {vectors})"
+        return digest(parts.encode()).hexdigest()
 
 
-def write_contents(contents: Contents, version: Path) -> None:
+def write_manifest(contents: IndexManifest, version: Path) -> None:
     """Write the manifest of a version."""
     with publish(version / NAME) as stream:
         stream.write(json.dumps(sealed(asdict(contents)), indent=1) + "\n")
 
 
-def read_contents(version: Path) -> Contents:
+def read_manifest(version: Path) -> IndexManifest:
     """Read what a version should hold and compare the sizes of its files."""
     try:
         record = read_object(version / NAME)
@@ -98,21 +99,21 @@ def read_contents(version: Path) -> Contents:
     raise FormatError(version, 0, problem)
 
 
-def _contents(record: dict[str, object]) -> Contents:
+def _contents(record: dict[str, object]) -> IndexManifest:
     vectors, history, fields = record["vectors"], record["history"], record["fields"]
     if not isinstance(history, list) or not isinstance(fields, list):
         raise TypeError("history and fields should be lists")
-    return Contents(
+    return IndexManifest(
         **{
             **record,
             "fields": tuple(fields),
-            "vectors": VectorContents(**vectors) if isinstance(vectors, dict) else None,
+            "vectors": DenseManifest(**vectors) if isinstance(vectors, dict) else None,
             "history": tuple(Change(**change) for change in history),
         }  # type: ignore[arg-type]  # a key of another name is a TypeError, met above
     )
 
 
-def _checked(contents: Contents, version: Path) -> Contents:
+def _checked(contents: IndexManifest, version: Path) -> IndexManifest:
     try:
         found = sizes(version)
     except OSError:  # it is being removed, since another has taken its place
@@ -124,9 +125,9 @@ def _checked(contents: Contents, version: Path) -> Contents:
     return contents
 
 
-def read_checked(version: Path, largest: float = LOOKED_AT) -> Contents:
+def verified_manifest(version: Path, largest: float = LOOKED_AT) -> IndexManifest:
     """Do the same, and compare the hashes of files up to so many bytes."""
-    contents = read_contents(version)
+    contents = read_manifest(version)
     check_sums(version, contents.sums, largest)
     return contents
 

@@ -5,7 +5,7 @@ import pytest
 
 from jpr.errors import DataError
 from jpr.formats.runs import write_rankings
-from jpr.retrieve.bring import FunctionRetriever, RunRetriever
+from jpr.retrieve.custom import FunctionRetriever, RunRetriever
 from jpr.stages import Retriever
 from jpr.types import Hit, Passage, Question, Ranking
 

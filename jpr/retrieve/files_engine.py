@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from jpr.retrieve.contents import Contents
-from jpr.retrieve.engines import Wanted
+from jpr.retrieve.engines import IndexOptions
 from jpr.retrieve.filters import Filter
 from jpr.retrieve.index import Index, add_to_index, build_index, remove_from_index
+from jpr.retrieve.index_manifest import IndexManifest
 from jpr.retrieve.retrievers import (
     Bm25Retriever,
     DenseRetriever,
@@ -19,7 +19,7 @@ from jpr.stages import Encoder
 from jpr.types import Passage
 
 
-def build(passages: Iterable[Passage], wanted: Wanted) -> str:
+def build(passages: Iterable[Passage], wanted: IndexOptions) -> str:
     """Build an index and publish it."""
     made = build_index(
         passages,
@@ -32,7 +32,7 @@ def build(passages: Iterable[Passage], wanted: Wanted) -> str:
     return _told(made, wanted.folder)
 
 
-def add(passages: Iterable[Passage], wanted: Wanted) -> str:
+def add(passages: Iterable[Passage], wanted: IndexOptions) -> str:
     """Add passages, whose vectors the index's own encoder makes if nothing else is said."""
     known = Index(wanted.folder).manifest.vectors
     if wanted.encoder is not None or wanted.vectors is not None:
@@ -59,13 +59,13 @@ def open_retriever(
 ) -> KeyedRetriever:
     """Open an index; without a `kind`, hybrid where there are vectors, else BM25."""
     index = Index(folder)
-    if kind == "bm25" or (kind is None and not index.has_vectors):
+    if kind == "bm25" or (kind is None and not index.has_dense):
         return Bm25Retriever(index, where)
     retriever = DenseRetriever if kind == "dense" else HybridRetriever
     return retriever(index, encoder or encoder_of(index, threads), where)
 
 
-def _told(made: Contents, folder: Path) -> str:
+def _told(made: IndexManifest, folder: Path) -> str:
     what = f"{made.passages:,} passages are indexed in {folder}"
     if made.vectors is None:
         return f"{what}, by their words"

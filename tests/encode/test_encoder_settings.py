@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from jpr.encode.settings import EncoderSettings, read_settings, write_settings
+from jpr.encode.encoder_settings import EncoderSettings, read_settings, write_settings
 from jpr.errors import ConfigError, FormatError
 from tests.encode.tiny import CONFIG, write_json
 

@@ -25,7 +25,6 @@ from jpr.formats.corpus.documents import find_documents, nothing_read, passage_i
 from jpr.formats.corpus.split import load_tokenizer
 from jpr.io.disk import locked, read_object, sealed, unsealed
 from jpr.io.files import publish, sha256
-from jpr.retrieve.contents import read_checked, read_contents
 from jpr.retrieve.index import (
     Index,
     add_to_index,
@@ -33,11 +32,12 @@ from jpr.retrieve.index import (
     encoded_by,
     remove_from_index,
 )
+from jpr.retrieve.index_manifest import read_manifest, verified_manifest
 from jpr.retrieve.versions import open_current
 from jpr.stages import Encoder, Progress
 from jpr.types import Passage
 
-Watched = Callable[[str, int | None], AbstractContextManager[Progress]]
+ProgressBar = Callable[[str, int | None], AbstractContextManager[Progress]]
 """Shows how far some work has come: what it is, of how many, if that is known."""
 _FORMAT = 1
 _TICK = 2_000_000_000
@@ -48,7 +48,7 @@ _GROWN = 2
 made anew: its vectors are rounded to the range that the first ones had, and removed ones stay."""
 
 
-def unwatched(_: str, __: int | None) -> AbstractContextManager[Progress]:
+def no_progress_bar(_: str, __: int | None) -> AbstractContextManager[Progress]:
     """Show nothing."""
     return nullcontext(lambda _: None)
 
@@ -73,7 +73,11 @@ Files = Mapping[str, _File]
 
 
 def index_documents(
-    folder: Path, home: Path, encoder: Encoder, tokenizer: Path, watched: Watched = unwatched
+    folder: Path,
+    home: Path,
+    encoder: Encoder,
+    tokenizer: Path,
+    watched: ProgressBar = no_progress_bar,
 ) -> Path:
     """Bring the index of a folder up to date, and return where it is.
 
@@ -84,13 +88,13 @@ def index_documents(
         warnings.warn(f"{problem}; left out", stacklevel=2)
     name = f"{folder.resolve()}\n{encoder.key}\n{_FORMAT}"
     own = home / hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:24]
-    with alone(own):
+    with exclusive_folder(own):
         _Update(own, folder, encoder, tokenizer, watched).to(found.files)
     return own / "index"
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
+def exclusive_folder(folder: Path) -> Iterator[None]:
     """Make a folder, and be the only process that works in it; wait for another that does."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -110,7 +114,7 @@ class _Update:
     folder: Path
     encoder: Encoder
     tokenizer: Path
-    watched: Watched
+    watched: ProgressBar
 
     @property
     def index(self) -> Path:
@@ -178,7 +182,7 @@ class _Update:
         self._note(now)
 
     def _is_worn(self, passages: int) -> bool:
-        made = open_current(self.index, read_contents)
+        made = open_current(self.index, read_manifest)
         return passages > _GROWN * made.history[0].added or made.rows > _GROWN * passages
 
     def _known(self) -> Files:
@@ -187,7 +191,7 @@ class _Update:
             file = self.home / "files.json"
             record = unsealed(file, read_object(file))
             files = record["files"]
-            contents = open_current(self.index, read_checked)  # a damaged one is made anew
+            contents = open_current(self.index, verified_manifest)  # a damaged one is made anew
             if record["index"] == contents.key and isinstance(files, dict):
                 return {name: _noted(*values) for name, values in files.items()}
         except (FormatError, KeyError, TypeError):
@@ -195,7 +199,7 @@ class _Update:
         return {}
 
     def _key(self) -> str:
-        return open_current(self.index, read_contents).key
+        return open_current(self.index, read_manifest).key
 
     def _note(self, files: Files) -> None:
         record = {

@@ -15,8 +15,8 @@ from onnxruntime.capi import onnxruntime_pybind11_state as states
 from jpr.errors import FormatError
 
 Floats = NDArray[np.float32]
-Given = dict[str, NDArray[np.generic]]
-Run = Callable[[Given], list[Floats]]
+OnnxInputs = dict[str, NDArray[np.generic]]
+Run = Callable[[OnnxInputs], list[Floats]]
 
 _DAMAGE = (
     states.Fail,
@@ -27,7 +27,7 @@ _DAMAGE = (
 )
 
 
-def text_of(ids: Sequence[int]) -> Given:
+def one_text(ids: Sequence[int]) -> OnnxInputs:
     """Return one text as encoders of ours take it."""
     return {"ids": np.array([ids], dtype=np.int64), "lengths": np.array([len(ids)], dtype=np.int64)}
 
@@ -52,7 +52,7 @@ def open_session(path: Path, threads: int = 0) -> onnxruntime.InferenceSession:
         raise FormatError(path, 0, "is no model that can be run; copy it again") from error
 
 
-class TextByText:
+class OnnxModel:
     """A model that reads texts one by one, as many at once as it has threads.
 
     So nothing is padded, what a text needs fits a core's own cache, and no core waits for another
@@ -67,16 +67,16 @@ class TextByText:
         self._pool: ThreadPoolExecutor | None = None
         self._lock = Lock()
 
-    def read(self, outputs: Sequence[str], texts: Iterable[Given]) -> Iterator[list[Floats]]:
+    def read(self, outputs: Sequence[str], texts: Iterable[OnnxInputs]) -> Iterator[list[Floats]]:
         """Yield these outputs for each text, in order."""
 
-        def run(text: Given) -> list[Floats]:
+        def run(text: OnnxInputs) -> list[Floats]:
             found: list[Floats] = self.session.run(outputs, text)
             return found
 
         return map(run, texts) if self._threads == 1 else self._beside(run, texts)
 
-    def _beside(self, run: Run, texts: Iterable[Given]) -> Iterator[list[Floats]]:
+    def _beside(self, run: Run, texts: Iterable[OnnxInputs]) -> Iterator[list[Floats]]:
         """Yield what is made of each text; few wait at a time, so that other callers get a turn."""
         under_way: deque[Future[list[Floats]]] = deque()
         try:

@@ -14,7 +14,7 @@ from unicodedata import category
 from tokenizers import Tokenizer
 from tokenizers.implementations.bert_wordpiece import BertWordPieceTokenizer
 
-from jpr.encode.settings import EncoderSettings
+from jpr.encode.encoder_settings import EncoderSettings
 from jpr.errors import FormatError
 from jpr.types import Passage
 
@@ -23,7 +23,7 @@ _LONGEST_WORD = 100
 """Characters of the longest word that is looked up; what no token can reach is not tokenised."""
 
 
-class Tokens:
+class EncoderTokenizer:
     """A tokenizer with an encoder's settings; threads may share it."""
 
     def __init__(self, tokenizer: Tokenizer, settings: EncoderSettings, where: Path) -> None:
@@ -35,14 +35,14 @@ class Tokens:
         self._passage_prompt = self._ids([settings.passage_prompt], _LONGEST_WORD)[0]
         self._joint = self._ids([settings.title_joint], _LONGEST_WORD)[0]
 
-    def of_questions(self, texts: Sequence[str]) -> list[list[int]]:
+    def tokenize_questions(self, texts: Sequence[str]) -> list[list[int]]:
         """Return each question's token ids."""
         limit = self._settings.max_question_tokens
         return [
             self._framed([*self._question_prompt, *ids], limit) for ids in self._ids(texts, limit)
         ]
 
-    def of_passages(self, passages: Sequence[Passage]) -> list[list[int]]:
+    def tokenize_passages(self, passages: Sequence[Passage]) -> list[list[int]]:
         """Return each passage's token ids."""
         most, of_title = self._settings.max_passage_tokens, self._settings.max_title_tokens
         titles = self._ids((passage.title for passage in passages), of_title)
@@ -57,22 +57,22 @@ class Tokens:
         return [self._first, *ids[: limit - 2], self._last]
 
     def _ids(self, texts: Iterable[str], limit: int) -> list[list[int]]:
-        return first_tokens(self._tokenizer, texts, limit)
+        return truncated_tokens(self._tokenizer, texts, limit)
 
 
-def first_tokens(tokenizer: Tokenizer, texts: Iterable[str], limit: int) -> list[list[int]]:
+def truncated_tokens(tokenizer: Tokenizer, texts: Iterable[str], limit: int) -> list[list[int]]:
     """Return the first `limit` tokens of each text, without any around it."""
-    cut = [whole(text[: _LONGEST_WORD * limit]) for text in texts]
+    cut = [without_surrogates(text[: _LONGEST_WORD * limit]) for text in texts]
     found = tokenizer.encode_batch_fast(cut, add_special_tokens=False)
     return [encoding.ids[:limit] for encoding in found]
 
 
-def inner_tokens(vocabulary: Mapping[str, int]) -> frozenset[int]:
+def continuation_tokens(vocabulary: Mapping[str, int]) -> frozenset[int]:
     """Return the tokens before which a word has begun and not ended.
 
-    >>> sorted(inner_tokens({"light": 0, "##house": 1, "##.": 2}))
+    >>> sorted(continuation_tokens({"light": 0, "##house": 1, "##.": 2}))
     [1]
-    >>> sorted(inner_tokens({"▁light": 0, "house": 1, ".": 2, "▁the": 3, "##": 4}))
+    >>> sorted(continuation_tokens({"▁light": 0, "house": 1, ".": 2, "▁the": 3, "##": 4}))
     [1]
     """
     going_on = {token[2:]: id for token, id in vocabulary.items() if token.startswith("##")}
@@ -96,7 +96,7 @@ def _known(tokenizer: Tokenizer, token: str, where: Path) -> int:
     return found
 
 
-def whole(text: str) -> str:
+def without_surrogates(text: str) -> str:
     """Return the text without half characters, which the library does not take."""
     return text if text.isascii() else _HALF.sub("\ufffd", text)
 

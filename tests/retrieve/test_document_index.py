@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from jpr.encode.folder import DEFAULT
+from jpr.encode.encoder_folder import BUNDLED_ENCODER
 from jpr.errors import ConfigError, FormatError
-from jpr.retrieve import documents
-from jpr.retrieve.documents import index_documents
+from jpr.retrieve import document_index
+from jpr.retrieve.document_index import index_documents
 from jpr.retrieve.index import Index
 from jpr.stages import Progress
 from tests.retrieve.sample import WordEncoder
@@ -33,7 +33,7 @@ class Library:
             (self.folder / f"{name}.txt").write_text(text, encoding="utf-8")
 
     def index(self) -> Path:
-        return index_documents(self.folder, self.home, self.encoder, DEFAULT)
+        return index_documents(self.folder, self.home, self.encoder, BUNDLED_ENCODER)
 
     def holds(self) -> dict[str, str]:
         """Bring the index up to date, and return its texts by their ids."""
@@ -41,8 +41,8 @@ class Library:
         found = {passage.id: passage.text for passage in index.store}
         for id, text in found.items():  # words and vectors know it, too
             row = index.store.row_of(id)
-            assert row in [row for row, _ in index.search_words(text, len(found))]
-            (near,) = index.search_vectors(self.encoder.encode_questions([text]), len(found))
+            assert row in [row for row, _ in index.search_bm25(text, len(found))]
+            (near,) = index.search_dense(self.encoder.encode_questions([text]), len(found))
             assert row in [row for row, _ in near]
         return found
 
@@ -160,9 +160,9 @@ def test_a_kill_at_any_step_is_made_good(
 
     with monkeypatch.context() as patch:
         if step == "after":  # the index is there, what says so is not
-            patch.setattr(documents._Update, "_note", killed)
+            patch.setattr(document_index._Update, "_note", killed)
         else:
-            patch.setattr(documents, step, killed)
+            patch.setattr(document_index, step, killed)
         with pytest.raises(Killed):
             library.index()
     assert library.holds() == {
@@ -183,8 +183,8 @@ def test_folders_and_encoders_have_indexes_of_their_own(library: Library, tmp_pa
     library.write(a="old castle")
     (tmp_path / "link").symlink_to(library.folder)
     first = library.index()
-    linked = index_documents(tmp_path / "link", library.home, library.encoder, DEFAULT)
-    other = index_documents(library.folder, library.home, WordEncoder("other"), DEFAULT)
+    linked = index_documents(tmp_path / "link", library.home, library.encoder, BUNDLED_ENCODER)
+    other = index_documents(library.folder, library.home, WordEncoder("other"), BUNDLED_ENCODER)
     assert first == linked != other
 
 
@@ -198,7 +198,7 @@ def test_progress_is_shown(library: Library) -> None:
         yield done.append
         shown.append((what, total, sum(done)))
 
-    index_documents(library.folder, library.home, library.encoder, DEFAULT, watched)
+    index_documents(library.folder, library.home, library.encoder, BUNDLED_ENCODER, watched)
     assert shown == [("reading files", 2, 2), ("encoding passages", 2, 2)]
 
 
@@ -213,11 +213,11 @@ def test_a_cache_that_cannot_be_written_is_told(library: Library, tmp_path: Path
 ONE_OF_MANY = """
 import sys
 from pathlib import Path
-from jpr.encode.folder import DEFAULT
-from jpr.retrieve.documents import index_documents
+from jpr.encode.encoder_folder import BUNDLED_ENCODER
+from jpr.retrieve.document_index import index_documents
 from jpr.retrieve.index import Index
 from tests.retrieve.sample import WordEncoder
-index = index_documents(Path(sys.argv[1]), Path(sys.argv[2]), WordEncoder(), DEFAULT)
+index = index_documents(Path(sys.argv[1]), Path(sys.argv[2]), WordEncoder(), BUNDLED_ENCODER)
 sys.exit(len(Index(index).store) != 30 or len(Index(index).manifest.history) != 1)
 """
 

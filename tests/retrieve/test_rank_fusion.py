@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jpr.errors import ConfigError
-from jpr.retrieve.fuse import Fusion, ReciprocalRanks, Scored, ScoreMix
+from jpr.retrieve.rank_fusion import Fusion, ReciprocalRanks, Scored, ScoreMix
 
 SCORES = st.floats(-100, 100).map(lambda score: round(score, 3))
 RANKINGS = st.dictionaries(st.integers(0, 30), SCORES, max_size=12).map(

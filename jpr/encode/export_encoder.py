@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from jpr.encode.folder import digest_of, weight_files
-from jpr.encode.settings import ABOUT, EncoderSettings, read_settings, write_settings
-from jpr.encode.tokens import Tokens, open_tokenizer
+from jpr.encode.encoder_folder import weight_files, weights_digest
+from jpr.encode.encoder_settings import ABOUT, EncoderSettings, read_settings, write_settings
+from jpr.encode.tokenizer import EncoderTokenizer, open_tokenizer
 from jpr.errors import MissingExtraError
 from jpr.io.disk import checked_sums
 from jpr.io.files import publish_binary
@@ -30,15 +30,18 @@ def export_encoder(
     home = source / "passage" if settings.towers == "separate" else source
     holder = source if (source / "tokenizer.json").exists() else home
     tokenizer, file = open_tokenizer(holder)
-    tokens = Tokens(tokenizer, settings, file)
-    of_questions, of_passages = tokens.of_questions(questions), tokens.of_passages(passages)
-    samples = {"": [*of_passages, *of_questions]}
+    tokens = EncoderTokenizer(tokenizer, settings, file)
+    tokenize_questions, tokenize_passages = (
+        tokens.tokenize_questions(questions),
+        tokens.tokenize_passages(passages),
+    )
+    samples = {"": [*tokenize_passages, *tokenize_questions]}
     if settings.towers == "separate":
-        samples = {"question": of_questions, "passage": of_passages}
+        samples = {"question": tokenize_questions, "passage": tokenize_passages}
     for tower, sample in samples.items():
         _export(source / tower, target / tower, settings, sample)
     used = [file for tower in samples for file in weight_files(source / tower)]
-    named = replace(settings, weights=settings.weights or digest_of(used, sums))
+    named = replace(settings, weights=settings.weights or weights_digest(used, sums))
     _write(target / "tokenizer.json", tokenizer.to_str().encode())
     files = [Path(tower, "model.onnx").as_posix() for tower in samples]
     write_settings(named, target, [*files, "tokenizer.json"])
@@ -48,7 +51,7 @@ def _export(
     source: Path, target: Path, settings: EncoderSettings, sample: Sequence[Sequence[int]]
 ) -> None:
     try:
-        from jpr.encode.gpu import load_tower
+        from jpr.encode.torch_tower import load_tower
         from jpr.models.export import to_onnx, to_onnx_int8
     except ImportError as error:
         raise MissingExtraError("exporting an encoder", "train") from error

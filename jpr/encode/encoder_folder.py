@@ -18,12 +18,12 @@ from pathlib import Path
 from types import MappingProxyType
 
 from jpr.encode.encoder import TextEncoder, Tower
-from jpr.encode.settings import ABOUT, EncoderSettings, read_settings
-from jpr.encode.tokens import Tokens, open_tokenizer
+from jpr.encode.encoder_settings import ABOUT, EncoderSettings, read_settings
+from jpr.encode.tokenizer import EncoderTokenizer, open_tokenizer
 from jpr.errors import ConfigError, FormatError, MissingExtraError
 from jpr.io.disk import checked_sums, sha256
 
-DEFAULT = Path(__file__).parent.parent / "assets" / "encoder"
+BUNDLED_ENCODER = Path(__file__).parent.parent / "assets" / "encoder"
 """The encoder that comes with the package."""
 DEVICES = ("auto", "cpu", "cuda")
 _GPU_FILES = ("nvidia*", "nvhost*", "dxg", "kfd")
@@ -40,7 +40,7 @@ def load_encoder(
     """
     if device not in DEVICES:
         raise ConfigError(f"--device {device}; choose of {', '.join(DEVICES)}")
-    home = DEFAULT if folder is None else Path(folder)
+    home = BUNDLED_ENCODER if folder is None else Path(folder)
     if not home.is_dir():
         raise FormatError(home, 0, _no_folder(folder))
     settings, sums = read_settings(home), checked_sums(home / ABOUT)
@@ -53,7 +53,10 @@ def load_encoder(
         raise FormatError(
             home, 0, f"its towers give vectors of {sizes} dimensions; they must agree"
         )
-    tokens, weights = Tokens(tokenizer, settings, file), settings.weights or digest_of(used, sums)
+    tokens, weights = (
+        EncoderTokenizer(tokenizer, settings, file),
+        settings.weights or weights_digest(used, sums),
+    )
     return TextEncoder(tokens, towers[0], towers[-1], _key(settings, tokenizer.to_str(), weights))
 
 
@@ -77,20 +80,20 @@ def _open(
     graph, weights = folder / "model.onnx", weight_files(folder)
     if not weights and not graph.exists():
         raise FormatError(folder, 0, "holds no weights: neither model.onnx nor model.safetensors")
-    on_gpu = wants_gpu(device)
+    on_gpu = uses_gpu(device)
     if graph.exists() and not on_gpu:
         from jpr.encode.onnx import OnnxTower
 
         return OnnxTower(graph, threads), [graph]
-    if not torch_reads(bool(weights)):
+    if not torch_can_load(bool(weights)):
         raise MissingExtraError(f"{folder}: an encoder in torch", "train")
-    from jpr.encode.gpu import TorchTower, load_tower
+    from jpr.encode.torch_tower import TorchTower, load_tower
 
     tower = TorchTower(load_tower(folder, settings), "cuda" if on_gpu else "cpu")
     return tower, weights or [graph]
 
 
-def torch_reads(weights: bool) -> bool:
+def torch_can_load(weights: bool) -> bool:
     """Tell whether torch, and what it takes to read weights or else ONNX files, are installed."""
     needed = ("torch", "safetensors") if weights else ("torch", "safetensors", "onnx")
     return all(find_spec(name) for name in needed)
@@ -101,7 +104,7 @@ def weight_files(folder: Path) -> list[Path]:
     return sorted(folder.glob("model*.safetensors")) or sorted(folder.glob("pytorch_model*.bin"))
 
 
-def wants_gpu(device: str) -> bool:
+def uses_gpu(device: str) -> bool:
     """Tell whether a model is to run on a GPU: where that is said, or where there is one."""
     if device != "auto" or not find_spec("torch") or not _may_have_gpu():
         return device == "cuda"
@@ -126,7 +129,7 @@ def _key(settings: EncoderSettings, tokenizer: str, weights: str) -> str:
     return hashlib.sha256(f"{plain}{tokenizer}{weights}".encode()).hexdigest()[:32]
 
 
-def digest_of(files: list[Path], known: Mapping[Path, str] = MappingProxyType({})) -> str:
+def weights_digest(files: list[Path], known: Mapping[Path, str] = MappingProxyType({})) -> str:
     """Name weights by what is in their files, whose hashes may be known."""
     hashes = [known.get(file) or sha256(file) for file in files]
     return hashlib.sha256(bytes.fromhex("".join(hashes))).hexdigest()[:32]

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from jpr.encode.encoder import Vectors
-from jpr.encode.settings import EncoderSettings, read_modules
+from jpr.encode.encoder_settings import EncoderSettings, read_modules
 from jpr.errors import ConfigError, DataError, FormatError
 from jpr.models.checkpoint import read_checkpoint
 from jpr.models.tower import Head, Tower, tower_of

@@ -15,17 +15,24 @@ from jpr.errors import DataError
 from jpr.formats.corpus.store import PassageStore, StoreWriter, Written
 from jpr.io.files import link
 from jpr.retrieve.bm25 import Bm25Writer
-from jpr.retrieve.contents import Change, Contents, VectorContents, sizes, sums, write_contents
+from jpr.retrieve.index_manifest import (
+    Change,
+    DenseManifest,
+    IndexManifest,
+    sizes,
+    sums,
+    write_manifest,
+)
 from jpr.types import Passage
 
 if TYPE_CHECKING:  # words can do without faiss
     from jpr.retrieve.dense import VectorSource
 
-VectorsOf = Callable[[Sequence[Passage], str], "VectorSource"]
+MakeVectors = Callable[[Sequence[Passage], str], "VectorSource"]
 """What gives the vectors of passages; the string is these passages' hash."""
 
 
-class Draft:
+class VersionWriter:
     """A version in the making: a new one, or one made from another."""
 
     def __init__(self, version: Path, base: Path | None = None) -> None:
@@ -82,7 +89,7 @@ class Draft:
 
     def new_vectors(
         self, source: "VectorSource", encoder: str, nprobe: int | None
-    ) -> VectorContents:
+    ) -> DenseManifest:
         """Write the vectors of a new version."""
         from jpr.retrieve.dense import write_vectors
 
@@ -92,8 +99,8 @@ class Draft:
         return write_vectors(source, target, encoder=encoder, nprobe=nprobe)
 
     def change(
-        self, before: Contents, what: str, source: str, vectors: VectorsOf | None
-    ) -> Contents:
+        self, before: IndexManifest, what: str, source: str, vectors: MakeVectors | None
+    ) -> IndexManifest:
         """Finish a version that was made from another, and describe it."""
         written = self.close()
         if before.vectors and self._base:
@@ -112,7 +119,7 @@ class Draft:
             )
         )
 
-    def _keep_vectors(self, base: Path, known: VectorContents, more: "VectorSource | None") -> None:
+    def _keep_vectors(self, base: Path, known: DenseManifest, more: "VectorSource | None") -> None:
         from jpr.retrieve.dense import extend_vectors
 
         target = self._version / "vectors"
@@ -128,14 +135,14 @@ class Draft:
             )
         extend_vectors(more, base, target)
 
-    def describe(self, contents: Contents) -> Contents:
+    def describe(self, contents: IndexManifest) -> IndexManifest:
         """Write the manifest and return it."""
         whole = replace(
             contents,
             sizes=sizes(self._version),
             sums=sums(self._version, self._base, contents.sums),
         )
-        write_contents(whole, self._version)
+        write_manifest(whole, self._version)
         return whole
 
 

@@ -6,11 +6,11 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from jpr.encode.folder import DEFAULT, load_encoder
-from jpr.encode.gpu import TorchTower, load_tower
-from jpr.encode.save import export_encoder
-from jpr.encode.settings import EncoderSettings, read_settings, write_settings
-from jpr.encode.tokens import Tokens, open_tokenizer
+from jpr.encode.encoder_folder import BUNDLED_ENCODER, load_encoder
+from jpr.encode.encoder_settings import EncoderSettings, read_settings, write_settings
+from jpr.encode.export_encoder import export_encoder
+from jpr.encode.tokenizer import EncoderTokenizer, open_tokenizer
+from jpr.encode.torch_tower import TorchTower, load_tower
 from jpr.errors import ConfigError, FormatError, MissingExtraError
 from jpr.models.bert import Bert, BertConfig, from_hugging_face
 from jpr.models.checkpoint import read_checkpoint
@@ -185,7 +185,7 @@ def test_without_torch_there_is_onnx(tmp_path: Path, monkeypatch: pytest.MonkeyP
     folder = write_encoder(tmp_path / "torch")
     export_encoder(folder, tmp_path / "onnx")
     monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.setattr("jpr.encode.folder.find_spec", lambda _: None)
+    monkeypatch.setattr("jpr.encode.encoder_folder.find_spec", lambda _: None)
     with pytest.raises(MissingExtraError, match=r"pip install 'jpr\[train\]'"):
         load_encoder(folder)
     for name in ("config.json", "model.safetensors"):
@@ -193,16 +193,16 @@ def test_without_torch_there_is_onnx(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert load_encoder(tmp_path / "onnx").encode_questions(QUESTIONS).shape == (3, 32)
 
 
-@pytest.mark.skipif(DEFAULT.is_dir(), reason="the package has its encoder")
+@pytest.mark.skipif(BUNDLED_ENCODER.is_dir(), reason="the package has its encoder")
 def test_without_an_encoder_of_its_own_the_package_says_so() -> None:
     with pytest.raises(FormatError, match="has no encoder of its own; name one with --encoder"):
         load_encoder()
 
 
 def test_the_encoder_inside_runs_in_torch_too() -> None:
-    settings = read_settings(DEFAULT)
-    tower = TorchTower(load_tower(DEFAULT, settings), "cpu")
-    tokenizer, file = open_tokenizer(DEFAULT)
-    rows = Tokens(tokenizer, settings, file).of_passages(passages(20))
+    settings = read_settings(BUNDLED_ENCODER)
+    tower = TorchTower(load_tower(BUNDLED_ENCODER, settings), "cpu")
+    tokenizer, file = open_tokenizer(BUNDLED_ENCODER)
+    rows = EncoderTokenizer(tokenizer, settings, file).tokenize_passages(passages(20))
     cosines = (tower.vectors(rows) * load_encoder().encode_passages(passages(20))).sum(axis=1)
     assert cosines.min() > 0.98
