@@ -14,23 +14,25 @@ from jpr.models.t5 import T5Decoder
 from jpr.train.recipe import JointTraining, read_recipe
 from jpr.train.state import Progress
 from jpr.types import Hit, Passage, Question, Ranking
+from recipes import joint_models
 from tests.models.joint_models import WORDS, D, t5_config
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 
 
-def test_the_second_stage_begins_with_the_first_of_the_same_folder(tmp_path: Path) -> None:
-    made: dict[str, Any] = runpy.run_path(str(RECIPES / "joint_models.py"))
-    begun: list[str] = []
+def test_the_second_stage_starts_from_the_first_of_the_same_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    initial: list[str] = []
 
     def note(config: JointTraining, out: Path, **_: object) -> Progress:
-        begun.append(config.model.init)
+        initial.append(config.model.init)
         return Progress(step=1, seconds=2.5)
 
-    made["trained"].__globals__["train_joint"] = note
+    monkeypatch.setattr(joint_models, "train_joint", note)
     for name in ("first", "joint-0"):
-        assert made["trained"](name, tmp_path / name, "cpu", steps=1) == 2.5
-    assert begun == ["", str(tmp_path / "first")]
+        assert joint_models.trained(name, tmp_path / name, "cpu", steps=1) == 2.5
+    assert initial == ["", str(tmp_path / "first")]
 
 
 def test_every_model_has_a_recipe_that_can_be_read() -> None:
