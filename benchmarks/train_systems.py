@@ -21,15 +21,15 @@ from jpr.models.ragged import inside, padded
 from jpr.models.t5 import T5, T5Config, T5Decoder
 from jpr.models.t5_names import to_hugging_face
 from jpr.rerank.prompt import Prompts, PromptSettings
-from jpr.train.assemble import Assembler
-from jpr.train.develop import assembled
-from jpr.train.draw import Draws, Feed
-from jpr.train.joint_loss import JointLoss, steps_of
+from jpr.train.batch import BatchBuilder
+from jpr.train.development import assembled
+from jpr.train.distributed import World
 from jpr.train.loop import LossOf, Part
+from jpr.train.loss import JointLoss, steps_of
 from jpr.train.objectives import choice_loss
 from jpr.train.pack import Pack, vocabulary_sha256, write_pack
 from jpr.train.recipe import JointTraining, parse_recipe
-from jpr.train.world import World
+from jpr.train.sampler import Dataset, Sampler
 
 K, DROPOUT, DECODER_LAYERS = 5, 0.1, 2
 QUESTION, TITLE, PROMPT = 10, 4, 10
@@ -127,7 +127,7 @@ class Task:
         """Write the pack of a shape to a folder and open it."""
         self.size, (self.shape, questions) = size, size.shapes[name]
         write_pack(folder, invented(size, lengths, self.shape.vocab_size))
-        self.feed = Feed(Pack.open(folder))
+        self.feed = Dataset(Pack.open(folder))
         self.config: JointTraining = parse_recipe(
             {
                 "k": K,
@@ -139,13 +139,13 @@ class Task:
             },
             "the benchmark's recipe",
         )
-        self.draws = Draws([self.feed], batch=questions, candidates=size.candidates, k=K, seed=0)
+        self.draws = Sampler([self.feed], batch=questions, candidates=size.candidates, k=K, seed=0)
         tokenizer = Tokenizer(WordLevel({w: i for i, w in enumerate(WORDS)}, unk_token="."))
         tokenizer.pre_tokenizer = Whitespace()
         style = "t5" if isinstance(self.shape, T5Config) else "bert"
         number = WORDS.index("<extra_id_0>")
         settings = PromptSettings(style, max_tokens=size.longest, number_tokens=(number,))
-        self.assembler = Assembler.of(self.feed.pack, Prompts(tokenizer, settings), size.device)
+        self.assembler = BatchBuilder.of(self.feed.pack, Prompts(tokenizer, settings), size.device)
 
     def lengths(self, step: int) -> NDArray[np.int64]:
         """Return how many tokens the candidates of a step have (R,)."""

@@ -33,10 +33,10 @@ from jpr.io.disk import publish_file
 from jpr.models.joint import Candidates, JointModel
 from jpr.rerank.evidence import Words
 from jpr.rerank.joint import Decoding
-from jpr.train.assemble import Assembler
-from jpr.train.develop import Chooser, Development
-from jpr.train.joint import begin, open_feed, train_joint
-from jpr.train.recipe import FeedConfig, ModelConfig, read_recipe
+from jpr.train.batch import BatchBuilder
+from jpr.train.development import Chooser, Development
+from jpr.train.joint import begin, open_dataset, train_joint
+from jpr.train.recipe import DataConfig, ModelConfig, read_recipe
 
 RECIPES = Path(__file__).parent / "joint"
 DEV = ("ambignq_dev", "webquestions_dev")
@@ -196,8 +196,8 @@ def choose(
 ) -> tuple[Choices, dict[str, float]]:
     """Return what a model chooses for every question of a pack, and the trees' mean depths."""
     model, prompts = begin(ModelConfig(init=str(folder)))
-    feed = open_feed(FeedConfig(f"packs/{pack}"))
-    development = Development(feed, Assembler.of(feed.pack, prompts, device), limit)
+    feed = open_dataset(DataConfig(f"packs/{pack}"))
+    development = Development(feed, BatchBuilder.of(feed.pack, prompts, device), limit)
     chooser = Noting(model.to(device).eval(), Words.of(prompts.tokenizer), ways)
     found: Choices = {way: [] for way in ways}
     for first in range(0, len(development.questions), 32):
@@ -255,7 +255,7 @@ def main() -> None:
         began, packs, depths, asked = time.perf_counter(), {}, {}, {}
         for pack in options.packs:
             own = f"{RUNS[name].tokens}{pack}"
-            asked[pack] = open_feed(FeedConfig(f"packs/{own}")).pack.question_ids
+            asked[pack] = open_dataset(DataConfig(f"packs/{own}")).pack.question_ids
             packs[pack], _ = choose(folder, own, WAYS, K, device, options.limit)
             if name == SWEPT and pack in DEV:
                 swept = choose(folder, own, SWEEP, SWEEP_K, device, options.limit)

@@ -41,13 +41,13 @@ from jpr.models.steps import Steps
 from jpr.rerank.evidence import Words, evidence
 from jpr.rerank.joint import Decoding
 from jpr.rerank.joint_torch import passages_of
-from jpr.train.assemble import Assembler
-from jpr.train.develop import Chooser, Development, assembled
-from jpr.train.draw import Feed
-from jpr.train.joint import begin, open_feed
+from jpr.train.batch import BatchBuilder
+from jpr.train.development import Chooser, Development, assembled
+from jpr.train.joint import begin, open_dataset
 from jpr.train.pack import Pack
-from jpr.train.read import Reading, begin_reader, train_reader
-from jpr.train.recipe import FeedConfig, ModelConfig, ReaderConfig, ReaderTraining, read_any_recipe
+from jpr.train.reader import Reading, begin_reader, train_reader
+from jpr.train.recipe import DataConfig, ModelConfig, ReaderConfig, ReaderTraining, read_any_recipe
+from jpr.train.sampler import Dataset
 
 RECIPE = Path(__file__).parent / "reader.toml"
 SETS = ("ambignq_dev", "webquestions_dev", "webqsp_test", "trec_test", "nqopen_dev")
@@ -111,7 +111,7 @@ class Chosen:
         self, sources: Sequence[str], pack: str, wanted: Sequence[str]
     ) -> dict[str, Places]:
         """Return what sources with one model choose, the passages being read once."""
-        feed = open_feed(FeedConfig(f"packs/{pack}"))
+        feed = open_dataset(DataConfig(f"packs/{pack}"))
         number = {id: at for at, id in enumerate(feed.pack.question_ids)}
         some = np.array([number[id] for id in wanted])
         found = {name: np.full((len(some), WIDEST), NOWHERE, np.uint8) for name in sources}
@@ -124,7 +124,7 @@ class Chosen:
         model, prompts = begin(ModelConfig(init=str(self._models / weights)))
         ways = {name: SOURCES[name].decoding for name in sources}
         choose = Chooser(model.to(self._device).eval(), Words.of(prompts.tokenizer), ways)
-        development = Development(feed, Assembler.of(feed.pack, prompts, self._device))
+        development = Development(feed, BatchBuilder.of(feed.pack, prompts, self._device))
         some = some[: self._limit or len(some)]
         for first in range(0, len(some), 64):
             listed = feed.listed(some[first : first + 64], feed.longest)
@@ -144,11 +144,11 @@ def scores_of(pack: Pack, places: Places) -> NDArray[np.float16]:
     return scores
 
 
-def scored(pack: str, places: Places, file: Path) -> FeedConfig:
+def scored(pack: str, places: Places, file: Path) -> DataConfig:
     """Return a pack of which only the places are read."""
     file.parent.mkdir(parents=True, exist_ok=True)
     np.save(file, scores_of(Pack.open(f"packs/{pack}"), places))
-    return FeedConfig(f"packs/{pack}", scores=str(file))
+    return DataConfig(f"packs/{pack}", scores=str(file))
 
 
 def trained(
@@ -196,7 +196,7 @@ def halve(models: Path) -> None:
     save_file(kept, home / "model.safetensors")
 
 
-def batches(feed: Feed, size: int, limit: int) -> Iterator[NDArray[np.int64]]:
+def batches(feed: Dataset, size: int, limit: int) -> Iterator[NDArray[np.int64]]:
     """Yield the numbers of questions, some at a time."""
     every = np.arange(min(limit or len(feed.pack), len(feed.pack)))
     for first in range(0, len(every), size):
@@ -211,9 +211,9 @@ def written(
     model, prompts, ways = begin_reader(ReaderConfig(weights=str(folder)))
     model = model.to(device, torch.bfloat16 if device == "cuda" else torch.float32).eval()
     name = f"t5_{pack}"
-    feed = open_feed(scored(name, places, Path(f"scores/{folder.name}-{pack}.npy")))
+    feed = open_dataset(scored(name, places, Path(f"scores/{folder.name}-{pack}.npy")))
     reading = Reading(model, prompts, replace(ways, stop_penalty=penalty), places.shape[1])
-    assembler = Assembler.of(feed.pack, prompts, device)
+    assembler = BatchBuilder.of(feed.pack, prompts, device)
     found: list[object] = [[] for _ in range(len(feed.pack))]
     for some in batches(feed, 32, limit):
         listed = feed.listed(some, feed.longest)
@@ -233,8 +233,8 @@ def spans(
     model, prompts = begin(ModelConfig(init=str(folder)))
     model = model.to(device, torch.bfloat16 if device == "cuda" else torch.float32).eval()
     rooms, words = Rooms(model), Words.of(prompts.tokenizer)
-    feed = open_feed(FeedConfig(f"packs/{pack}"))
-    assembler = Assembler.of(feed.pack, prompts, device)
+    feed = open_dataset(DataConfig(f"packs/{pack}"))
+    assembler = BatchBuilder.of(feed.pack, prompts, device)
     found: list[object] = [[] for _ in range(len(feed.pack))]
     for some in batches(feed, 32, limit):
         listed = feed.listed(some, feed.longest)

@@ -20,7 +20,7 @@ SMALLER = "2.1 2.2 4.1 4.2 4.3 4.4".split()  # noqa: SIM905
 NUMBERED = {"Table": 10, "Figure": 4, "Algorithm": 2}
 FORMULAS = ("Σ_t Σ_o −log P(o \\| q, B, P_{t−1})", "f(S)", "l(y) = ((5 + y) / (5 + 1))^β")
 TABLES = {
-    **{"model": "ModelConfig", "data": "FeedConfig", "objective": "ObjectiveConfig"},
+    **{"model": "ModelConfig", "data": "DataConfig", "objective": "ObjectiveConfig"},
     **{"dev": "DevConfig", "reader": "ReaderConfig", "loop": "LoopConfig"},
 }
 VERDICTS = {"same", "choice", "differs", "not done"}

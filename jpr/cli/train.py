@@ -48,10 +48,10 @@ def run(
     """Check everything, train, and write down what came of it."""
     if not find_spec("torch"):
         raise MissingExtraError("training", "train")
+    from jpr.train.distributed import World
     from jpr.train.joint import train_joint
-    from jpr.train.read import train_reader
+    from jpr.train.reader import train_reader
     from jpr.train.recipe import JointTraining, read_any_recipe
-    from jpr.train.world import World
 
     config = read_any_recipe(recipe, changes or [])
     folder = out or Path(recipe.stem)

@@ -28,15 +28,15 @@ from jpr.models.t5 import T5Encoder
 from jpr.rerank.evidence import Words
 from jpr.rerank.joint import Decoding
 from jpr.rerank.prompt import Prompts, PromptSettings, read_prompt_settings
-from jpr.train.assemble import Assembler
-from jpr.train.develop import INDEPENDENT, JOINT, Chooser, Development, Scores, score_pack
-from jpr.train.draw import Draws, Feed
-from jpr.train.joint_loss import JointLoss
+from jpr.train.batch import BatchBuilder
+from jpr.train.development import INDEPENDENT, JOINT, Chooser, Development, Scores, score_pack
+from jpr.train.distributed import World
 from jpr.train.loop import Hooks, Score, train
+from jpr.train.loss import JointLoss
 from jpr.train.pack import Pack
-from jpr.train.recipe import FeedConfig, JointTraining, ModelConfig
+from jpr.train.recipe import DataConfig, JointTraining, ModelConfig
+from jpr.train.sampler import Dataset, Sampler
 from jpr.train.state import Progress
-from jpr.train.world import World
 
 _FRESH = {"bert": ("decoder.", "head."), "t5": ("head.",)}
 """The weights that begin at random: the decoder over an encoder, the pointer over a T5."""
@@ -108,11 +108,11 @@ def set_dropout(model: JointModel, dropout: float) -> None:
             vars(part)["dropout"] = dropout
 
 
-def open_feed(config: FeedConfig) -> Feed:
+def open_dataset(config: DataConfig) -> Dataset:
     """Open a pack and the scores that belong to it."""
     try:
         scores = _numbers(config.scores)
-        return Feed(Pack.open(config.pack), config.weight, scores, config.sources)
+        return Dataset(Pack.open(config.pack), config.weight, scores, config.sources)
     except DataError as error:
         raise DataError(f"{config.pack}: {error}") from error
 
@@ -132,8 +132,8 @@ def _numbers(file: str) -> NDArray[np.floating] | None:
 def write_scores(model: Path, pack: str, file: Path, device: str) -> None:
     """Write what a trained model, IndepPR, makes of every candidate of a pack (`score_pack`)."""
     scorer, prompts = begin(ModelConfig(init=str(model)))
-    feed = open_feed(FeedConfig(pack))
-    assembler = Assembler.of(feed.pack, prompts, device)
+    feed = open_dataset(DataConfig(pack))
+    assembler = BatchBuilder.of(feed.pack, prompts, device)
     scores = score_pack(scorer.to(device).eval(), feed, assembler)
     file.parent.mkdir(parents=True, exist_ok=True)
     part = file.with_name(f".{file.name}")
@@ -152,7 +152,9 @@ def train_joint(
     """Train by a recipe into a folder; where that holds the state of the same run, go on."""
     world = world or World()
     taught_by = _teacher(config.objective.teacher)
-    feeds = [open_feed(_scored(one, at, out, device, world)) for at, one in enumerate(config.data)]
+    feeds = [
+        open_dataset(_scored(one, at, out, device, world)) for at, one in enumerate(config.data)
+    ]
     torch.manual_seed(config.loop.seed)
     model, prompts = begin(config.model)
     fresh = _fresh(config.model, model)
@@ -160,7 +162,7 @@ def train_joint(
     model.encoder.checkpointing = config.model.checkpointing
     if isinstance(model.head, PointerHead):
         model.head.prior.requires_grad_(config.model.prior)
-    draws = Draws(
+    draws = Sampler(
         feeds,
         batch=config.batch,
         candidates=config.candidates,
@@ -168,7 +170,7 @@ def train_joint(
         seed=config.loop.seed,
         strangers=config.strangers,
     )
-    assemblers = {feed: Assembler.of(feed.pack, prompts, device) for feed in feeds}
+    assemblers = {feed: BatchBuilder.of(feed.pack, prompts, device) for feed in feeds}
     developments = {pack: _development(pack, prompts, device, config) for pack in config.dev.packs}
     home = Path(config.model.init or config.model.weights)
     words = Words.of(prompts.tokenizer)
@@ -188,7 +190,7 @@ def train_joint(
     return train(model, loss, config.loop, out, hooks, fresh=fresh, world=world)
 
 
-def _scored(config: FeedConfig, at: int, out: Path, device: str, world: World) -> FeedConfig:
+def _scored(config: DataConfig, at: int, out: Path, device: str, world: World) -> DataConfig:
     """Let the scorer that a feed names, if any, score its candidates, once per folder."""
     if not config.scorer:
         return config
@@ -225,8 +227,8 @@ def _with_the_same(prompts: Prompts, teacher: JointModel, theirs: Prompts) -> Jo
 
 
 def _development(pack: str, prompts: Prompts, device: str, config: JointTraining) -> Development:
-    feed = open_feed(FeedConfig(pack))
-    return Development(feed, Assembler.of(feed.pack, prompts, device), config.dev.limit)
+    feed = open_dataset(DataConfig(pack))
+    return Development(feed, BatchBuilder.of(feed.pack, prompts, device), config.dev.limit)
 
 
 def judged(

@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from jpr.errors import DataError
 from jpr.io.settings import below, not_one_of, reject
 from jpr.train.average import Average
+from jpr.train.distributed import World, suit_new_shapes
 from jpr.train.state import Log, Progress, read_state, write_state
-from jpr.train.world import World, suit_new_shapes
 
 DECAYS = ("linear", "cosine", "flat")
 

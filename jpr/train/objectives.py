@@ -20,7 +20,7 @@ from torch import Tensor
 from jpr.models.answers import log_sums
 from jpr.models.joint import Encoded, JointModel
 from jpr.models.t5 import Memory
-from jpr.train.assemble import Spans
+from jpr.train.batch import Spans
 
 NORMALISATIONS = ("sum", "each", "any")
 

@@ -21,6 +21,7 @@ from jpr.encode.tokenizer import open_tokenizer, read_tokenizer, truncated_token
 from jpr.errors import ConfigError, DataError
 from jpr.formats.runs.align import check_unique_passages
 from jpr.stages import Progress
+from jpr.train.answer_spans import SpanFinder, spellings
 from jpr.train.columns import Columns, open_columns
 from jpr.train.pack import (
     FORMAT,
@@ -32,7 +33,6 @@ from jpr.train.pack import (
     vocabulary_sha256,
     write_pack,
 )
-from jpr.train.spans import SpanFinder, spellings
 from jpr.types import Passage, Question, Ranking
 
 _BATCH = 512

@@ -68,7 +68,7 @@ class ModelConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class FeedConfig:
+class DataConfig:
     """A pack to train on."""
 
     pack: str
@@ -162,7 +162,7 @@ class JointTraining:
 
     loop: LoopConfig
     model: ModelConfig
-    data: tuple[FeedConfig, ...]
+    data: tuple[DataConfig, ...]
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
     dev: DevConfig = field(default_factory=DevConfig)
     k: int = 5
@@ -233,7 +233,7 @@ class ReaderTraining:
 
     loop: LoopConfig
     reader: ReaderConfig
-    data: tuple[FeedConfig, ...]
+    data: tuple[DataConfig, ...]
     dev: LossConfig = field(default_factory=LossConfig)
     k: int = 10
     """How many passages of each question are read: those with the best scores, where a feed has any

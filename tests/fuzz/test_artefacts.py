@@ -20,7 +20,7 @@ from jpr.train.recipe import read_any_recipe
 from jpr.types import Passage, Question
 from tests.damage import without_sums
 from tests.rerank.tiny import write_pointer, write_t5
-from tests.train.test_assemble import RANKINGS, pack
+from tests.train.test_batch import RANKINGS, pack
 
 from .hostile import altered, damaged, explained, fuzzing
 

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from jpr.models.joint_folder import read_joint
-from jpr.train.assemble import Assembler
-from jpr.train.develop import answers_of, assembled
-from jpr.train.joint import begin, open_feed, train_joint
+from jpr.train.batch import BatchBuilder
+from jpr.train.development import answers_of, assembled
+from jpr.train.joint import begin, open_dataset, train_joint
 from jpr.train.pack import Pack, write_pack
-from jpr.train.recipe import FeedConfig, JointTraining, ModelConfig
+from jpr.train.recipe import DataConfig, JointTraining, ModelConfig
 from jpr.train.state import read_log
 from tests.train.tiny import (
     WORDS,
@@ -86,8 +86,8 @@ def test_one_passage_of_each_answer_is_chosen_where_every_answer_is_there_twice(
 def test_every_objective_teaches_where_answers_stand(home: Path, kind: str) -> None:
     train_joint(recipe(home, f"objective.kind={kind}"), home / kind)
     model, prompts = begin(ModelConfig(init=str(home / kind)))
-    feed = open_feed(FeedConfig(str(home / "pack")))
-    assembler, listed = Assembler.of(feed.pack, prompts), feed.listed(np.arange(N), C)
+    feed = open_dataset(DataConfig(str(home / "pack")))
+    assembler, listed = BatchBuilder.of(feed.pack, prompts), feed.listed(np.arange(N), C)
     with torch.no_grad():
         found = model.eval().encode(assembled(assembler, listed)).answers
     assert found is not None
@@ -126,8 +126,8 @@ def test_packs_are_mixed(home: Path) -> None:
     train_joint(recipe(home, packs, "dev.packs=[]", "loop.steps=200"), home / "mixed")
     model, prompts = begin(ModelConfig(init=str(home / "mixed")))
     for name in ("pack", "other"):
-        feed = open_feed(FeedConfig(str(home / name)))
-        assembler, listed = Assembler.of(feed.pack, prompts), feed.listed(np.arange(N), C)
+        feed = open_dataset(DataConfig(str(home / name)))
+        assembler, listed = BatchBuilder.of(feed.pack, prompts), feed.listed(np.arange(N), C)
         with torch.no_grad():
             found = model.eval().encode(assembled(assembler, listed)).answers
         assert found is not None

@@ -15,16 +15,16 @@ from jpr.models.joint_folder import read_joint
 from jpr.rerank.evidence import Words
 from jpr.rerank.joint import Decoding, JointReranker
 from jpr.rerank.prompt import Prompts
-from jpr.train.assemble import Assembler
-from jpr.train.develop import Chooser, Development, assembled, mrecall, score_pack
-from jpr.train.draw import Feed
-from jpr.train.joint import begin, open_feed, train_joint
-from jpr.train.oracle import useful
+from jpr.train.batch import BatchBuilder
+from jpr.train.development import Chooser, Development, assembled, mrecall, score_pack
+from jpr.train.dynamic_oracle import useful
+from jpr.train.joint import begin, open_dataset, train_joint
 from jpr.train.pack import Pack
-from jpr.train.recipe import FeedConfig, JointTraining, ModelConfig
+from jpr.train.recipe import DataConfig, JointTraining, ModelConfig
+from jpr.train.sampler import Dataset
 from jpr.train.state import Progress, read_log
 from jpr.types import Hit, Passage, Question
-from tests.train.test_oracle import bits
+from tests.train.test_dynamic_oracle import bits
 from tests.train.tiny import (
     losses,
     tiny_recipe,
@@ -50,7 +50,7 @@ def recipe(home: Path, *changes: str) -> JointTraining:
     return tiny_recipe(home, (N, C, K), *changes)
 
 
-def best_possible(feed: Feed) -> float:
+def best_possible(feed: Dataset) -> float:
     """The share of questions to all of whose answers there are candidates."""
     listed = feed.listed(np.arange(N), C)
     everything = [range(C)] * N
@@ -70,8 +70,8 @@ def reopened(out: Path) -> tuple[JointModel, Prompts]:
 def test_a_tiny_model_learns_a_pack_by_heart(home: Path, kind: str) -> None:
     progress, out = trained(home, kind, f"objective.kind={kind}")
     model, prompts = reopened(out)
-    feed = open_feed(FeedConfig(str(home / "pack")))
-    scores = score_pack(model, feed, Assembler.of(feed.pack, prompts)).reshape(N, C)
+    feed = open_dataset(DataConfig(str(home / "pack")))
+    scores = score_pack(model, feed, BatchBuilder.of(feed.pack, prompts)).reshape(N, C)
     listed = feed.listed(np.arange(N), C)
     answering = useful(listed.covers)
     top = answering[np.arange(N), scores.argmax(axis=1)]
@@ -90,7 +90,7 @@ def test_a_tiny_model_learns_a_pack_by_heart(home: Path, kind: str) -> None:
 )
 def test_every_way_to_teach_reaches_the_best_cover(home: Path, changes: list[str]) -> None:
     progress, _ = trained(home, "-".join(changes), *changes)
-    assert progress.best == best_possible(open_feed(FeedConfig(str(home / "pack"))))
+    assert progress.best == best_possible(open_dataset(DataConfig(str(home / "pack"))))
 
 
 @pytest.mark.parametrize(("head", "left"), [("pointer", 0.75), ("index", 0.95)])
@@ -103,7 +103,7 @@ def test_a_t5_learns_with_either_head(home: Path, head: str, left: float) -> Non
     found = losses(out)
     assert found[-1] < left * found[0]
     reranker = JointReranker.load(out, "tree", 2.0, device="cpu")
-    text, hits = texts_of(open_feed(FeedConfig(str(home / "pack"))).pack, 0)
+    text, hits = texts_of(open_dataset(DataConfig(str(home / "pack"))).pack, 0)
     assert len(reranker.rank(Question("q", text), hits, K).hits) == K
 
 
@@ -131,8 +131,8 @@ def test_a_model_that_points_knows_no_numbers(home: Path) -> None:
 def test_scores_of_a_pack_are_the_first_step_of_each_question(home: Path) -> None:
     model, prompts = begin(ModelConfig(weights=str(home / "encoder"), max_tokens=128))
     model.eval()
-    feed = open_feed(FeedConfig(str(home / "pack")))
-    assembler = Assembler.of(feed.pack, prompts)
+    feed = open_dataset(DataConfig(str(home / "pack")))
+    assembler = BatchBuilder.of(feed.pack, prompts)
     scores = score_pack(model, feed, assembler, batch=4)
     assert scores.dtype == np.float16
     for question in range(N):
@@ -147,8 +147,8 @@ def test_scores_of_a_pack_are_the_first_step_of_each_question(home: Path) -> Non
 def test_two_stages_and_scores(home: Path) -> None:
     _, first = trained(home, "first", "objective.kind=independent", "loop.steps=60")
     model, prompts = begin(ModelConfig(init=str(first), dropout=0.3))
-    feed = open_feed(FeedConfig(str(home / "pack")))
-    scores = score_pack(model.eval(), feed, Assembler.of(feed.pack, prompts))
+    feed = open_dataset(DataConfig(str(home / "pack")))
+    scores = score_pack(model.eval(), feed, BatchBuilder.of(feed.pack, prompts))
     np.save(home / "scores.npy", scores)
     changes = [
         f"model.init={first}",
@@ -170,11 +170,11 @@ def test_a_teacher_alone_is_enough(home: Path) -> None:
     _, teacher = trained(home, "teacher", "objective.kind=independent")
     told = [f"objective.teacher={teacher}", "objective.teacher_weight=1.0"]
     _, student = trained(home, "student", "objective.kind=independent", *told, "loop.seed=5")
-    feed = open_feed(FeedConfig(str(home / "pack")))
+    feed = open_dataset(DataConfig(str(home / "pack")))
     firsts = []
     for folder in (teacher, student):
         model, prompts = reopened(folder)
-        scores = score_pack(model, feed, Assembler.of(feed.pack, prompts)).reshape(N, C)
+        scores = score_pack(model, feed, BatchBuilder.of(feed.pack, prompts)).reshape(N, C)
         firsts.append(scores.argmax(axis=1))
     assert (firsts[0] == firsts[1]).mean() > 0.8
     with pytest.raises(ConfigError, match=r"reads texts otherwise .* \(max_tokens\)"):
@@ -201,8 +201,8 @@ def test_numbers_are_told_apart_when_a_head_begins(home: Path) -> None:
 def test_dropout_is_set_in_a_model_that_was_trained_before(home: Path) -> None:
     _, out = trained(home, "short", "loop.steps=1")
     model, prompts = begin(ModelConfig(init=str(out), dropout=0.5))
-    feed = open_feed(FeedConfig(str(home / "pack")))
-    candidates = assembled(Assembler.of(feed.pack, prompts), feed.listed(np.arange(2), C))
+    feed = open_dataset(DataConfig(str(home / "pack")))
+    candidates = assembled(BatchBuilder.of(feed.pack, prompts), feed.listed(np.arange(2), C))
     none = torch.zeros(2, 0, dtype=torch.long)
     with torch.no_grad():
         model.train()
@@ -214,8 +214,8 @@ def test_what_was_trained_ranks_as_it_was_judged(home: Path) -> None:
     """The reranker, given texts, chooses what development chose, given the pack."""
     _, out = trained(home, "ranked", "objective.targets=uncovered")
     model, prompts = reopened(out)
-    feed = open_feed(FeedConfig(str(home / "pack")))
-    development = Development(feed, Assembler.of(feed.pack, prompts))
+    feed = open_dataset(DataConfig(str(home / "pack")))
+    development = Development(feed, BatchBuilder.of(feed.pack, prompts))
     chooser = Chooser(model, Words.of(prompts.tokenizer), {"joint": Decoding("tree", 2.0)})
     chosen = development.chosen(chooser, feed.listed(np.arange(N), C), K)["joint"]
     reranker = JointReranker.load(out, "tree", 2.0, device="cpu")

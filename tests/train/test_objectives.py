@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from jpr.models.joint import Encoded
-from jpr.train.assemble import Spans
+from jpr.train.batch import Spans
 from jpr.train.objectives import (
     Told,
     answer_distillation,

@@ -9,9 +9,9 @@ import torch
 from safetensors.torch import load_file
 
 from jpr.io.settings import apply_changes
+from jpr.train.distributed import World
 from jpr.train.joint import train_joint
 from jpr.train.recipe import JointTraining, parse_recipe
-from jpr.train.world import World
 from tests.train.tiny import write_encoder, write_invented
 
 

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jpr.errors import ConfigError, DataError
-from jpr.train.oracle import Bits, Flags, Real, Whole, subsample, useful
+from jpr.train.dynamic_oracle import Bits, Flags, Real, Whole, subsample, useful
 from jpr.train.pack import Pack
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Listed:
+class CandidateBatch:
     """The candidates of several questions of one pack, padded, in the first stage's order."""
 
     questions: Whole
@@ -25,28 +25,28 @@ class Listed:
     edges: Whole
     """(Q, C) which of the pack's candidates, -1 where a question has fewer."""
     covers: Bits
-    """(Q, C, B) the answers each contains, as bits; see `jpr.train.oracle`."""
+    """(Q, C, B) the answers each contains, as bits; see `jpr.train.dynamic_oracle`."""
 
     @property
     def inside(self) -> Flags:
         """Which candidates there are (Q, C)."""
         return self.edges >= 0
 
-    def at(self, places: Whole) -> "Listed":
+    def at(self, places: Whole) -> "CandidateBatch":
         """Return some of the candidates, by their places (Q, n), -1 for none."""
         edges = np.take_along_axis(self.edges, places, axis=1)
         covers = np.take_along_axis(self.covers, places[..., None], axis=1)
         there = places >= 0
-        return Listed(self.questions, np.where(there, edges, -1), covers * there[..., None])
+        return CandidateBatch(self.questions, np.where(there, edges, -1), covers * there[..., None])
 
-    def with_strangers(self, edges: Whole, where: Flags) -> "Listed":
+    def with_random_negatives(self, edges: Whole, where: Flags) -> "CandidateBatch":
         """Return candidates of other questions (Q, C) in place of some that contain no answer."""
         replaced = where & self.inside & ~useful(self.covers)
-        return Listed(self.questions, np.where(replaced, edges, self.edges), self.covers)
+        return CandidateBatch(self.questions, np.where(replaced, edges, self.edges), self.covers)
 
-    def rows(self, which: Whole) -> "Listed":
+    def rows(self, which: Whole) -> "CandidateBatch":
         """Return some of the questions."""
-        return Listed(self.questions[which], self.edges[which], self.covers[which])
+        return CandidateBatch(self.questions[which], self.edges[which], self.covers[which])
 
     def values(self, of_edges: NDArray[np.floating]) -> Real:
         """Return what a file says of each candidate (Q, C); 0 where there is none."""
@@ -54,7 +54,7 @@ class Listed:
         return np.where(self.inside, found, 0.0)
 
 
-class Feed:
+class Dataset:
     """A pack to train on, with its share of every batch."""
 
     def __init__(
@@ -80,15 +80,15 @@ class Feed:
         """The questions to draw, to one of whose candidates there is an answer."""
         self.longest = int(np.diff(pack.candidate_starts).max(initial=0))
 
-    def listed(self, questions: Whole, longest: int) -> Listed:
+    def listed(self, questions: Whole, longest: int) -> CandidateBatch:
         """Return all candidates of these questions, padded to `longest`."""
         starts = self.pack.candidate_starts
         first, counts = starts[questions], np.diff(starts)[questions]
         place = np.arange(longest)
         edges = np.where(place < counts[:, None], first[:, None] + place, -1)
-        return Listed(questions, edges, self._covers(questions, first, longest))
+        return CandidateBatch(questions, edges, self._covers(questions, first, longest))
 
-    def prior_of(self, listed: Listed) -> Real:
+    def prior_of(self, listed: CandidateBatch) -> Real:
         """Return s(p) (Q, C): IndepPR's, or −log of the first stage's rank where there is none.
 
         Other questions' candidates are as good as the worst of a question's own.
@@ -126,23 +126,23 @@ def _source(pack: Pack, name: str) -> int:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Drawn:
+class Sample:
     """Questions of one feed, each with the candidates it is trained on and noise of its own."""
 
-    feed: Feed
-    listed: Listed
+    feed: Dataset
+    listed: CandidateBatch
     numbers: Whole
     """(Q, C) random numbers that the index head knows the candidates by, all different."""
     noise: tuple[Real, Real]
     """(Q, C) twice."""
 
 
-class Draws:
+class Sampler:
     """Batches without end, drawn from feeds by weight."""
 
     def __init__(
         self,
-        feeds: Sequence[Feed],
+        feeds: Sequence[Dataset],
         *,
         batch: int,
         candidates: int,
@@ -163,7 +163,7 @@ class Draws:
         self._longest = max(feed.longest for feed in feeds)
         self._n = min(candidates or self._longest, self._longest)
 
-    def part(self, step: int, part: int, parts: int, n_numbers: int) -> list[Drawn]:
+    def part(self, step: int, part: int, parts: int, n_numbers: int) -> list[Sample]:
         """Return every `parts`-th question of a step's batch, by feed."""
         chance = np.random.default_rng([self._seed, step])
         noise = chance.random((3, self._batch, self._longest))
@@ -181,14 +181,14 @@ class Draws:
         return found
 
     def _drawn(
-        self, feed: Feed, questions: Whole, noise: Real, others: Real, numbers: Whole
-    ) -> Drawn:
+        self, feed: Dataset, questions: Whole, noise: Real, others: Real, numbers: Whole
+    ) -> Sample:
         whole = feed.listed(questions, self._longest)
         places = subsample(whole.covers, whole.inside, self._n, self._k, noise[0])
         narrow = noise[1:, :, : self._n]
         edges = (others[0] * len(feed.pack.candidates)).astype(np.int64)
-        listed = whole.at(places).with_strangers(edges, others[1] < self._strangers)
-        return Drawn(feed, listed, numbers[:, : self._n], (narrow[0], narrow[1]))
+        listed = whole.at(places).with_random_negatives(edges, others[1] < self._strangers)
+        return Sample(feed, listed, numbers[:, : self._n], (narrow[0], narrow[1]))
 
     def _questions(self, step: int) -> list[Whole]:
         """Return the questions of a step's batch, feed by feed; the largest takes the rest."""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from jpr.errors import ConfigError
 from jpr.models.joint import Candidates
 from jpr.rerank.prompt import Prompts, PromptSettings
-from jpr.train.assemble import Assembler
+from jpr.train.batch import BatchBuilder
 from jpr.train.pack import TYPES, Pack
 from jpr.train.packing import PackSettings, Source, make_pack
 from jpr.types import Hit, Passage, Question, Ranking
@@ -112,7 +112,7 @@ def test_texts_are_those_of_the_prompt(
     questions, ranks, edges = batch(pack, data)
     numbers = [data.draw(st.permutations(range(12)))[: edges.shape[1]] for _ in questions]
     prompts = Prompts(tokenizer(), settings)
-    made = Assembler.of(pack, prompts).assemble(
+    made = BatchBuilder.of(pack, prompts).assemble(
         torch.tensor(questions), edges, torch.tensor(numbers)
     )
     assert unpacked(made) == expected(prompts, questions, ranks, numbers)
@@ -158,7 +158,7 @@ def read(prompts: Prompts, passage: Passage, begin: int, end: int) -> list[tuple
 def test_where_answers_are(pack: Pack, settings: PromptSettings, data: st.DataObject) -> None:
     questions, ranks, edges = batch(pack, data)
     prompts = Prompts(tokenizer(), settings)
-    assembler = Assembler.of(pack, prompts)
+    assembler = BatchBuilder.of(pack, prompts)
     candidates = assembler.assemble(torch.tensor(questions), edges, torch.zeros_like(edges))
     made = assembler.answers(torch.tensor(questions), edges)
     found = torch.stack([made.candidates, made.answers, made.first, made.last], 1).tolist()
@@ -181,13 +181,13 @@ def test_where_answers_are(pack: Pack, settings: PromptSettings, data: st.DataOb
 
 def test_a_pack_without_answers_has_no_spans(pack: Pack) -> None:
     none = {name: getattr(pack, name)[:0] for name in TYPES if name.startswith("span_")}
-    assembler = Assembler.of(replace(pack, **none), Prompts(tokenizer(), PromptSettings()))
+    assembler = BatchBuilder.of(replace(pack, **none), Prompts(tokenizer(), PromptSettings()))
     made = assembler.answers(torch.tensor([0]), torch.tensor([[0, 1, -1]]))
     assert len(made.candidates) == len(made.last) == 0
 
 
 def test_what_answers_another_question_is_no_answer_here(pack: Pack) -> None:
-    assembler = Assembler.of(pack, Prompts(tokenizer(), PromptSettings()))
+    assembler = BatchBuilder.of(pack, Prompts(tokenizer(), PromptSettings()))
     edges = torch.arange(12)[None]
     assert len(assembler.answers(torch.tensor([0]), edges).answers)
     assert not len(assembler.answers(torch.tensor([2]), edges).answers)
@@ -196,7 +196,7 @@ def test_what_answers_another_question_is_no_answer_here(pack: Pack) -> None:
 
 
 def test_the_first_candidates_of_each_question(pack: Pack) -> None:
-    assembler = Assembler.of(pack, Prompts(tokenizer(), PromptSettings()))
+    assembler = BatchBuilder.of(pack, Prompts(tokenizer(), PromptSettings()))
     edges = assembler.first_edges(torch.tensor([2, 1, 0]), 3)
     assert edges.tolist() == [[12, -1, -1], [-1, -1, -1], [0, 1, 2]]
 
@@ -204,13 +204,13 @@ def test_the_first_candidates_of_each_question(pack: Pack) -> None:
 def test_what_the_model_cannot_read_is_refused(pack: Pack) -> None:
     longer = Prompts(tokenizer(), PromptSettings(max_tokens=400))
     with pytest.raises(ConfigError, match="cut at max_text = 384, the model reads 400"):
-        Assembler.of(pack, longer)
+        BatchBuilder.of(pack, longer)
     other = tokenizer()
     other.add_tokens(["more"])
     with pytest.raises(ConfigError, match="another tokenizer than the model's"):
-        Assembler.of(pack, Prompts(other, PromptSettings()))
+        BatchBuilder.of(pack, Prompts(other, PromptSettings()))
     few = Prompts(tokenizer(), PromptSettings("t5", number_tokens=NUMBER_TOKENS))
-    assembler = Assembler.of(pack, few)
+    assembler = BatchBuilder.of(pack, few)
     edges, numbers = torch.tensor([[0, 1]]), torch.tensor([[3, 12]])
     with pytest.raises(ConfigError, match="candidate 12, but there are tokens for 12 numbers"):
         assembler.assemble(torch.tensor([0]), edges, numbers)

@@ -20,9 +20,9 @@ from jpr.models.steps import Steps
 from jpr.rerank.evidence import Words, evidence
 from jpr.rerank.joint import Decoding
 from jpr.rerank.joint_torch import passages_of
-from jpr.train.assemble import Assembler, Spans
-from jpr.train.draw import Feed, Listed
-from jpr.train.oracle import Bits, Flags, Whole
+from jpr.train.batch import BatchBuilder, Spans
+from jpr.train.dynamic_oracle import Bits, Flags, Whole
+from jpr.train.sampler import CandidateBatch, Dataset
 
 FIRST_STAGE, INDEPENDENT, JOINT = "first-stage", "independent", "joint"
 
@@ -69,7 +69,7 @@ class Chooser:
 class Development:
     """A pack to be judged on, with what brings its tokens to the device."""
 
-    def __init__(self, feed: Feed, assembler: Assembler, limit: int = 0) -> None:
+    def __init__(self, feed: Dataset, assembler: BatchBuilder, limit: int = 0) -> None:
         """Take all its questions, or so many of them, evenly spread."""
         total = len(feed.pack)
         if not total:
@@ -90,7 +90,9 @@ class Development:
         multi = self.feed.pack.n_answers[self.questions] > 1
         return {name: _scores(np.concatenate(parts), multi) for name, parts in found.items()}
 
-    def chosen(self, choose: Chooser, listed: Listed, k: int) -> dict[str, list[Sequence[int]]]:
+    def chosen(
+        self, choose: Chooser, listed: CandidateBatch, k: int
+    ) -> dict[str, list[Sequence[int]]]:
         """Return the places of the candidates that are chosen each way, question by question."""
         there = listed.inside.sum(axis=1)
         chosen: dict[str, list[Sequence[int]]] = {
@@ -122,26 +124,28 @@ def _scores(reached: Flags, multi: Flags) -> Scores:
     return Scores(float(reached.mean()), of_multi)
 
 
-def assembled(assembler: Assembler, listed: Listed, numbers: Whole | None = None) -> Candidates:
+def assembled(
+    assembler: BatchBuilder, listed: CandidateBatch, numbers: Whole | None = None
+) -> Candidates:
     """Return candidates as the model takes them; without numbers, each is known by its place."""
     if numbers is None:
         numbers = np.broadcast_to(np.arange(listed.edges.shape[1]), listed.edges.shape)
     return assembler.assemble(*_placed(assembler, listed.questions, listed.edges, numbers))
 
 
-def answers_of(assembler: Assembler, listed: Listed) -> Spans:
+def answers_of(assembler: BatchBuilder, listed: CandidateBatch) -> Spans:
     """Return where the answers of `assembled` candidates stand."""
     return assembler.answers(*_placed(assembler, listed.questions, listed.edges))
 
 
-def _placed(assembler: Assembler, *arrays: Whole) -> list[Tensor]:
+def _placed(assembler: BatchBuilder, *arrays: Whole) -> list[Tensor]:
     device = assembler.tokens.device
     return [torch.from_numpy(np.array(one)).to(device) for one in arrays]
 
 
 @torch.inference_mode()
 def score_pack(
-    model: JointModel, feed: Feed, assembler: Assembler, batch: int = 32
+    model: JointModel, feed: Dataset, assembler: BatchBuilder, batch: int = 32
 ) -> NDArray[np.float16]:
     """Return log P of every candidate of a pack (E,) to be the first: IndepPR's s(p)."""
     scores = np.zeros(len(feed.pack.candidates), dtype=np.float16)
@@ -159,7 +163,7 @@ def score_pack(
     return scores
 
 
-def _batches(feed: Feed, batch: int) -> Iterator[Listed]:
+def _batches(feed: Dataset, batch: int) -> Iterator[CandidateBatch]:
     some = np.flatnonzero(np.diff(feed.pack.candidate_starts))
     for first in range(0, len(some), batch):
         yield feed.listed(some[first : first + batch], feed.longest)

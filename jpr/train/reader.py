@@ -25,15 +25,15 @@ from jpr.models.writing import Ways, Written, write
 from jpr.read.fusion import ABOUT, read_about, tries_of, write_reader
 from jpr.rerank.evidence import Words
 from jpr.rerank.prompt import Prompts, PromptSettings
-from jpr.train.answers import NONE, answer_places, written_out
-from jpr.train.assemble import Assembler
-from jpr.train.develop import assembled, precision
-from jpr.train.draw import Draws, Feed, Listed
-from jpr.train.joint import number_tokens, open_feed
+from jpr.train.answer_targets import NONE, answer_places, written_out
+from jpr.train.batch import BatchBuilder
+from jpr.train.development import assembled, precision
+from jpr.train.distributed import World
+from jpr.train.joint import number_tokens, open_dataset
 from jpr.train.loop import Hooks, Part, Score, train
-from jpr.train.recipe import FeedConfig, ReaderConfig, ReaderTraining
+from jpr.train.recipe import DataConfig, ReaderConfig, ReaderTraining
+from jpr.train.sampler import CandidateBatch, Dataset, Sampler
 from jpr.train.state import Progress
-from jpr.train.world import World
 
 _IGNORED = -100
 """What cross-entropy takes no notice of."""
@@ -62,7 +62,7 @@ class Reading:
         self.model, self.prompts, self.ways, self.k = model, prompts, ways, k
         self._words = Words.of(prompts.tokenizer)
 
-    def memory(self, assembler: Assembler, listed: Listed) -> tuple[Tensor, Tensor, int]:
+    def memory(self, assembler: BatchBuilder, listed: CandidateBatch) -> tuple[Tensor, Tensor, int]:
         """Return what questions attend to, how much of it each, and how many tokens were read."""
         candidates = assembled(assembler, listed)
         owners = np.repeat(np.arange(len(candidates.counts)), candidates.counts)
@@ -73,9 +73,9 @@ class Reading:
 
     def loss(
         self,
-        feed: Feed,
-        assembler: Assembler,
-        listed: Listed,
+        feed: Dataset,
+        assembler: BatchBuilder,
+        listed: CandidateBatch,
         noise: NDArray[np.floating] | None = None,
     ) -> tuple[Tensor, int]:
         """Return the loss per token of each question's answers (Q,), and the tokens read."""
@@ -94,10 +94,12 @@ class Reading:
         )
         return each.view_as(labels).sum(1) / there.sum(1).clamp(min=1), tokens
 
-    def chosen(self, feed: Feed, listed: Listed) -> Listed:
+    def chosen(self, feed: Dataset, listed: CandidateBatch) -> CandidateBatch:
         """Return k candidates of each question: the best by the feed's scores, or the first."""
         if feed.scores is None:
-            return Listed(listed.questions, listed.edges[:, : self.k], listed.covers[:, : self.k])
+            return CandidateBatch(
+                listed.questions, listed.edges[:, : self.k], listed.covers[:, : self.k]
+            )
         scores = np.where(listed.inside, listed.values(feed.scores), -np.inf)
         order = np.argsort(-scores, axis=1, kind="stable")[:, : self.k]
         there = np.take_along_axis(scores, order, axis=1) > -np.inf
@@ -105,7 +107,12 @@ class Reading:
 
     @torch.inference_mode()
     def write(
-        self, feed: Feed, assembler: Assembler, listed: Listed, *, grounded: bool = True
+        self,
+        feed: Dataset,
+        assembler: BatchBuilder,
+        listed: CandidateBatch,
+        *,
+        grounded: bool = True,
     ) -> list[list[Written]]:
         """Return the answers that are written for questions which have passages."""
         listed = self.chosen(feed, listed)
@@ -113,7 +120,7 @@ class Reading:
         tries = self._tries(assembler, listed) if grounded else None
         return write(self.model, memory, lengths, self.ways, tries)
 
-    def _tries(self, assembler: Assembler, listed: Listed) -> Tries:
+    def _tries(self, assembler: BatchBuilder, listed: CandidateBatch) -> Tries:
         """Return the runs of titles and texts of questions' passages."""
         device, inside = assembler.tokens.device, listed.inside
         ids, lengths = assembler.texts(torch.from_numpy(listed.edges[inside]).to(device))
@@ -121,7 +128,7 @@ class Reading:
         return tries_of(ids, lengths, texts, self._words, self.prompts, self.ways)
 
 
-def with_targets(feed: Feed, k: int) -> Feed:
+def with_targets(feed: Dataset, k: int) -> Dataset:
     """Return the same feed without questions to which the passages that are read have no answer."""
     pack = feed.pack
     starts = np.asarray(pack.candidate_starts)
@@ -153,15 +160,15 @@ def train_reader(
 ) -> Progress:
     """Train by a recipe into a folder; where that holds the state of the same run, go on."""
     world = world or World()
-    feeds = [with_targets(open_feed(one), config.k) for one in config.data]
+    feeds = [with_targets(open_dataset(one), config.k) for one in config.data]
     torch.manual_seed(config.loop.seed)
     model, prompts, ways = begin_reader(config.reader)
     model = model.to(device)
     model.encoder.checkpointing = config.reader.checkpointing
     reading = Reading(model, prompts, ways, config.k)
-    assemblers = {feed: Assembler.of(feed.pack, prompts, device) for feed in feeds}
-    developments = [with_targets(open_feed(FeedConfig(p)), config.k) for p in config.dev.packs]
-    judges = {feed: Assembler.of(feed.pack, prompts, device) for feed in developments}
+    assemblers = {feed: BatchBuilder.of(feed.pack, prompts, device) for feed in feeds}
+    developments = [with_targets(open_dataset(DataConfig(p)), config.k) for p in config.dev.packs]
+    judges = {feed: BatchBuilder.of(feed.pack, prompts, device) for feed in developments}
     home = Path(config.reader.weights)
 
     def evaluate() -> Score:
@@ -186,15 +193,15 @@ class _ReaderLoss:
     def __init__(
         self,
         reading: Reading,
-        feeds: Sequence[Feed],
-        assemblers: Mapping[Feed, Assembler],
+        feeds: Sequence[Dataset],
+        assemblers: Mapping[Dataset, BatchBuilder],
         config: ReaderTraining,
         world: World,
     ) -> None:
         world.check_batch(config.batch, config.loop.micros)
         self._reading, self._assemblers = reading, assemblers
         self._config, self._world = config, world
-        self._draws = Draws(
+        self._draws = Sampler(
             feeds, batch=config.batch, candidates=0, k=config.k, seed=config.loop.seed
         )
 
@@ -214,7 +221,9 @@ class _ReaderLoss:
 
 
 @torch.inference_mode()
-def _dev_loss(reading: Reading, feed: Feed, assembler: Assembler, config: ReaderTraining) -> float:
+def _dev_loss(
+    reading: Reading, feed: Dataset, assembler: BatchBuilder, config: ReaderTraining
+) -> float:
     """Return the mean loss over a pack's questions to which some passage has an answer."""
     with precision(assembler.tokens.device):
         found = [
@@ -224,7 +233,7 @@ def _dev_loss(reading: Reading, feed: Feed, assembler: Assembler, config: Reader
     return float(torch.cat(found).mean())
 
 
-def some_listed(feed: Feed, limit: int, batch: int) -> Iterator[Listed]:
+def some_listed(feed: Dataset, limit: int, batch: int) -> Iterator[CandidateBatch]:
     """Yield the usable questions of a pack, or so many of them evenly spread, some at a time."""
     usable = feed.usable
     some = usable[

@@ -11,12 +11,12 @@ from jpr.errors import DataError
 from jpr.io.settings import apply_changes, parse_table
 from jpr.read.fusion import FusionReader
 from jpr.rerank.prompt import Prompts, PromptSettings
-from jpr.train.answers import END, NONE, SEPARATOR, answer_places, written_out
-from jpr.train.assemble import Assembler
-from jpr.train.draw import Feed
-from jpr.train.joint import open_feed
-from jpr.train.read import Reading, begin_reader, some_listed, train_reader, with_targets
-from jpr.train.recipe import FeedConfig, ReaderTraining, read_any_recipe
+from jpr.train.answer_targets import END, NONE, SEPARATOR, answer_places, written_out
+from jpr.train.batch import BatchBuilder
+from jpr.train.joint import open_dataset
+from jpr.train.reader import Reading, begin_reader, some_listed, train_reader, with_targets
+from jpr.train.recipe import DataConfig, ReaderTraining, read_any_recipe
+from jpr.train.sampler import Dataset
 from jpr.types import Hit, Passage, Question, Ranking
 from tests.train.tiny import invented_pack, vocabulary, write_invented, write_tiny_t5
 
@@ -50,7 +50,7 @@ def recipe(home: Path, *changes: str) -> ReaderTraining:
     return parse_table(ReaderTraining, apply_changes(given, changes), "a recipe")
 
 
-def wanted(feed: Feed, question: int, k: int) -> list[str]:
+def wanted(feed: Dataset, question: int, k: int) -> list[str]:
     """A question's answers in its first k passages, in the order of the passages."""
     pack, found = feed.pack, []
     for edge, answer in zip(pack.cover_edges.tolist(), pack.cover_answers.tolist(), strict=True):
@@ -61,9 +61,9 @@ def wanted(feed: Feed, question: int, k: int) -> list[str]:
 
 
 def test_targets_are_the_answers_of_the_passages_in_their_order(home: Path) -> None:
-    feed = Feed(invented_pack(N, C))
+    feed = Dataset(invented_pack(N, C))
     model, prompts, ways = begin_reader(recipe(home).reader)
-    assembler = Assembler.of(feed.pack, prompts)
+    assembler = BatchBuilder.of(feed.pack, prompts)
     for listed in some_listed(feed, 0, 3):
         short = Reading(model, prompts, ways, K).chosen(feed, listed)
         places = answer_places(feed, short, prompts, 8)
@@ -79,7 +79,7 @@ def test_scores_choose_what_is_read(home: Path) -> None:
     pack = invented_pack(N, C)
     scores = np.full(N * C, -np.inf, dtype=np.float16)
     scores[[4, 1, C + 5]] = 2.0, 1.0, 0.5
-    feed = Feed(pack, scores=scores)
+    feed = Dataset(pack, scores=scores)
     model, prompts, ways = begin_reader(recipe(home).reader)
     listed = Reading(model, prompts, ways, 3).chosen(feed, feed.listed(np.arange(2), C))
     assert listed.edges.tolist() == [[4, 1, -1], [C + 5, -1, -1]]
@@ -88,18 +88,18 @@ def test_scores_choose_what_is_read(home: Path) -> None:
 def test_questions_without_an_answer_in_what_is_read_are_not_drawn() -> None:
     pack = invented_pack(N, C)
     for k in (1, K, C):
-        first = with_targets(Feed(pack), k).usable.tolist()
-        assert first == [q for q in range(N) if wanted(Feed(pack), q, k)]
+        first = with_targets(Dataset(pack), k).usable.tolist()
+        assert first == [q for q in range(N) if wanted(Dataset(pack), q, k)]
     scores = np.full(N * C, -np.inf, dtype=np.float16)
     covered = int(pack.cover_edges[3])
     scores[covered] = 1.0
-    assert with_targets(Feed(pack, scores=scores), K).usable.tolist() == [covered // C]
+    assert with_targets(Dataset(pack, scores=scores), K).usable.tolist() == [covered // C]
     with pytest.raises(DataError, match="no question has an answer"):
-        with_targets(Feed(pack, scores=np.full(N * C, -np.inf)), K)
+        with_targets(Dataset(pack, scores=np.full(N * C, -np.inf)), K)
 
 
 def test_what_does_not_fit_is_left_out_and_noise_orders(home: Path) -> None:
-    feed = Feed(invented_pack(N, C))
+    feed = Dataset(invented_pack(N, C))
     _, prompts, _ = begin_reader(recipe(home).reader)
     listed = feed.listed(np.arange(N), C)
     assert (answer_places(feed, listed, prompts, 1) == NONE).all()
@@ -119,11 +119,11 @@ def test_what_does_not_fit_is_left_out_and_noise_orders(home: Path) -> None:
 
 
 def test_an_answer_that_is_not_read_is_no_target(home: Path) -> None:
-    feed = Feed(invented_pack(N, C))
+    feed = Dataset(invented_pack(N, C))
     listed = feed.listed(np.arange(N), C)
     _, prompts, _ = begin_reader(recipe(home).reader)
     whole = answer_places(feed, listed, prompts, 8)
-    assembler = Assembler.of(feed.pack, prompts)
+    assembler = BatchBuilder.of(feed.pack, prompts)
     edges = torch.from_numpy(listed.edges)
     read = assembler.answers(torch.arange(N), edges)
     assert len(read.answers) == len(feed.pack.span_covers)
@@ -148,7 +148,7 @@ def test_a_reader_learns_to_write_the_answers(home: Path) -> None:
     progress = train_reader(recipe(home), home / "out")
     assert progress.best_step > 0
     reader = FusionReader.load(home / "out", device="cpu")
-    feed = open_feed(FeedConfig(str(home / "pack")))
+    feed = open_dataset(DataConfig(str(home / "pack")))
     right = 0
     for question in feed.usable.tolist():
         answers = reader.read(ranking(feed, question)).answers
@@ -156,7 +156,7 @@ def test_a_reader_learns_to_write_the_answers(home: Path) -> None:
     assert right >= 0.8 * len(feed.usable)
 
 
-def ranking(feed: Feed, question: int) -> Ranking:
+def ranking(feed: Dataset, question: int) -> Ranking:
     """A question of the pack with its first passages, as texts."""
     pack = feed.pack
     asked = " ".join(WORD[int(t)] for t in pack.question_tokens[2 * question : 2 * question + 2])
@@ -169,9 +169,9 @@ def ranking(feed: Feed, question: int) -> Ranking:
 
 def test_packs_and_texts_are_read_alike(home: Path) -> None:
     model, prompts, ways = begin_reader(recipe(home).reader)
-    feed = open_feed(FeedConfig(str(home / "pack")))
+    feed = open_dataset(DataConfig(str(home / "pack")))
     reading = Reading(model.eval(), prompts, ways, K)
-    assembler = Assembler.of(feed.pack, prompts)
+    assembler = BatchBuilder.of(feed.pack, prompts)
     reader = FusionReader(model, prompts, ways)
     for listed in some_listed(feed, 5, 2):
         found = reading.write(feed, assembler, listed)

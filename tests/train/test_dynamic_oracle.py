@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jpr.train.oracle import (
+from jpr.train.dynamic_oracle import (
     Bits,
     Flags,
     next_targets,

@@ -6,17 +6,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from jpr.rerank.prompt import Prompts
-from jpr.train.assemble import Assembler
-from jpr.train.draw import Feed, Listed
-from jpr.train.oracle import Whole
+from jpr.train.batch import BatchBuilder
+from jpr.train.dynamic_oracle import Whole
+from jpr.train.sampler import CandidateBatch, Dataset
 
 SEPARATOR, END, NONE = -1, -2, -3
 """What stands for the tokens between and after answers, and for none at all."""
 
 
 def answer_places(
-    feed: Feed,
-    listed: Listed,
+    feed: Dataset,
+    listed: CandidateBatch,
     prompts: Prompts,
     longest: int,
     noise: NDArray[np.floating] | None = None,
@@ -39,7 +39,7 @@ def answer_places(
 
 
 def _first_places(
-    feed: Feed, question: int, edges: Whole, prompts: Prompts
+    feed: Dataset, question: int, edges: Whole, prompts: Prompts
 ) -> list[tuple[int, int]]:
     """Return where answers of a question begin in the pack's tokens, and their lengths."""
     pack = feed.pack
@@ -78,7 +78,9 @@ def _laid_out(answers: list[tuple[int, int]], longest: int) -> list[int]:
     return row
 
 
-def written_out(assembler: Assembler, places: Whole, separator: int, end: int, none: int) -> Tensor:
+def written_out(
+    assembler: BatchBuilder, places: Whole, separator: int, end: int, none: int
+) -> Tensor:
     """Return the tokens at these places (Q, T), on the assembler's device."""
     at = torch.from_numpy(places).to(assembler.tokens.device)
     base = assembler.passage_starts[0]  # the pack's first token among the assembler's

@@ -5,22 +5,22 @@ import numpy as np
 import pytest
 
 from jpr.errors import ConfigError, DataError
-from jpr.train.draw import Drawn, Draws, Feed
+from jpr.train.sampler import Dataset, Sample, Sampler
 from tests.train.tiny import invented_pack
 
 
-def draws(*feeds: Feed, batch: int = 8, candidates: int = 4) -> Draws:
-    return Draws(feeds, batch=batch, candidates=candidates, k=2, seed=0)
+def draws(*feeds: Dataset, batch: int = 8, candidates: int = 4) -> Sampler:
+    return Sampler(feeds, batch=batch, candidates=candidates, k=2, seed=0)
 
 
-def asked(drawn: list[Drawn]) -> list[tuple[int, int]]:
+def asked(drawn: list[Sample]) -> list[tuple[int, int]]:
     """The feed and number of each question."""
     return [(id(one.feed), int(q)) for one in drawn for q in one.listed.questions]
 
 
 def test_covers_are_those_of_the_pack() -> None:
     pack = invented_pack()
-    listed = Feed(pack).listed(np.arange(len(pack)), 6)
+    listed = Dataset(pack).listed(np.arange(len(pack)), 6)
     flags = np.unpackbits(listed.covers, axis=-1)
     for edge, answer in zip(pack.cover_edges.tolist(), pack.cover_answers.tolist(), strict=True):
         question, place = divmod(edge, 6)
@@ -30,7 +30,7 @@ def test_covers_are_those_of_the_pack() -> None:
 
 
 def test_every_question_comes_once_before_any_comes_again() -> None:
-    feed = Feed(invented_pack(n=24))
+    feed = Dataset(invented_pack(n=24))
     drawn = [pair for step in range(3) for pair in asked(draws(feed).part(step, 0, 1, 0))]
     assert len(feed.usable) == 24
     assert sorted(question for _, question in drawn) == list(range(24))
@@ -43,15 +43,15 @@ def test_only_questions_of_the_named_sources_are_drawn() -> None:
     pack = invented_pack(n=8)
     about = {**pack.about, "sources": ["dev", "train", "more"]}
     pack = replace(pack, sources=np.array([0, 1, 2, 1, 0, 1, 2, 2], np.uint8), about=about)
-    assert Feed(pack, sources=("train",)).usable.tolist() == [1, 3, 5]
-    assert Feed(pack, sources=("more", "dev")).usable.tolist() == [0, 2, 4, 6, 7]
-    assert Feed(pack).usable.tolist() == list(range(8))
+    assert Dataset(pack, sources=("train",)).usable.tolist() == [1, 3, 5]
+    assert Dataset(pack, sources=("more", "dev")).usable.tolist() == [0, 2, 4, 6, 7]
+    assert Dataset(pack).usable.tolist() == list(range(8))
     with pytest.raises(DataError, match="no source 'test'; it has dev, train, more"):
-        Feed(pack, sources=("test",))
+        Dataset(pack, sources=("test",))
 
 
 def test_feeds_are_mixed_by_weight() -> None:
-    small, large = Feed(invented_pack(), weight=0.1), Feed(invented_pack(seed=1), weight=0.9)
+    small, large = Dataset(invented_pack(), weight=0.1), Dataset(invented_pack(seed=1), weight=0.9)
     source = draws(large, small)
     parts = [asked(source.part(step, 0, 1, 0)) for step in range(100)]
     assert all(len(part) == 8 for part in parts)
@@ -60,11 +60,11 @@ def test_feeds_are_mixed_by_weight() -> None:
 
 
 def test_the_cut_into_parts_changes_nothing() -> None:
-    source = draws(Feed(invented_pack(), 2.0), Feed(invented_pack(seed=1, candidates=4)))
+    source = draws(Dataset(invented_pack(), 2.0), Dataset(invented_pack(seed=1, candidates=4)))
     whole = source.part(5, 0, 1, 20)
     pieces = [one for part in range(3) for one in source.part(5, part, 3, 20)]
 
-    def rows(several: list[Drawn]) -> set[bytes]:
+    def rows(several: list[Sample]) -> set[bytes]:
         return {
             b"".join(
                 array[row].tobytes()
@@ -84,7 +84,7 @@ def test_the_cut_into_parts_changes_nothing() -> None:
 
 
 def test_numbers_are_all_different_and_below_the_limit() -> None:
-    (drawn,) = draws(Feed(invented_pack())).part(0, 0, 1, 20)
+    (drawn,) = draws(Dataset(invented_pack())).part(0, 0, 1, 20)
     assert drawn.numbers.shape == (8, 4)
     assert all(len(set(row)) == 4 for row in drawn.numbers.tolist())
     assert drawn.numbers.max() > 4
@@ -93,17 +93,17 @@ def test_numbers_are_all_different_and_below_the_limit() -> None:
 
 def test_without_scores_the_first_stage_ranks() -> None:
     pack = invented_pack()
-    feed = Feed(pack)
+    feed = Dataset(pack)
     listed = feed.listed(np.array([1]), 6).at(np.array([[0, 3, -1]]))
     assert feed.prior_of(listed)[0, :2] == pytest.approx([0, -np.log(4)])
-    scored = Feed(pack, scores=np.arange(len(pack.candidates), dtype=np.float16))
+    scored = Dataset(pack, scores=np.arange(len(pack.candidates), dtype=np.float16))
     assert scored.prior_of(listed)[0].tolist() == [6, 9, 0]
 
 
 def test_strangers_take_the_places_of_candidates_without_an_answer_alone() -> None:
-    feed = Feed(invented_pack(n=24))
+    feed = Dataset(invented_pack(n=24))
     ways = {
-        share: Draws([feed], batch=8, candidates=6, k=2, seed=0, strangers=share).part(0, 0, 1, 0)
+        share: Sampler([feed], batch=8, candidates=6, k=2, seed=0, strangers=share).part(0, 0, 1, 0)
         for share in (0.0, 0.5, 1.0)
     }
     (plain,), (half,), (whole,) = (ways[share] for share in (0.0, 0.5, 1.0))
@@ -125,9 +125,9 @@ def test_strangers_take_the_places_of_candidates_without_an_answer_alone() -> No
 
 def test_scores_of_another_pack_are_refused() -> None:
     with pytest.raises(DataError, match="were they made for another"):
-        Feed(invented_pack(), scores=np.zeros(5))
+        Dataset(invented_pack(), scores=np.zeros(5))
 
 
 def test_more_packs_than_a_batch_can_mix_are_refused() -> None:
     with pytest.raises(ConfigError, match="cannot mix 3 packs"):
-        draws(*(Feed(invented_pack()) for _ in range(3)), batch=4)
+        draws(*(Dataset(invented_pack()) for _ in range(3)), batch=4)

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-import jpr.train.spans
-from jpr.train.spans import SpanFinder, spellings
+import jpr.train.answer_spans
+from jpr.train.answer_spans import SpanFinder, spellings
 from jpr.types import Passage, Question
 
 PIECES = ["[UNK]", "art", "##ist", "##°", "the", "party", "5", "##'", "of", "five"]
@@ -118,7 +118,7 @@ def test_an_expression_gives_what_it_matches_in_the_passage() -> None:
 
 
 def test_an_expression_that_takes_too_long_gives_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jpr.train.spans, "_TIME_LIMIT", 0.02)
+    monkeypatch.setattr(jpr.train.answer_spans, "_TIME_LIMIT", 0.02)
     endless = Question("1", "what?", regex=r"(a|a)+$|title")
     assert spellings(endless, 0, Passage("1", "title", "a" * 40 + "!")) == ["title"]
     found = spellings(endless, 0, Passage("1", "", f"title {'a' * 40}!"))

@@ -33,7 +33,7 @@ class Spans:
 
 
 @dataclass(frozen=True, slots=True)
-class Assembler:
+class BatchBuilder:
     """A pack on a device, with the words that a model's prompt puts between its texts."""
 
     settings: PromptSettings
@@ -55,7 +55,7 @@ class Assembler:
     """(4, S) a candidate, ascending, an answer, and the first and last of its passage's tokens."""
 
     @classmethod
-    def of(cls, pack: Pack, prompts: Prompts, device: str = "cpu") -> "Assembler":
+    def of(cls, pack: Pack, prompts: Prompts, device: str = "cpu") -> "BatchBuilder":
         """Move a pack to a device, for a model that reads such prompts."""
         _check(pack, prompts)
         own = _own_words(prompts)

@@ -7,20 +7,10 @@ import torch
 from torch import Tensor
 
 from jpr.models.joint import Candidates, Encoded, IndexHead, JointModel, distribution
-from jpr.train.assemble import Assembler, Spans
-from jpr.train.develop import answers_of, assembled
-from jpr.train.draw import Drawn, Draws, Feed
-from jpr.train.loop import Part
-from jpr.train.objectives import (
-    answer_distillation,
-    answer_loss,
-    choice_loss,
-    distillation,
-    first_logits,
-    pointwise_loss,
-    told,
-)
-from jpr.train.oracle import (
+from jpr.train.batch import BatchBuilder, Spans
+from jpr.train.development import answers_of, assembled
+from jpr.train.distributed import World
+from jpr.train.dynamic_oracle import (
     Flags,
     Whole,
     next_targets,
@@ -32,11 +22,21 @@ from jpr.train.oracle import (
     useful,
     with_negatives,
 )
+from jpr.train.loop import Part
+from jpr.train.objectives import (
+    answer_distillation,
+    answer_loss,
+    choice_loss,
+    distillation,
+    first_logits,
+    pointwise_loss,
+    told,
+)
 from jpr.train.recipe import JointTraining, ObjectiveConfig
-from jpr.train.world import World
+from jpr.train.sampler import Dataset, Sample, Sampler
 
 
-def steps_of(drawn: Drawn, objective: ObjectiveConfig, k: int) -> tuple[Whole, Flags]:
+def steps_of(drawn: Sample, objective: ObjectiveConfig, k: int) -> tuple[Whole, Flags]:
     """Return what the model is taken to have chosen (Q, T) and the targets of all steps (Q, T, C).
 
     The last passage of a sequence is never seen: there is no step after it.
@@ -66,8 +66,8 @@ class JointLoss:
     def __init__(
         self,
         model: JointModel,
-        draws: Draws,
-        assemblers: Mapping[Feed, Assembler],
+        draws: Sampler,
+        assemblers: Mapping[Dataset, BatchBuilder],
         config: JointTraining,
         world: World,
         teacher: JointModel | None = None,
@@ -135,7 +135,7 @@ class JointLoss:
         shares = said.exp()[encoded.inside].repeat_interleave(candidates.lengths)
         return apart + weight * answer_distillation(encoded.answers, theirs.answers, shares)
 
-    def _spans(self, drawn: Sequence[Drawn], several: Sequence[Candidates]) -> Spans:
+    def _spans(self, drawn: Sequence[Sample], several: Sequence[Candidates]) -> Spans:
         """Return where the answers of all candidates stand."""
         found = [answers_of(self._assemblers[one.feed], one.listed) for one in drawn]
         rows = np.cumsum([0, *(len(one.lengths) for one in several)]).tolist()
