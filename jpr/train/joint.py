@@ -198,7 +198,7 @@ def _scored(config: DataConfig, at: int, out: Path, device: str, world: World) -
     if world.is_first and not file.exists():
         write_scores(Path(config.scorer), config.pack, file, device)
     world.wait()
-    return replace(config, scores=str(file))
+    return replace(config, scores=str(file), scorer="")
 
 
 def _teacher(folder: str) -> tuple[JointModel, Prompts] | None:
