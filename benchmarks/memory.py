@@ -1,6 +1,6 @@
-"""Peak memory of T5 readers, measured against what `jpr.models.memory` says.
+"""Peak memory of T5 readers, measured against what `recipes.reader_memory` says.
 
-python benchmarks/memory.py [--tiny] [--commit NAME] [--out FILE.json]
+PYTHONPATH=. python benchmarks/memory.py [--tiny] [--commit NAME] [--out FILE.json]
 
 Training is a step as `jpr.train.loop` takes it: passages through `encoder.packed`, logits of the
 answer, cross entropy, backward, gradients clipped, AdamW (fused), all under autocast in bfloat16,
@@ -25,9 +25,9 @@ import torch.nn.functional as F
 from lines import line
 from torch import Tensor, nn
 
-from jpr.models.memory import SHAPES, Load, Peak, inference, training
 from jpr.models.t5 import T5, T5Config
 from jpr.models.writing import generate
+from recipes.reader_memory import SHAPES, Load, Peak, inference, training
 
 DROPOUT, RATE, STEPS = 0.1, 1e-4, 3
 Row = dict[str, object]

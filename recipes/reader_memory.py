@@ -348,9 +348,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--tokens", type=int, default=200, help="of a question with a passage")
     parser.add_argument("--answer", type=int, default=40, help="tokens of all answers together")
     parser.add_argument("--batch", type=int, default=1, help="questions at a time")
-    parser.add_argument(
-        "--sizes", help="of T5, comma-separated; all by default, none with --model"
-    )
+    parser.add_argument("--sizes", help="of T5, comma-separated; all by default, none with --model")
     parser.add_argument("--model", type=Path, help="folder of a T5 with its config.json")
     parser.add_argument(
         "--checkpointing",

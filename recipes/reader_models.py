@@ -12,8 +12,8 @@ Sources of the ten passages of a question: the first stage; IndepPR; JPR; the mo
 package; the same with λ = 0.5 ("told"), which prefers passages that tell an answer. Systems: for
 each, a T5 trained on what that source chooses for the training questions (recipes/reader.toml), and
 a joint model's own spans (`--reads`), of these passages alone or ("all") of all candidates. "half"
-is the T5 with every second layer left out and twice the passages: by `jpr.models.memory` 20 is the
-most that then trains in the memory of the whole T5.
+is the T5 with every second layer left out and twice the passages: by `recipes.reader_memory` 20
+is the most that then trains in the memory of the whole T5.
 
 Writes `places/SOURCE-PACK.npy`, `models/read-SOURCE`, and `answers/SYSTEM-PACK.json`: for every
 question the answers as tokens. recipes/reader_table.py scores them.

@@ -99,36 +99,3 @@ class T5Config:
     def is_gated(self) -> bool:
         """Whether the feed-forward layers have gates."""
         return self.feed_forward_proj != "relu"
-
-    @property
-    def wide(self) -> int:
-        """What a feed-forward layer makes of a token first: with gates, twice its inner width."""
-        return self.d_ff * (2 if self.is_gated else 1)
-
-    @property
-    def words(self) -> int:
-        """The weights of the matrix by which words go in."""
-        return self.vocab_size * self.d_model
-
-    @property
-    def encoder_block(self) -> int:
-        """The weights in the matrices of a block of the encoder."""
-        return self.d_model * (4 * self.inner + self.wide + self.d_ff)
-
-    @property
-    def decoder_block(self) -> int:
-        """The weights in the matrices of a block of the decoder."""
-        return self.encoder_block + 4 * self.d_model * self.inner
-
-    @property
-    def multiplied(self) -> int:
-        """The weights that tokens are multiplied with: all matrices, words when they come out."""
-        encoder = self.num_layers * self.encoder_block
-        return encoder + self.num_decoder_layers * self.decoder_block + self.words
-
-    @property
-    def weights(self) -> int:
-        """How many weights there are."""
-        norms = 2 * self.num_layers + 3 * self.num_decoder_layers + 2
-        small = norms * self.d_model + 2 * self.relative_attention_num_buckets * self.num_heads
-        return self.multiplied + small + (0 if self.tie_word_embeddings else self.words)

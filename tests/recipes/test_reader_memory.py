@@ -1,10 +1,13 @@
-"""How much memory readers need: facts to check by hand, laws, and what was measured."""
+"""Memory of readers: facts to check by hand, laws, measured peaks, and the command."""
 
 import json
+import re
 import runpy
 import subprocess
 import sys
-from dataclasses import asdict, replace
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +17,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from jpr.errors import DataError
-from jpr.models.memory import (
+from jpr.models.t5 import T5, T5Config
+from jpr.models.t5_blocks import EncoderBlock
+from recipes.reader_memory import (
+    OUTSIDE,
     SHAPES,
     WORKSPACE,
     Load,
     inference,
     kept_in_block,
+    main,
     most_passages,
     reading,
     training,
+    weights,
 )
-from jpr.models.t5 import T5, T5Config
-from jpr.models.t5_blocks import EncoderBlock
 
 ROOT = Path(__file__).parents[2]
 BASE = SHAPES["base"]
@@ -55,28 +60,28 @@ loads = st.builds(
 
 
 def test_weights_are_those_of_t5() -> None:
-    told = {
+    known = {
         "small": 60_506_624,
         "base": 222_903_552,
         "large": 737_668_096,
         "3b": 2_851_598_336,
         "11b": 11_307_321_344,
     }
-    assert {name: shape.weights for name, shape in SHAPES.items()} == told
+    assert {name: weights(shape) for name, shape in SHAPES.items()} == known
 
 
 @pytest.mark.parametrize("shape", [TINY, GATED])
 def test_weights_are_those_of_the_model(shape: T5Config) -> None:
     with torch.device("meta"):
         model = T5(shape)
-    assert sum(weight.numel() for weight in model.parameters()) == shape.weights
+    assert sum(weight.numel() for weight in model.parameters()) == weights(shape)
 
 
 def test_the_bytes_of_weights() -> None:
     step = training(BASE, Load(10), checkpointing=False)
-    assert inference(BASE, Load(10)).weights == 2 * BASE.weights
-    assert step.weights == 4 * BASE.weights
-    assert step.optimiser == 8 * BASE.weights  # two moments
+    assert inference(BASE, Load(10)).weights == 2 * weights(BASE)
+    assert step.weights == 4 * weights(BASE)
+    assert step.optimiser == 8 * weights(BASE)  # two moments
 
 
 def test_a_passage_more_costs_training_what_its_tokens_leave() -> None:
@@ -202,36 +207,11 @@ def test_what_was_measured_in_reading() -> None:
     assert said / 1e9 == pytest.approx(row["peak GB"], rel=0.03)
 
 
-def test_a_shape_is_read_from_config_json() -> None:
-    config: dict[str, object] = {"model_type": "t5", **asdict(GATED), "dropout_rate": 0.1}
-    assert T5Config.of(config) == GATED
-    assert T5Config.of(config | {"num_decoder_layers": None}).num_decoder_layers == 2
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"model_type": "bert"}, "its model_type is 'bert'"),
-        ({"d_model": 0}, "d_model = 0; give a positive number"),
-        ({"d_kv": "64"}, "d_kv = '64'; give a positive number"),
-        ({"num_heads": True}, "num_heads = True; give a positive number"),
-        ({"feed_forward_proj": 1}, "feed_forward_proj = 1; known are relu and gated-gelu"),
-        ({"tie_word_embeddings": 1}, "tie_word_embeddings = 1; give true or false"),
-    ],
-)
-def test_what_is_wrong_with_config_json(change: dict[str, object], says: str) -> None:
-    with pytest.raises(DataError, match=says):
-        T5Config.of({"model_type": "t5", **asdict(TINY), **change})
-
-
-def test_what_is_absent_from_config_json() -> None:
-    with pytest.raises(DataError, match="vocab_size = None; give a positive number"):
-        T5Config.of({"model_type": "t5"})
-
-
 def test_torch_is_not_needed() -> None:
-    code = "import sys, jpr.models.memory; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    code = "import sys, recipes.reader_memory; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert not {"numpy", "torch"} & set(loaded.stdout.split())
 
 
@@ -246,3 +226,109 @@ def test_the_benchmark_runs(
     assert [row["way"] for row in rows] == ["training", "checkpointing", "inference"]
     assert all(row["predicted GB"] > 0 for row in rows)
     assert len(capsys.readouterr().out.splitlines()) == 4
+
+
+PAGE = (ROOT / "docs" / "reader-memory.md").read_text(encoding="utf-8")
+SHOWN = re.findall(
+    r"```console\n\$ python -m recipes.reader_memory ([^\n]*)\n(.*?)```", PAGE, re.DOTALL
+)
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run the command and return what it prints."""
+
+    def run(*arguments: object) -> str:
+        main([str(argument) for argument in arguments])
+        return capsys.readouterr().out
+
+    return run
+
+
+def test_the_page_shows_what_the_command_prints(run: Run) -> None:
+    assert len(SHOWN) == 2
+    for command, output in SHOWN:
+        assert run(*command.split()) == output
+
+
+def test_what_is_said_to_fit_fits_and_one_more_does_not(run: Run) -> None:
+    found = json.loads(run("--memory", "24GB", "--tokens", 250, "--batch", 2, "--json"))
+    assert [row["size"] for row in found["fits"]] == list(SHAPES)
+    for row in found["fits"]:
+        shape = SHAPES[row["size"]]
+        for way, more in product(("inference", "training", "checkpointing"), (0, 1)):
+            load = Load(row[way] + more, 250, batch=2)
+            if way == "inference":
+                peak = inference(shape, load)
+            else:
+                peak = training(shape, load, checkpointing=way == "checkpointing")
+            assert not load.passages or (peak.total + OUTSIDE <= 24e9) == (not more)
+
+
+def test_the_papers_readers_have_as_many_weights_times_passages(run: Run) -> None:
+    found = json.loads(run("--memory", "24GB", "--json"))["paper"]
+    assert [(row["k"], row["size"]) for row in found] == [(140, "base"), (40, "large"), (10, "3b")]
+    products = [row["k x weights"] for row in found]
+    assert max(products) / min(products) < 1.1
+    assert found[2]["training"] > 3 * found[0]["training"]  # but not as much memory at batch 1
+    batches = json.loads(run("--memory", "24GB", "--batch", 32, "--json"))["paper"]
+    needs = [row["checkpointing"] for row in batches]  # of the paper's batches, nearly
+    assert max(needs) / min(needs) < 1.25
+
+
+def test_one_way_to_train_may_be_chosen(run: Run) -> None:
+    few = ("--memory", "24GB", "--sizes", "base, small")
+    assert "checkpointing" not in run(*few, "--no-checkpointing")
+    (row, other) = json.loads(run(*few, "--checkpointing", "--json"))["fits"]
+    assert (row["size"], other["size"]) == ("base", "small")
+    assert list(row) == ["size", "weights", "checkpointing", "inference"]
+
+
+def test_a_model_is_planned_for_by_its_config(run: Run, tmp_path: Path) -> None:
+    sizes = ("vocab_size", "d_model", "d_kv", "d_ff", "num_layers", "num_heads")
+    config = {name: getattr(SHAPES["base"], name) for name in sizes}
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "t5", **config}))
+    options = ("--memory", "24GB", "--model", tmp_path, "--json")
+    (found,) = json.loads(run(*options))["fits"]
+    assert found["size"] == str(tmp_path)
+    (base, again) = json.loads(run(*options, "--sizes", "base"))["fits"]
+    assert {**base, "size": ""} == {**found, "size": ""} == {**again, "size": ""}
+
+
+def test_that_nothing_fits_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["--memory", "1GB", "--sizes", "3b"])
+    printed = capsys.readouterr()
+    assert printed.out.count("none fits") == 3
+    assert "nothing fits into 1GB" in printed.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fact"),
+    [
+        (["--memory", "abc"], "--memory abc"),
+        (["--memory", "0GB"], "--memory 0GB"),
+        (["--memory=-5GB"], "--memory -5GB"),
+        (["--memory", "24"], "--memory 24"),
+        (["--memory", "24XB"], "--memory 24XB"),
+        (["--memory", "9" * 400 + "GB"], "--memory 999"),
+        (["--memory", "24GB", "--sizes", "base,huge"], "'huge'"),
+        (["--memory", "24GB", "--sizes", ""], "no size ''"),
+        (["--memory", "24GB", "--tokens", "0"], "--tokens"),
+        (["--memory", "24GB", "--batch", "-1"], "--batch"),
+        (["--memory", "24GB", "--model", "absent"], "config.json"),
+        ([], "--memory"),
+    ],
+)
+def test_what_has_no_meaning_is_refused(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], fact: str
+) -> None:
+    with pytest.raises(SystemExit) as exit:
+        main(arguments)
+    assert exit.value.code == 2
+    assert fact in capsys.readouterr().err
+
+
+def test_units(run: Run) -> None:
+    for text, size in (("24GB", 24 * 10**9), ("1.5 gib", 3 * 2**29), ("500MB", 5 * 10**8)):
+        assert json.loads(run("--memory", text, "--json"))["memory"] == size
