@@ -151,7 +151,7 @@ class OpenQuestion:
             given = self.candidates
             ranking = reranker.rank(given.question, given.hits, count)
             return _reply(self._pipeline, _plain(given, ranking))
-        decoding = reranker.decoding.other(decoder, beta)
+        decoding = reranker.decoding.with_decoder(decoder, beta)
         with self._lock:
             choice = self._choice(reranker, decoding, count)
         return _reply(self._pipeline, tree_of(decoding, self.candidates, choice))

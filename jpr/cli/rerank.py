@@ -12,7 +12,14 @@ from jpr.cli.convert import fill_in
 from jpr.cli.inputs import CorpusOption, QuestionsOption, naming, refuse_own, refuse_useless
 from jpr.cli.processes import Processes, Scheduler, Workers
 from jpr.errors import ConfigError, DataError
-from jpr.rerank.methods import JOINT, METHODS, Method, Wanted, open_reranker
+from jpr.rerank.methods import (
+    JOINT,
+    METHODS,
+    Method,
+    RerankOptions,
+    make_reranker,
+    open_reranker,
+)
 
 if TYPE_CHECKING:
     from jpr.rerank.batch import DecodingReranker
@@ -35,6 +42,13 @@ Example: jpr rerank bm25.trec --out best.jsonl --method oracle --questions dev.j
 """
 DECODERS = ("tree", "sets", "seq", "beam", "independent")
 _TREES = DECODERS[:2]
+_DIVERSE = ("--lambda", "--encoder")
+_USES: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(METHODS, ()),
+    JOINT: ("--model", "--decode", "--beta", "--trees", "--budget", "--answers", "--lambda"),
+    "pointwise": ("--model",),
+    **dict.fromkeys(("mmr", "dpp", "msd", "cover", "ssd"), _DIVERSE),
+}
 
 
 def run(
@@ -102,27 +116,27 @@ def run(
         "--lambda": relevance,
         "--encoder": encoder,
     }
-    refuse_useless("--method", method, given, {name: one.options for name, one in METHODS.items()})
-    wanted = Wanted(
-        method,
-        model,
-        relevance,
-        encoder,
-        decoder=decode,
-        beta=beta,
-        budget=budget,
-        answers=answers is not False,
-        is_adaptive=count is None,
-    )
-    decoding = None
-    if method == JOINT:
-        decoding, count = _joint(wanted, count)
-    elif count is None:
+    refuse_useless("--method", method, given, _USES)
+    keys: dict[str, object] = {
+        "decoder": decode,
+        "beta": beta,
+        "budget": budget,
+        "lambda": relevance,
+    }
+    keys |= {"answers": None if answers is None else str(answers).lower(), "encoder": encoder}
+    pairs = [f"{key}={value}" for key, value in keys.items() if value is not None]
+    settings = METHODS[method].settings(pairs)
+    options = RerankOptions(method, settings, model, auto_k=count is None)
+    if count is None and not METHODS[method].decodes:
         raise ConfigError(f"-k auto is for --method {JOINT}; give a number")
-    reranker = decoding or METHODS[method].make(wanted)
+    decoding = None
+    if METHODS[method].decodes:
+        decoding, count = _joint(options, count)
+    reranker = decoding or make_reranker(options)
+    assert count is not None
     rankings = read_run(source, corpus, questions, METHODS[method])
     name = str(model or encoder or "our own model")
-    opening = Opening(open_reranker, (wanted.elsewhere(),), reranker.key, name)
+    opening = Opening(open_reranker, (options.for_worker(),), reranker.key, name)
     with (
         processes.spread(opening) as spread,
         screen.progress("reranking", len(rankings)) as progress,
@@ -167,10 +181,10 @@ def _check(decode: str | None, beta: float | None, answers: bool | None) -> None
         raise ConfigError("--answers: --decode independent takes each passage by itself; leave one")
 
 
-def _joint(wanted: Wanted, k: int | None) -> "tuple[DecodingReranker, int]":
+def _joint(options: RerankOptions, k: int | None) -> "tuple[DecodingReranker, int]":
     from jpr.rerank.joint import make
 
-    reranker = make(wanted)
+    reranker = make(options.settings, options)
     return reranker, reranker.most if k is None else k
 
 
@@ -186,9 +200,9 @@ def read_run(
         rankings = list(fill_in(load_rankings(source), corpus, questions))
         for ranking in rankings:
             check_unique_passages(ranking)
-            if method.reads:
+            if method.needs_texts:
                 _check_texts(ranking)
-            if method.knows_answers:
+            if method.needs_answers:
                 check_answers(ranking.question)
     return rankings
 

@@ -124,7 +124,8 @@ def _table(given: dict[str, Any], tables: Sequence[str], key: str) -> dict[str, 
 
 def _is_bare_text(kind: object, text: str) -> bool:
     """Whether a field takes the text as it stands: a string without quotes, `123` included."""
-    return str in (kind, *get_args(kind)) and text.strip()[:1] not in {"'", '"'}
+    is_text = any(one in (kind, *get_args(kind)) for one in (str, Path))
+    return is_text and text.strip()[:1] not in {"'", '"'}
 
 
 def _value_of(text: str) -> object:
@@ -176,9 +177,17 @@ def _value(kind: Any, given: object, where: str, problems: list[str]) -> object:
         (kind,) = (one for one in get_args(kind) if one is not NoneType)
     if kind is float and type(given) is int:
         return float(given)
+    if kind is Path and type(given) is str:
+        return Path(given)
     if type(given) is not kind:
         problems.append(f"{where} = {given!r}; give a {_NAMES[kind]}")
     return given
 
 
-_NAMES: Mapping[type, str] = {int: "whole number", float: "number", str: "string", bool: "boolean"}
+_NAMES: Mapping[type, str] = {
+    int: "whole number",
+    float: "number",
+    str: "string",
+    bool: "boolean",
+    Path: "path",
+}

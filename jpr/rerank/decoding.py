@@ -43,7 +43,7 @@ class Decoding:
         """Whether passages are chosen for what they add; IndepPR takes each by itself."""
         return self.answers and self.decoder != "independent"
 
-    def other(self, decoder: str | None, beta: float | None) -> "Decoding":
+    def with_decoder(self, decoder: str | None, beta: float | None) -> "Decoding":
         """Return the same with another decoder or β; β alone asks for a tree."""
         own = self.decoder if beta is None or self.decoder in TREES else "tree"
         chosen = decoder or own

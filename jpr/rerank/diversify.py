@@ -8,6 +8,7 @@ knows what an answer is, which is what the joint reranker has over them.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from jpr.encode.encoder_folder import load_encoder
 from jpr.errors import ConfigError, DataError, MissingExtraError
-from jpr.rerank.methods import Wanted
+from jpr.rerank.methods import RerankOptions
 from jpr.rerank.order import Choice, checked, ranked
 from jpr.stages import Encoder
 from jpr.types import Hit, Passage, Question, Ranking
@@ -158,11 +159,24 @@ class DiverseReranker:
         return self._encoder.encode_passages(distinct), places
 
 
-def make(wanted: Wanted) -> DiverseReranker:
-    """Return MMR, or what pyversity knows by the method's name."""
-    weight = LAMBDA if wanted.relevance is None else wanted.relevance
-    strategy = Mmr(weight) if wanted.method == "mmr" else Pyversity(wanted.method, weight)
-    return DiverseReranker(load_encoder(wanted.encoder, threads=wanted.threads), strategy)
+@dataclass(frozen=True, slots=True)
+class DiversifySettings:
+    """The settings of `jpr rerank --method mmr`, and of the other strategies."""
+
+    lambda_: float = LAMBDA
+    """How much relevance counts: 1 is relevance alone, 0 is diversity alone."""
+    encoder: Path | None = None
+    """Folder of an encoder; None is the bundled one."""
+
+    def __post_init__(self) -> None:
+        _check(self.lambda_)
+
+
+def make(settings: DiversifySettings, options: RerankOptions) -> DiverseReranker:
+    """Return MMR, or the strategy that pyversity knows by the method's name."""
+    weight = settings.lambda_
+    strategy = Mmr(weight) if options.method == "mmr" else Pyversity(options.method, weight)
+    return DiverseReranker(load_encoder(settings.encoder, threads=options.threads), strategy)
 
 
 def _check_finite(*vectors: Vectors) -> None:

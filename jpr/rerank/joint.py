@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -19,7 +19,7 @@ from jpr.rerank.decoding import TREES
 from jpr.rerank.decoding import Decoding as Decoding
 from jpr.rerank.evidence import Words
 from jpr.rerank.explain import Choice, Places
-from jpr.rerank.methods import Wanted
+from jpr.rerank.methods import RerankOptions
 from jpr.rerank.order import checked
 from jpr.rerank.prompt import Prompts, read_prompt_settings
 from jpr.rerank.scorer import Asked, Scorer
@@ -177,18 +177,39 @@ class JointReranker:
             yield next(found) if ranking.hits else Choice(ranking, Decoded(()))
 
 
-def make(wanted: Wanted) -> JointReranker:
-    """Return the model in a folder, or ours."""
+@dataclass(frozen=True, slots=True)
+class JointSettings:
+    """The settings of `jpr rerank --method joint`."""
+
+    decoder: str | None = None
+    """One of `DECODERS`; None is the model's own."""
+    beta: float | None = None
+    """tree, sets: the length penalty; None is the model's own."""
+    budget: int | None = None
+    """Tokens that the chosen passages may have together."""
+    answers: bool = True
+    """Whether to choose passages by the answers they add, where the model reads answers."""
+    lambda_: float = 0.0
+    """Weight of a passage's own probability beside the answers it adds."""
+
+    def __post_init__(self) -> None:
+        """Check the values; β is checked against the decoder when the model is opened."""
+        Decoding().with_decoder(self.decoder, self.beta)
+        Decoding(budget=self.budget, relevance=self.lambda_)
+
+
+def make(settings: JointSettings, options: RerankOptions) -> JointReranker:
+    """Return the joint model of a folder, or the bundled one."""
     reranker = JointReranker.load(
-        wanted.model,
-        wanted.decoder,
-        wanted.beta,
-        budget=wanted.budget,
-        answers=wanted.answers,
-        relevance=wanted.relevance or 0.0,
-        threads=wanted.threads,
+        options.model,
+        settings.decoder,
+        settings.beta,
+        budget=settings.budget,
+        answers=settings.answers,
+        relevance=settings.lambda_,
+        threads=options.threads,
     )
-    return reranker.adaptive() if wanted.is_adaptive else reranker
+    return reranker.adaptive() if options.auto_k else reranker
 
 
 def ask(prompts: Prompts, most: int, ranking: Ranking) -> Asked:

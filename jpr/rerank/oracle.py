@@ -12,7 +12,7 @@ from itertools import islice
 from jpr.coverage import cover
 from jpr.errors import DataError
 from jpr.oracle import best_cover, greedy
-from jpr.rerank.methods import Wanted
+from jpr.rerank.methods import NoSettings, RerankOptions
 from jpr.rerank.order import Choice, checked, ranked
 from jpr.types import Hit, Question, Ranking
 
@@ -40,8 +40,8 @@ class OracleReranker:
                 yield ranked(ranking.question, ranking.hits, choices)
 
 
-def make(_: Wanted) -> OracleReranker:
-    """Return it; nothing can be said of it."""
+def make(_: NoSettings, __: RerankOptions) -> OracleReranker:
+    """Return the reranker."""
     return OracleReranker()
 
 

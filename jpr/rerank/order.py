@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import inf, nextafter
 
 from jpr.errors import ConfigError
-from jpr.rerank.methods import Wanted
+from jpr.rerank.methods import NoSettings, RerankOptions
 from jpr.types import Hit, Question, Ranking
 
 Choice = tuple[int, float]
@@ -25,8 +25,8 @@ class FirstStageOrder:
         return (self.rank(ranking.question, ranking.hits, k) for ranking in rankings)
 
 
-def make(_: Wanted) -> FirstStageOrder:
-    """Return it; nothing can be said of it."""
+def make(_: NoSettings, __: RerankOptions) -> FirstStageOrder:
+    """Return the reranker."""
     return FirstStageOrder()
 
 

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 from jpr.encode.encoder_folder import uses_gpu, weight_files, weights_digest
 from jpr.encode.tokenizer import read_tokenizer
 from jpr.errors import ConfigError, DataError, FormatError, MissingExtraError
-from jpr.rerank.methods import Wanted
+from jpr.rerank.methods import NoSettings, RerankOptions
 from jpr.rerank.order import checked, ranked
 from jpr.types import Hit, Passage, Question, Ranking
 
@@ -99,8 +99,8 @@ def _token(tokenizer: Tokenizer, word: str) -> int:
     raise DataError(f"its tokenizer has no token for {word!r}; is it a monoT5?")
 
 
-def make(wanted: Wanted) -> PointwiseReranker:
+def make(_: NoSettings, options: RerankOptions) -> PointwiseReranker:
     """Return the monoT5 in a folder."""
-    if wanted.model is None:
-        raise ConfigError(f"--method {wanted.method} needs --model: the folder of a monoT5")
-    return PointwiseReranker.load(wanted.model)
+    if options.model is None:
+        raise ConfigError(f"--method {options.method} needs --model: the folder of a monoT5")
+    return PointwiseReranker.load(options.model)

@@ -115,7 +115,7 @@ class Engine:
 
     def _replies(self, asks: Sequence[Ask], how: How) -> list[Reply]:
         pipeline = asks[0].pipeline
-        joint = self._joint.decoded_by(self._joint.decoding.other(how.decoder, how.beta))
+        joint = self._joint.decoded_by(self._joint.decoding.with_decoder(how.decoder, how.beta))
         pipeline = replace(pipeline, reranker=joint, k=how.k or pipeline.k)
         return list(replies_to(pipeline, [worded(ask.question) for ask in asks]))
 
@@ -131,7 +131,7 @@ class Engine:
                 yield from self._chosen(group[first : first + most], how)
 
     def _chosen(self, jobs: Sequence[Placed[Rerank]], how: How) -> Iterator[Placed[Reranked]]:
-        decoding = self._joint.decoding.other(how.decoder, how.beta)
+        decoding = self._joint.decoding.with_decoder(how.decoder, how.beta)
         read = self._joint.consider([job.candidates for _, job in jobs])
         choices = list(read.choose(decoding, how.k or JOINTLY, explain=True))
         longest = max(len(job.candidates.hits) for _, job in jobs)

@@ -19,7 +19,7 @@ from jpr.formats.questions import write_questions
 from jpr.formats.runs import write_rankings
 from jpr.io.cluster import Opening, local_cluster, over_workers, remote_cluster
 from jpr.rerank.batch import rerank_to_file
-from jpr.rerank.methods import Wanted, open_reranker
+from jpr.rerank.methods import METHODS, RerankOptions, open_reranker
 from jpr.rerank.save import export_joint, new_folder
 from jpr.rerank.stop import Stop, write_stop
 from jpr.retrieve.index import build_index
@@ -144,10 +144,14 @@ def test_encoding(tmp_path: Path, address: str, encoder: Path) -> None:
     assert open_vectors(here).count == 30
 
 
+def joint_options(folder: Path) -> RerankOptions:
+    return RerankOptions("joint", METHODS["joint"].settings(), folder)
+
+
 def test_a_worker_lost_while_reranking(tmp_path: Path, client: "Client", joint: Path) -> None:
-    wanted, rankings = Wanted("joint", joint), RANKINGS * 8
-    reranker, key = open_reranker(wanted)
-    spread = over_workers(client, Opening(open_reranker, (wanted.elsewhere(),), key, "joint"))
+    options, rankings = joint_options(joint), RANKINGS * 8
+    reranker, key = open_reranker(options)
+    spread = over_workers(client, Opening(open_reranker, (options.for_worker(),), key, "joint"))
     kill, victim = killing(client)
     rerank_to_file(reranker, rankings, tmp_path / "here", 3)
     rerank_to_file(reranker, rankings, tmp_path / "there", 3, kill, spread)
@@ -177,8 +181,8 @@ def test_a_worker_with_another_model_is_noticed(
 
 
 def test_what_a_worker_cannot_open_is_told(tmp_path: Path, client: "Client", joint: Path) -> None:
-    reranker, key = open_reranker(Wanted("joint", joint))
-    opening = Opening(open_reranker, (Wanted("joint", tmp_path / "none"),), key, "joint")
+    reranker, key = open_reranker(joint_options(joint))
+    opening = Opening(open_reranker, (joint_options(tmp_path / "none"),), key, "joint")
     with pytest.raises(JprError, match=r"a worker says: .*none"):
         rerank_to_file(reranker, RANKINGS, tmp_path / "x", 3, spread=over_workers(client, opening))
 
