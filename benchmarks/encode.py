@@ -28,7 +28,7 @@ from sentence_transformers import SentenceTransformer
 from jpr.encode.encoder_folder import load_encoder
 from jpr.encode.export_encoder import export_encoder
 from jpr.formats.corpus import read_passages
-from jpr.io.files import publish
+from jpr.io.atomic import publish
 from jpr.io.manifest import manifest
 from jpr.types import Passage
 

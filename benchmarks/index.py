@@ -29,7 +29,7 @@ from index_systems import SYSTEMS, Drawn, Task, Vectors
 
 from jpr.encode.encoder_folder import load_encoder
 from jpr.formats.questions import load_questions
-from jpr.io.files import publish
+from jpr.io.atomic import publish
 from jpr.io.manifest import manifest
 
 WARM_UP = 10

@@ -32,7 +32,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from jpr.encode.tokenizer import read_tokenizer
 from jpr.formats.runs import load_rankings
-from jpr.io.files import publish
+from jpr.io.atomic import publish
 from jpr.io.manifest import manifest
 from jpr.models.joint_folder import joint_over_bert, joint_over_t5, write_joint
 from jpr.rerank.joint import JointReranker, ask

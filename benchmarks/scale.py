@@ -28,7 +28,7 @@ from lines import line
 from jpr.encode.encoder import Vectors
 from jpr.encode.vectors import Chunk, StoredVectors, encode_to_folder, open_vectors
 from jpr.formats.corpus import read_passages, write_passages
-from jpr.io.files import publish
+from jpr.io.atomic import publish
 from jpr.io.manifest import manifest
 from jpr.stages import Encoder
 from jpr.types import Passage

@@ -15,7 +15,7 @@ from jpr.encode.encoder_folder import BUNDLED_ENCODER, load_encoder
 from jpr.encode.vectors import StoredVectors, open_vectors
 from jpr.errors import ConfigError, FormatError, JprError
 from jpr.formats.corpus.jsonl import read_objects
-from jpr.io.disk import cache_folder
+from jpr.io.locks import cache_folder
 from jpr.pipeline import Pipeline
 from jpr.read.spans import SpanReader
 from jpr.reply import Reply, reply_to

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jpr.errors import ConfigError
-from jpr.io.files import publish_binary
+from jpr.io.atomic import publish_binary
 from jpr.stages import Progress
 from jpr.text import AnswerMatcher
 from jpr.types import Question, Ranking

@@ -17,7 +17,7 @@ import bm25s
 import Stemmer
 
 from jpr import MRecall, Recall, evaluate, load_questions, read_passages, write_rankings
-from jpr.io.files import publish
+from jpr.io.atomic import publish
 from jpr.io.manifest import commit, manifest
 from jpr.types import Hit, Passage, Question, Ranking
 from recipes.report import Record, records_of, save_records

@@ -23,7 +23,7 @@ import numpy as np
 from jpr.decode import Limits, Prefix, Rows, decode, independent, tree
 from jpr.encode.tokenizer import read_tokenizer
 from jpr.formats.runs import load_rankings
-from jpr.io.files import publish
+from jpr.io.atomic import publish
 from jpr.io.manifest import manifest
 from jpr.models.joint import JointModel
 from jpr.models.joint_folder import joint_over_t5, read_joint

@@ -20,7 +20,7 @@ import numpy as np
 
 from jpr.formats.questions import write_questions
 from jpr.formats.runs import write_rankings
-from jpr.io.files import publish
+from jpr.io.atomic import publish
 from jpr.retrieve.index import Index
 from jpr.retrieve.retrievers import open_retriever
 from jpr.types import Passage, Question, Ranking

@@ -12,7 +12,7 @@ import lzma
 import random
 from pathlib import Path
 
-from jpr.io.disk import publish_file
+from jpr.io.atomic import publish
 
 KINDS = {
     "search": ("efficientqa", "situatedqa_train", "mkqa_sample"),
@@ -59,9 +59,8 @@ def main() -> None:
         kinds = split(stream.readlines())
     for kind, lines in kinds.items():
         file = options.out / f"extra_{kind}.jsonl"
-        part = file.with_suffix(".part")
-        part.write_text("".join(lines), encoding="utf-8")
-        publish_file(part, file)
+        with publish(file) as stream:
+            stream.writelines(lines)
         print(file, len(lines))
 
 

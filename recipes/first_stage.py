@@ -21,7 +21,7 @@ import numpy as np
 from jpr import MRecall, Recall, evaluate, load_questions, write_rankings
 from jpr.evaluation.compare import compare
 from jpr.evaluation.evaluation import Evaluation, RunScores
-from jpr.io.files import publish
+from jpr.io.atomic import publish
 from jpr.io.manifest import commit, manifest
 from jpr.retrieve.index import Index
 from jpr.retrieve.rank_fusion import ReciprocalRanks, Scored

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from torch import nn
 
-from jpr.io.disk import copy_file
+from jpr.io.atomic import copy_file
 from jpr.models.bert import Bert
 from jpr.models.joint_folder import read_joint, write_joint
 

@@ -29,7 +29,7 @@ import numpy as np
 import torch
 
 from jpr.decode import Decoded
-from jpr.io.disk import publish_file
+from jpr.io.atomic import publish
 from jpr.models.joint import Candidates, JointModel
 from jpr.rerank.evidence import Words
 from jpr.rerank.joint import Decoding
@@ -271,9 +271,8 @@ def main() -> None:
             "questions": asked,
             "choices": packs,
         }
-        part = file.with_suffix(".part")
-        part.write_text(json.dumps(made), encoding="utf-8")
-        publish_file(part, file)
+        with publish(file) as stream:
+            stream.write(json.dumps(made))
         print(name, "chose in", round(time.perf_counter() - began, 1), "s", flush=True)
 
 

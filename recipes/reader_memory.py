@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from jpr.errors import ConfigError, JprError
-from jpr.io.disk import read_object
+from jpr.io.json_files import read_object
 from jpr.models.t5_config import T5Config
 
 HALF, FULL = 2, 4

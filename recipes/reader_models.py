@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 
 from jpr.decode import Evidence
-from jpr.io.disk import publish_file
+from jpr.io.atomic import publish, publish_binary
 from jpr.models.rooms import Rooms
 from jpr.models.steps import Steps
 from jpr.rerank.evidence import Words, evidence
@@ -97,10 +97,8 @@ class Chosen:
         if not self._file(source, pack).exists():
             alike = [one for one in SOURCES if SOURCES[one].model == SOURCES[source].model]
             for name, found in self._chosen(alike, pack, wanted).items():
-                part = self._file(name, pack).with_suffix(".part")
-                with part.open("wb") as out:
+                with publish_binary(self._file(name, pack)) as out:
                     np.save(out, found)
-                publish_file(part, self._file(name, pack))
         places: Places = np.load(self._file(source, pack))
         return places[:, :k]  # passages are chosen one after another, so the first k are those of k
 
@@ -330,9 +328,8 @@ def answer_set(
             "places": places.tolist(),
             "answers": answers,
         }
-        part = file.with_suffix(".part")
-        part.write_text(json.dumps(made), encoding="utf-8")
-        publish_file(part, file)
+        with publish(file) as stream:
+            stream.write(json.dumps(made))
 
 
 if __name__ == "__main__":

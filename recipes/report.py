@@ -23,8 +23,8 @@ from jpr.evaluation.compare import Comparison
 from jpr.evaluation.evaluation import ALL, MULTI, Evaluation, RunScores
 from jpr.evaluation.measures import Measure
 from jpr.evaluation.tables import markdown
-from jpr.io.files import publish
-from jpr.io.json_files import read_json, strict_json
+from jpr.io.atomic import publish
+from jpr.io.json_files import iter_json, strict_json
 
 FIRST_STAGE, ORACLE = "first-stage", "oracle"
 """The systems with the lowest and the highest possible score of a reranker."""
@@ -97,7 +97,7 @@ def load_records(folder: Path) -> list[Record]:
     names = [field.name for field in fields(Record)]
     found = []
     for path in sorted(folder.glob("*.jsonl"), key=lambda path: path.stem):
-        for line, value in read_json(path):
+        for line, value in iter_json(path):
             if not isinstance(value, dict) or sorted(value) != sorted(names):
                 raise FormatError(path, line, f"a record has the keys {', '.join(names)}")
             found.append(Record(**value))
@@ -114,7 +114,7 @@ def results_page(folder: Path) -> str:
     ]
     for recipe, of_recipe in groupby(load_records(folder), key=lambda record: record.recipe):
         parts.append(f"## {recipe}")
-        manifest = next(value for _, value in read_json(folder / f"{recipe}.manifest.json"))
+        manifest = next(value for _, value in iter_json(folder / f"{recipe}.manifest.json"))
         command = re.sub(r"python recipes/(\w+)\.py", r"python -m recipes.\1", manifest["command"])
         parts.append(f"{manifest['about']}\n\n    {command}")
         for data, records in groupby(of_recipe, key=lambda record: record.data):

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from jpr.io.disk import read_record
+from jpr.io.checksums import read_record
 
 _WRONG: list[object] = [
     None,

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from jpr.io.files import publish, read_lines, watch_reading
+from jpr.io.atomic import publish
+from jpr.io.text_files import read_lines, watch_reading
 
 
 @pytest.mark.parametrize("ending", ["", ".gz", ".xz", ".bz2", ".zst"])

@@ -11,6 +11,7 @@ import pytest
 
 from jpr import DataError, FunctionRetriever, JointReranker, Pipeline, SpanReader
 from jpr.errors import ConfigError
+from jpr.io.atomic import publish_folder
 from jpr.reply import (
     Reply,
     open_question,
@@ -22,7 +23,7 @@ from jpr.reply import (
 )
 from jpr.rerank.decoding import DECODERS, TREES
 from jpr.rerank.order import FirstStageOrder
-from jpr.rerank.save import export_joint, new_folder
+from jpr.rerank.save import export_joint
 from jpr.text import normalise_answer
 from jpr.types import Answer, Hit, Outcome, Passage, Question, Ranking
 from tests.rerank.tiny import NAMES, hits, write_pointer
@@ -43,7 +44,7 @@ def joint(
     home = tmp_path_factory.mktemp(request.param)
     made = write_pointer(home / "torch", answers=True)
     if request.param == "onnx":
-        with new_folder(home / "onnx") as folder:
+        with publish_folder(home / "onnx") as folder:
             export_joint(made, folder, [])
     return JointReranker.load(home / request.param, "seq", device="cpu")
 

@@ -67,7 +67,7 @@ def run(
 
 
 def _write(records: Iterable[Any], target: Path, kind: "Kind", format: str) -> None:
-    from jpr.io.files import publish
+    from jpr.io.atomic import publish
 
     assert kind.write is not None
     with screen.progress(f"writing {kind.name}", None) as progress, publish(target) as stream:

@@ -44,14 +44,15 @@ def run(
     ] = None,
 ) -> None:
     """Read, export, publish."""
-    from jpr.rerank.save import export_joint, new_folder
+    from jpr.io.atomic import publish_folder
+    from jpr.rerank.save import export_joint
 
     _check(model, sample, precision)
     is_joint = (model / "joint.json").exists()
     if prior is not None and not (is_joint and isfinite(prior)):
         raise ConfigError(f"--prior {prior}; give a number, and a joint model")
     rankings = _read(sample) if sample else []
-    with new_folder(out) as folder:
+    with publish_folder(out) as folder:
         if is_joint:
             export_joint(model, folder, rankings, prior)
         else:

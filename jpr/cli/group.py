@@ -9,7 +9,7 @@ import typer
 from jpr.cli import screen
 from jpr.cli.corpora import read_corpus
 from jpr.cli.inputs import naming
-from jpr.io.disk import cache_folder
+from jpr.io.locks import cache_folder
 
 NAME = "group-answers"
 HELP = """Turn CuratedTREC's expressions into distinct answers. It is done as in the paper.
@@ -37,7 +37,7 @@ def run(
     """Search, group, write, and say what was dropped."""
     from jpr.formats.questions import load_questions, write_questions
     from jpr.formats.questions.trec_regex import group_answers
-    from jpr.io.files import publish
+    from jpr.io.atomic import publish
 
     asked = load_questions(questions)
     with naming(questions), screen.progress("searching passages", None) as progress:

@@ -143,7 +143,7 @@ def _ids(remove: str) -> list[str]:
     path = Path(remove)
     if not path.is_file():
         return remove.split(",")
-    from jpr.io.files import read_lines
+    from jpr.io.text_files import read_lines
 
     return [line for _, line in read_lines(path) if line]
 
@@ -153,7 +153,7 @@ def _read(corpus: Path, split: str | None, tokenizer: Path | None) -> "Iterator[
     if is_documents(corpus):
         yield from read_corpus(corpus, split, tokenizer)
         return
-    from jpr.io.files import watch_reading
+    from jpr.io.text_files import watch_reading
 
     files = [corpus] if corpus.is_file() else [path for path in corpus.rglob("*") if path.is_file()]
     total = sum(path.stat().st_size for path in files) // _MB

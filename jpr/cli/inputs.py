@@ -13,7 +13,7 @@ import typer
 from jpr.cli import screen
 from jpr.cli.corpora import read_corpus
 from jpr.errors import ConfigError, DataError
-from jpr.io.disk import cache_folder
+from jpr.io.locks import cache_folder
 
 if TYPE_CHECKING:
     from jpr.evaluation.answers import AnswerMeasure

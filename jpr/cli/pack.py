@@ -157,7 +157,7 @@ def _hash(path: Path) -> str:
     """Return the hash of a file, or of all files of a folder."""
     import hashlib
 
-    from jpr.io.files import sha256
+    from jpr.io.checksums import sha256
 
     if path.is_file():
         return sha256(path)

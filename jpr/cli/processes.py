@@ -12,7 +12,7 @@ from jpr.errors import ConfigError
 if TYPE_CHECKING:
     from distributed import Client
 
-    from jpr.io.cluster import Opening, Spread
+    from jpr.io.cluster import BatchRunner, StageSpec
 
 Workers = Annotated[int | None, typer.Option(help="Processes to start here to share the work.")]
 Scheduler = Annotated[
@@ -48,12 +48,12 @@ class Processes:
             yield client
 
     @contextmanager
-    def spread(self, opening: "Opening[Any]") -> Iterator["Spread"]:
+    def spread(self, opening: "StageSpec[Any]") -> Iterator["BatchRunner"]:
         """Say who does the work of a stage, which others open as it is said."""
-        from jpr.io.cluster import here, over_workers
+        from jpr.io.cluster import cluster_runner, run_locally
 
         if self.is_this_one:
-            yield here
+            yield run_locally
             return
         with self.cluster() as client:
-            yield over_workers(client, opening)
+            yield cluster_runner(client, opening)

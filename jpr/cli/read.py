@@ -89,7 +89,7 @@ def run(
     scheduler: Scheduler = None,
 ) -> None:
     """Read question by question."""
-    from jpr.io.cluster import Opening
+    from jpr.io.cluster import StageSpec
     from jpr.read.batch import read_to_file
     from jpr.read.llm import LlmReader
     from jpr.read.load import Wanted, is_fusion, open_reader
@@ -125,7 +125,9 @@ def run(
     reader: KeyedReader = by_llm or open_reader(wanted)[0]
     rankings = read_run(source, corpus, questions)
     rankings = [ranking.top(k) for ranking in rankings] if k else rankings
-    opening = Opening(open_reader, (wanted.elsewhere(),), reader.key, str(model or "our own model"))
+    opening = StageSpec(
+        open_reader, (wanted.elsewhere(),), reader.key, str(model or "our own model")
+    )
     with (
         processes.spread(opening) as spread,
         screen.progress("reading", len(rankings)) as progress,

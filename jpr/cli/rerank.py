@@ -99,7 +99,7 @@ def run(
     scheduler: Scheduler = None,
 ) -> None:
     """Rerank question by question."""
-    from jpr.io.cluster import Opening
+    from jpr.io.cluster import StageSpec
     from jpr.rerank.batch import rerank_to_file, rerank_with_trees
 
     processes = Processes(workers, scheduler)
@@ -136,7 +136,7 @@ def run(
     assert count is not None
     rankings = read_run(source, corpus, questions, METHODS[method])
     name = str(model or encoder or "our own model")
-    opening = Opening(open_reranker, (options.for_worker(),), reranker.key, name)
+    opening = StageSpec(open_reranker, (options.for_worker(),), reranker.key, name)
     with (
         processes.spread(opening) as spread,
         screen.progress("reranking", len(rankings)) as progress,

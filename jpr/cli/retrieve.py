@@ -39,7 +39,7 @@ def run(
     """Retrieve question by question."""
     from jpr.formats.questions import load_questions
     from jpr.formats.questions.asked import check_lengths
-    from jpr.io.cluster import Opening
+    from jpr.io.cluster import StageSpec
     from jpr.retrieve.batch import retrieve_to_file
 
     processes = Processes(workers, scheduler)
@@ -55,7 +55,7 @@ def run(
     own = encoder and encoder.resolve()
     there = (index.resolve(), k, retriever, tuple(where or ()), own, distinct, 1)
     with (
-        processes.spread(Opening(open_index, there, key, str(index))) as spread,
+        processes.spread(StageSpec(open_index, there, key, str(index))) as spread,
         screen.progress("retrieving", len(asked)) as progress,
     ):
         retrieve_to_file(opened, asked, out, k, key=key, progress=progress, spread=spread)

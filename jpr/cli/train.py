@@ -78,7 +78,7 @@ def _check_folder(folder: Path, config: "JointTraining | ReaderTraining", resume
         raise ConfigError(f"{folder}: was begun with another recipe; resume with that one")
     if not resume and folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"{folder}: is not empty; name another folder, or go on with --resume")
-    from jpr.io.files import publish
+    from jpr.io.atomic import publish
 
     with publish(noted) as stream:
         stream.write(settings)
@@ -89,7 +89,7 @@ def _write_down(
 ) -> None:
     """Write the manifest and, where that can be drawn, the curve."""
     from jpr.evaluation.plots import plot_training
-    from jpr.io.files import publish
+    from jpr.io.atomic import publish
     from jpr.io.manifest import manifest
     from jpr.train.state import read_log
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from jpr.encode.encoder import TextEncoder, Vectors
 from jpr.encode.encoder_folder import load_encoder
 from jpr.encode.vectors import Chunk, MapChunks
-from jpr.io.cluster import Opening, mapped
+from jpr.io.cluster import StageSpec, cluster_map
 from jpr.stages import Encoder
 from jpr.types import Passage
 
@@ -23,9 +23,9 @@ def encode_on_workers(client: "Client", folder: Path | None, device: str = "auto
     path = None if folder is None else folder.resolve()
 
     def map_chunks(chunks: Iterable[Chunk], encoder: Encoder) -> Iterator[tuple[int, Vectors]]:
-        opening = Opening(_open, (path, device), encoder.key, f"{path or 'our own encoder'}")
+        opening = StageSpec(_open, (path, device), encoder.key, f"{path or 'our own encoder'}")
         rows = ((number, [(p.title, p.text) for p in passages]) for number, passages in chunks)
-        return mapped(client, opening, _encoded, rows)
+        return cluster_map(client, opening, _encoded, rows)
 
     return map_chunks
 

@@ -21,7 +21,7 @@ from jpr.encode.encoder import TextEncoder, Tower
 from jpr.encode.encoder_settings import ABOUT, EncoderSettings, read_settings
 from jpr.encode.tokenizer import EncoderTokenizer, open_tokenizer
 from jpr.errors import ConfigError, FormatError, MissingExtraError
-from jpr.io.disk import checked_sums, sha256
+from jpr.io.checksums import checked_sums, sha256
 
 BUNDLED_ENCODER = Path(__file__).parent.parent / "assets" / "encoder"
 """The encoder that comes with the package."""

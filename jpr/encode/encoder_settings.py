@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from jpr.errors import ConfigError, FormatError
-from jpr.io.disk import read_json, read_object, read_record, with_sums, write_json
+from jpr.io.checksums import read_record, with_sums
+from jpr.io.json_files import read_json, read_object, write_json
 
 ABOUT = "encoder.json"
 _CHOICES = {

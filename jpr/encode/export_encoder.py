@@ -8,8 +8,8 @@ from jpr.encode.encoder_folder import weight_files, weights_digest
 from jpr.encode.encoder_settings import ABOUT, EncoderSettings, read_settings, write_settings
 from jpr.encode.tokenizer import EncoderTokenizer, open_tokenizer
 from jpr.errors import MissingExtraError
-from jpr.io.disk import checked_sums
-from jpr.io.files import publish_binary
+from jpr.io.atomic import publish_binary
+from jpr.io.checksums import checked_sums
 from jpr.types import Passage
 
 

@@ -22,8 +22,9 @@ import numpy as np
 
 from jpr.encode.encoder import Vectors
 from jpr.errors import ConfigError, DataError, FormatError
-from jpr.io.disk import read_object, sealed, unsealed
-from jpr.io.files import publish, publish_binary
+from jpr.io.atomic import publish, publish_binary
+from jpr.io.checksums import sealed, unsealed
+from jpr.io.json_files import read_object
 from jpr.stages import Encoder, Progress
 from jpr.types import Passage
 

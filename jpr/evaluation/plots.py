@@ -13,7 +13,7 @@ from jpr.errors import ConfigError, MissingExtraError
 from jpr.evaluation.evaluation import Evaluation
 from jpr.evaluation.measures import Measure, MRecall
 from jpr.evaluation.tables import short_names
-from jpr.io.files import publish_binary
+from jpr.io.atomic import publish_binary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Generic, TextIO, TypeVar
 
 from jpr.errors import ConfigError, FormatError
-from jpr.io.files import read_lines
-from jpr.io.json_files import read_json
+from jpr.io.json_files import iter_json
+from jpr.io.text_files import read_lines
 
 T = TypeVar("T")
 _COUNT = re.compile("0|[1-9][0-9]{0,17}")
@@ -72,7 +72,7 @@ def head_of(path: Path) -> Head:
     if not line.lstrip().startswith(("{", "[")):
         return Head(path, line, None)
     try:
-        return Head(path, line, next((value for _, value in read_json(path)), None))
+        return Head(path, line, next((value for _, value in iter_json(path)), None))
     except FormatError as error:
         return Head(path, line, None, error)  # it may still be no JSON at all, e.g. wiki markup
 

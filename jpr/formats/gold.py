@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from jpr.errors import DataError, FormatError
 from jpr.formats.format import field_of
-from jpr.io.json_files import read_json
+from jpr.io.json_files import iter_json
 from jpr.text import normalise_answer
 from jpr.types import Question
 
@@ -172,13 +172,13 @@ def _annotation(row: Row) -> Answers:
 
 def json_rows(path: Path) -> Iterator[Row]:
     """Yield the records of JSON lines or of a JSON array."""
-    for position, (line, value) in enumerate(read_json(path)):
+    for position, (line, value) in enumerate(iter_json(path)):
         yield Row(value, path, line, position)
 
 
 def json_documents(path: Path) -> Iterator[Row]:
     """Yield the one document that a file is; where in it something stands has no line."""
-    for _, value in read_json(path):
+    for _, value in iter_json(path):
         yield Row(value, path, 0)
 
 

@@ -1,8 +1,8 @@
 """Work over the processes of a Dask cluster: the same results, in the same order.
 
-Each worker opens what it works with once, from a path that must hold the same everywhere. A bounded
-number of pieces is under way, so that memory does not grow with the work. A worker that is lost
-takes its piece with it; another worker, or the one that takes its place, does it again.
+Each worker opens its stage once, from a path that must hold the same files everywhere. A bounded
+number of tasks is in flight, so that memory does not grow with the work. The task of a worker that
+is lost is done again by another.
 """
 
 import warnings
@@ -26,29 +26,29 @@ S = TypeVar("S")
 T = TypeVar("T")
 U = TypeVar("U")
 
-_AHEAD = 3
-"""Pieces under way for each thread of a worker: one at work, the others on their way or back."""
+_IN_FLIGHT = 3
+"""Tasks for each thread of a worker: one at work, the others on their way there or back."""
 _RETRIES = 2
-"""How often a piece that failed, on a worker that lives, is tried again."""
+"""How often a task that failed, on a worker that lives, is tried again."""
 _OPENING = Lock()
-"""The threads of a worker share what one of them opens."""
+"""The threads of a worker share the stage that one of them opens."""
 
 
 @dataclass(frozen=True, slots=True)
-class Opening(Generic[S]):
-    """How a worker opens what it works with."""
+class StageSpec(Generic[S]):
+    """How a worker opens the stage that it runs."""
 
     open: Callable[..., tuple[S, str]]
-    """Returns it and its key; a function that has a name in a module."""
+    """Returns the stage and its key; a function of a module, so that it can be pickled."""
     arguments: tuple[Hashable, ...]
     key: str
-    """That of what is open here: the same key, the same results."""
+    """The key of the client's stage: the same key, the same results."""
     name: str
-    """As a user knows it."""
+    """For messages."""
 
 
-class Spread(Protocol):
-    """Does the work of a stage on many things: here, or in batches on workers."""
+class BatchRunner(Protocol):
+    """Runs a stage on many items: in this process, or in batches on workers."""
 
     def __call__(
         self,
@@ -57,47 +57,53 @@ class Spread(Protocol):
         items: Iterable[T],
         batch: int,
     ) -> Iterable[U]:
-        """Return `work(stage, items)`, whose results are as many, and in the same order."""
+        """Return `work(stage, items)`: one result per item, in the same order."""
 
 
-def here(
+def run_locally(
     work: Callable[[S, Iterable[T]], Iterable[U]], stage: S, items: Iterable[T], batch: int
 ) -> Iterable[U]:
-    """Do the work in this process."""
+    """Run the stage in this process."""
     return work(stage, items)
 
 
-def over_workers(client: "Client", opening: Opening[Any]) -> Spread:
-    """Return what does the work on a cluster, with the same stage, opened there."""
+def cluster_runner(client: "Client", spec: StageSpec[Any]) -> BatchRunner:
+    """Return a runner that opens the same stage on the workers of a cluster."""
 
-    def spread(
+    def run(
         work: Callable[[S, Iterable[T]], Iterable[U]], stage: S, items: Iterable[T], batch: int
     ) -> Iterator[U]:
         rest = iter(items)
         batches = iter(lambda: list(islice(rest, batch)), [])
-        for found in mapped(client, opening, partial(_listed, work), batches):
+        for found in cluster_map(client, spec, partial(_as_list, work), batches):
             yield from found
 
-    return spread
+    return run
 
 
-def mapped(
-    client: "Client", opening: Opening[S], work: Callable[[S, T], U], items: Iterable[T]
+def cluster_map(
+    client: "Client", spec: StageSpec[S], work: Callable[[S, T], U], items: Iterable[T]
 ) -> Iterator[U]:
     """Yield the result of each item, in their order."""
     rest = iter(items)
-    under_way: deque[Future[U]] = deque()
+    in_flight: deque[Future[U]] = deque()
     while True:
-        for item in islice(rest, max(0, _room(client) - len(under_way))):
-            under_way.append(_sent(client, opening, work, item))
-        if not under_way:
+        threads: dict[str, int] = client.nthreads()  # type: ignore[no-untyped-call]  # not typed
+        free = _IN_FLIGHT * max(1, sum(threads.values())) - len(in_flight)
+        for item in islice(rest, max(0, free)):
+            with warnings.catch_warnings():
+                # An item travels with its task, so that the task can be done again.
+                warnings.filterwarnings("ignore", "Sending large graph")
+                task = client.submit(_run_task, spec, work, item, pure=False, retries=_RETRIES)
+                in_flight.append(task)
+        if not in_flight:
             return
-        yield _result(under_way.popleft())
+        yield _result(in_flight.popleft())
 
 
 @contextmanager
 def local_cluster(workers: int) -> Iterator["Client"]:
-    """Start so many processes on this machine, each with one thread."""
+    """Start worker processes on this machine, each with one thread."""
     if workers < 1:
         raise ConfigError(f"--workers {workers}: start at least one")
     distributed = _distributed()
@@ -105,7 +111,7 @@ def local_cluster(workers: int) -> Iterator["Client"]:
         distributed.LocalCluster(
             n_workers=workers,
             threads_per_worker=1,
-            memory_limit=0,  # an index that is mapped would count as memory, and end its worker
+            memory_limit=0,  # a memory-mapped index would count as memory, and end its worker
             dashboard_address=None,
             silence_logs=50,
         ) as cluster,
@@ -116,26 +122,14 @@ def local_cluster(workers: int) -> Iterator["Client"]:
 
 @contextmanager
 def remote_cluster(address: str) -> Iterator["Client"]:
-    """Connect to a scheduler that runs already, such as tcp://node1:8786."""
+    """Connect to a running scheduler, such as tcp://node1:8786."""
     distributed = _distributed()
     try:
         client = distributed.Client(address, timeout=10)
     except (OSError, ValueError) as error:
-        raise ConfigError(f"--scheduler {address}: no scheduler answers there ({error})") from error
+        raise ConfigError(f"{address}: no Dask scheduler answers there ({error})") from error
     with client:
         yield client
-
-
-def _room(client: "Client") -> int:
-    threads: dict[str, int] = client.nthreads()  # type: ignore[no-untyped-call]  # not typed there
-    return _AHEAD * max(1, sum(threads.values()))
-
-
-def _sent(client: "Client", opening: Opening[S], work: Callable[[S, T], U], item: T) -> "Future[U]":
-    with warnings.catch_warnings():
-        # Items travel with their task, so that they are there to be done again.
-        warnings.filterwarnings("ignore", "Sending large graph")
-        return client.submit(_done, opening, work, item, pure=False, retries=_RETRIES)
 
 
 def _result(future: "Future[U]") -> U:
@@ -143,32 +137,31 @@ def _result(future: "Future[U]") -> U:
     try:
         return future.result()
     except distributed.KilledWorker as error:
-        raise DataError(
-            "a piece was given up: every worker that took it was lost; is memory short there?"
-        ) from error
+        problem = "a task was given up, for every worker that took it was lost"
+        raise DataError(f"{problem}; do they run out of memory?") from error
     except CancelledError as error:
-        raise DataError("the scheduler was lost; give the same command again to go on") from error
+        raise DataError("the scheduler was lost; run the same command again to resume") from error
 
 
-def _done(opening: Opening[S], work: Callable[[S, T], U], item: T) -> U:
-    """Do one piece; this runs on a worker."""
+def _run_task(spec: StageSpec[S], work: Callable[[S, T], U], item: T) -> U:
+    """Do one task; this runs on a worker."""
     try:
         with _OPENING:
-            stage = _opened(opening)
+            stage = _opened(spec)
         return work(stage, item)
-    except JprError as error:  # as one that can travel, whatever it was made of
-        raise JprError(f"a worker says: {error}") from None
+    except JprError as error:  # as a plain one, which can always be pickled
+        raise JprError(f"on a worker: {error}") from None
 
 
 @lru_cache(maxsize=2)
-def _opened(opening: Opening[S]) -> S:
-    stage, key = opening.open(*opening.arguments)
-    if key != opening.key:
-        raise JprError(f"{opening.name}: is another on a worker than here; copy it there")
+def _opened(spec: StageSpec[S]) -> S:
+    stage, key = spec.open(*spec.arguments)
+    if key != spec.key:
+        raise JprError(f"{spec.name}: differs between client and worker; copy it to the worker")
     return stage
 
 
-def _listed(work: Callable[[S, Iterable[T]], Iterable[U]], stage: S, items: list[T]) -> list[U]:
+def _as_list(work: Callable[[S, Iterable[T]], Iterable[U]], stage: S, items: list[T]) -> list[U]:
     return list(work(stage, items))
 
 

@@ -1,6 +1,7 @@
-"""JSON in any of the ways files hold it: a value per line, one array, or one document."""
+"""JSON files: one value, or many as lines or as an array, which are streamed."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from math import isfinite
@@ -8,36 +9,41 @@ from pathlib import Path
 from typing import Any
 
 from jpr.errors import FormatError
-from jpr.io.files import read_lines
+from jpr.io.atomic import explain_read_errors, publish
+from jpr.io.text_files import read_lines
+
+_SPACE = re.compile(r"[ \t\r\n]*+")
+_Lines = Iterator[tuple[int, str]]
 
 
-def read_json(path: Path) -> Iterator[tuple[int, Any]]:
-    """Yield (line where it starts, value) for JSON lines, a JSON array's items, or one document.
+def read_json(file: Path) -> object:
+    """Read a file that holds one JSON value."""
+    try:
+        with explain_read_errors(file):
+            value: object = json.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise FormatError(file, 0, f"is not JSON ({error}); copy it again") from error
+    return value
 
-    JSON lines and arrays are streamed: memory holds one value at a time.
-    """
-    lines = read_lines(path)
-    begun = False
-    for number, line in lines:
-        if not line.strip():
-            continue
-        if not begun and line.lstrip().startswith("["):
-            yield from _array_items(path, number, line, lines)
-            return
-        try:
-            yield number, _guarded(json.loads if begun else _loads_document, line)
-        except json.JSONDecodeError as error:
-            if begun or not _unfinished(error, line):
-                raise _bad_json(path, number, error) from error
-            yield number, _document(path, number, line, lines)
-            return
-        begun = True
+
+def read_object(file: Path) -> dict[str, object]:
+    """Read a file that holds one JSON object."""
+    value = read_json(file)
+    if not isinstance(value, dict):
+        raise FormatError(file, 0, "holds no JSON object; is it the right file?")
+    return value
+
+
+def write_json(path: Path, value: Mapping[str, object]) -> None:
+    """Write one JSON object."""
+    with publish(path) as stream:
+        stream.write(json.dumps(dict(value), indent=1) + "\n")
 
 
 def strict_json(value: object) -> str:
-    r"""Write a value as JSON that every reader takes, in characters that UTF-8 can hold.
+    r"""Write a value as JSON that every parser reads, in characters that UTF-8 can encode.
 
-    Half a surrogate pair becomes an escape; NaN and infinity, which JSON has not, become null.
+    Half a surrogate pair becomes an escape; NaN and infinity, which JSON lacks, become null.
 
     >>> strict_json({"half": chr(0xD800), "score": float("nan")})
     '{"half": "\\ud800", "score": null}'
@@ -60,8 +66,31 @@ def _finite(value: object) -> object:
     return [_finite(one) for one in value] if isinstance(value, list | tuple) else value
 
 
+def iter_json(path: Path) -> Iterator[tuple[int, Any]]:
+    """Yield (line where it starts, value) for JSON lines, a JSON array's items, or one document.
+
+    Of JSON lines and arrays, memory holds one value at a time.
+    """
+    lines = read_lines(path)
+    begun = False
+    for number, line in lines:
+        if not line.strip():
+            continue
+        if not begun and line.lstrip().startswith("["):
+            yield from _array_items(path, number, line, lines)
+            return
+        try:
+            yield number, _guarded(json.loads if begun else _loads_document, line)
+        except json.JSONDecodeError as error:
+            if begun or not _unfinished(error, line):
+                raise _bad_json(path, number, error) from error
+            yield number, _document(path, number, line, lines)
+            return
+        begun = True
+
+
 def _loads_document(text: str) -> object:
-    """Decode a value that may be the whole file, whose keys may be ids: none may come twice."""
+    """Decode a value that may be the whole file, with ids as keys: none may come twice."""
     value: object = json.loads(text, object_pairs_hook=_unrepeated)
     return value
 
@@ -78,16 +107,16 @@ def _guarded(decode: Callable[..., Any], text: str, *at: int) -> Any:  # noqa: A
     """Decode JSON; what Python cannot hold is an error in the JSON like any other."""
     try:
         return decode(text, *at)
-    except RecursionError:
-        raise json.JSONDecodeError("nested too deeply", text, *at or (0,)) from None
     except json.JSONDecodeError:
         raise
-    except ValueError:
-        raise json.JSONDecodeError("a number has too many digits", text, *at or (0,)) from None
+    except (RecursionError, ValueError) as error:
+        deep = isinstance(error, RecursionError)
+        problem = "nested too deeply" if deep else "a number has too many digits"
+        raise json.JSONDecodeError(problem, text, *at or (0,)) from None
 
 
 def _unfinished(error: json.JSONDecodeError, text: str) -> bool:
-    """Tell whether JSON broke off only because the text did: there may be more below it."""
+    """Return whether JSON broke off only because the text did: the next lines may complete it."""
     return error.msg.startswith("Unterminated string") or error.pos >= len(text.rstrip()) - 10
 
 
@@ -95,7 +124,7 @@ def _bad_json(path: Path, line: int, error: json.JSONDecodeError) -> FormatError
     return FormatError(path, line, f"not valid JSON: {error.msg} at column {error.colno}")
 
 
-def _document(path: Path, first: int, line: str, lines: Iterator[tuple[int, str]]) -> object:
+def _document(path: Path, first: int, line: str, lines: _Lines) -> object:
     """Read the rest of the file as one JSON document that began on `line`."""
     text = "\n".join([line, *(more for _, more in lines)])
     try:
@@ -105,20 +134,19 @@ def _document(path: Path, first: int, line: str, lines: Iterator[tuple[int, str]
         raise _bad_json(path, first + error.lineno - 1, error) from error
 
 
-def _array_items(
-    path: Path, first: int, line: str, lines: Iterator[tuple[int, str]]
-) -> Iterator[tuple[int, Any]]:
+def _array_items(path: Path, first: int, line: str, lines: _Lines) -> Iterator[tuple[int, Any]]:
     """Yield the items of a JSON array that may span any number of lines.
 
-    The text at hand grows by doubling when an item does not fit, so the work stays linear.
+    The text in memory doubles when an item does not fit, so the work stays linear.
     """
     decode = json.JSONDecoder().raw_decode
     text, at, number = line, line.index("[") + 1, first
-    before = "["  # what stands before: the bracket, a comma, or an item
+    before = "["  # the token before: the bracket, a comma, or an item
     while True:
-        skipped = at
-        at = _skip(text, at)
-        number += text.count("\n", skipped, at)
+        space = _SPACE.match(text, at)
+        assert space is not None
+        number += space[0].count("\n")
+        at = space.end()
         sign = text[at : at + 1]
         if sign == "]" and before != ",":
             if text[at + 1 :].strip() or any(more.strip() for _, more in lines):
@@ -143,13 +171,7 @@ def _array_items(
         before, at = "item", end
 
 
-def _skip(text: str, at: int) -> int:
-    while at < len(text) and text[at] in " \t\r\n":
-        at += 1
-    return at
-
-
-def _more(lines: Iterator[tuple[int, str]], size: int) -> str:
+def _more(lines: _Lines, size: int) -> str:
     """Take lines until they hold `size` characters."""
     taken: list[str] = []
     for _, line in lines:

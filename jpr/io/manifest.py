@@ -1,4 +1,4 @@
-"""What a published number depends on: code, data, versions, machine."""
+"""Provenance of a published number: code, data, versions, machine."""
 
 import os
 import platform
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from jpr.io.files import sha256
+from jpr.io.checksums import sha256
 
 _PACKAGES = ("jpr", "numpy", "regex", "tokenizers")
 
@@ -16,7 +16,7 @@ _PACKAGES = ("jpr", "numpy", "regex", "tokenizers")
 def manifest(
     command: str, inputs: Mapping[str, Path], seconds: float, *, packages: tuple[str, ...] = ()
 ) -> dict[str, object]:
-    """Return what a run has to record: how it was made, from what, on what, how long it took."""
+    """Return the manifest of a run."""
     return {
         "command": command,
         "commit": commit(),

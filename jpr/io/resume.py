@@ -1,8 +1,8 @@
-"""Files that grow by a line per record, so that work that was killed goes on where it was.
+"""Output that grows by a line per record, so that a killed run resumes where it stopped.
 
-Lines are appended to a file beside the result, `.NAME.part`, whose first line says what they are
-for, and each line begins with a hash of the rest of it: what is damaged is computed again. The
-result appears under its name when all are there.
+Lines are appended to `.NAME.part` beside the result. Its first line is a hash of what the records
+depend on, and each line begins with a hash of itself: what is damaged is computed again. The result
+appears under its name when it is complete.
 """
 
 import hashlib
@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import TextIO, TypeVar
 
 from jpr.errors import ConfigError
-from jpr.io.disk import locked
-from jpr.io.files import publish
+from jpr.io.atomic import explain_write_errors, publish
+from jpr.io.locks import locked
 from jpr.stages import Progress
 
 T = TypeVar("T")
 _HASH = 17
-"""Characters before a line: a part of its hash, and a space."""
+"""Characters before a line: the beginning of its hash, and a space."""
 
 
 def write_resumably(
@@ -33,20 +33,20 @@ def write_resumably(
 ) -> None:
     """Write files side by side; `write` puts one line of each record into every one of them.
 
-    `records_from(done)` gives the records after the first `done`. What is left of an earlier call
-    is used if it had the same `key`, and thrown away if not.
+    `records_from(done)` returns the records after the first `done`. The partial files of an earlier
+    call are used if it had the same `key`, and discarded if not.
     """
-    parts = _parts(paths)
+    parts, names = _parts(paths), ", ".join(map(str, paths))
     with ExitStack() as stack:
         for part, path in zip(parts, paths, strict=True):
             stack.enter_context(_only_writer(part, path))
-        with _explained(paths):
+        with explain_write_errors(names):
             done = _prepare(parts, f"{hashlib.sha256(key.encode()).hexdigest()}\n")
             opened = [part.open("a", encoding="utf-8", newline="\n") for part in parts]
         streams = [stack.enter_context(stream) for stream in opened]
         progress(done)
         for record in records_from(done):
-            with _explained(paths):
+            with explain_write_errors(names):
                 _append(record, write, streams)
             progress(1)
         for part, path in zip(parts, paths, strict=True):
@@ -70,41 +70,35 @@ def _append(
 
 
 def _hashed(line: bytes) -> bytes:
-    """Return what stands before a line."""
+    """Return the prefix of a line."""
     return b"%s " % hashlib.sha256(line).hexdigest()[: _HASH - 1].encode()
 
 
 def _parts(paths: Sequence[Path]) -> list[Path]:
-    """Return where results grow, each beside its file."""
+    """Return the partial files, each beside its result."""
     for path in paths:
         if path.is_dir():
             raise ConfigError(f"{path}: is a folder; name a file to write")
     parts = [path.with_name(f".{path.name}.part") for path in paths]
     if len({part.absolute() for part in parts}) < len(parts):
-        raise ConfigError(f"{paths[0]}: two results cannot be one file; give each its own")
+        raise ConfigError(f"{paths[0]}: two results cannot share a file; name one for each")
     return parts
 
 
 @contextmanager
 def _only_writer(part: Path, path: Path) -> Iterator[None]:
-    """Hold the lock on a part, which goes with the process, however that ends."""
+    """Hold the lock on a partial file until the process ends, in whatever way."""
     lock = part.with_suffix(".lock")
-    with _explained([path]):
-        lock.parent.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
-        with _explained([path]):
-            try:
-                stack.enter_context(locked(lock))
-            except BlockingIOError as error:
-                raise ConfigError(
-                    f"{path}: another process is writing this file; wait for it"
-                ) from error
+        with explain_write_errors(path):
+            lock.parent.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(locked(lock))
         yield
         lock.unlink(missing_ok=True)
 
 
 def _prepare(parts: Sequence[Path], head: str) -> int:
-    """Cut the parts after the records that all of them hold, and return how many those are."""
+    """Truncate the parts to the records that all of them hold; return the number of these."""
     ends = [_ends(part, head.encode()) for part in parts]
     done = max(min(map(len, ends)) - 1, 0)
     for part, known in zip(parts, ends, strict=True):
@@ -117,7 +111,7 @@ def _prepare(parts: Sequence[Path], head: str) -> int:
 
 
 def _ends(part: Path, head: bytes) -> list[int]:
-    """Return where the head and each line up to a damaged one end; nothing where it is not ours."""
+    """Return where the head and each undamaged line end; nothing if the head is another."""
     try:
         with part.open("rb") as stream:
             if stream.readline() != head:
@@ -129,14 +123,5 @@ def _ends(part: Path, head: bytes) -> list[int]:
 
 
 def _is_whole(line: bytes) -> bool:
-    """Tell whether a line is what was written."""
+    """Return whether a line is complete and undamaged."""
     return line.endswith(b"\n") and line[:_HASH] == _hashed(line[_HASH:])
-
-
-@contextmanager
-def _explained(paths: Sequence[Path]) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        names = ", ".join(map(str, paths))
-        raise ConfigError(f"{names}: cannot be written: {error.strerror or error}") from error

@@ -5,7 +5,7 @@ the library's own; each model says how they become its own.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from pickle import UnpicklingError
 
@@ -16,7 +16,8 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from jpr.errors import DataError, FormatError
-from jpr.io.disk import publish_file, read_object, write_json
+from jpr.io.atomic import publish_path
+from jpr.io.json_files import read_object, write_json
 
 Config = dict[str, object]
 
@@ -125,11 +126,11 @@ def write_checkpoint(
     folder.mkdir(parents=True, exist_ok=True)
     shards = _shards(tensors, shard_bytes)
     names = _shard_names(len(shards))
-    for name, shard in zip(names, shards, strict=True):
-        plain = {weight: tensors[weight].contiguous() for weight in shard}
-        save_file(plain, _part(folder, name), {"format": "pt"})
-    for name in names:
-        publish_file(_part(folder, name), folder / name)
+    with ExitStack() as stack:
+        for name, shard in zip(names, shards, strict=True):
+            plain = {weight: tensors[weight].contiguous() for weight in shard}
+            part = stack.enter_context(publish_path(folder / name))
+            save_file(plain, part, {"format": "pt"})
     index = folder / f"{_WHOLE}.index.json"
     if len(shards) > 1:
         where = {
@@ -181,7 +182,3 @@ def _shard(index: Path, name: str) -> Path:
     if not name or name != Path(name).name:
         raise FormatError(index, 0, f"{name!r} names no file of its folder; copy it again")
     return index.parent / name
-
-
-def _part(folder: Path, name: str) -> Path:
-    return folder / f".{name}.part"

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from jpr.errors import FormatError
-from jpr.io.disk import read_record
+from jpr.io.checksums import read_record
 
 ABOUT = "joint.json"
 KIND, FORMAT = "joint", 1

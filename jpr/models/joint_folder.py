@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from jpr.errors import ConfigError, DataError, FormatError
-from jpr.io.disk import checked_sums, write_folder
+from jpr.io.checksums import checked_sums, write_folder
 from jpr.models.answers import Answers
 from jpr.models.bert import Bert, BertConfig, from_hugging_face
 from jpr.models.checkpoint import read_checkpoint, shapes_alone, write_checkpoint

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from jpr.errors import ConfigError, DataError, FormatError, MissingExtraError
-from jpr.io.disk import checked_sums, copy_file
+from jpr.io.atomic import copy_file
+from jpr.io.checksums import checked_sums
 
 try:
     import onnx

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol, TextIO
 
 from jpr.formats.gold import json_line
-from jpr.io.cluster import Spread, here
+from jpr.io.cluster import BatchRunner, run_locally
 from jpr.io.resume import write_resumably
 from jpr.rerank.batch import BATCH, key_of
 from jpr.stages import Progress, Reader
@@ -31,7 +31,7 @@ def read_to_file(
     rankings: Sequence[Ranking],
     path: Path,
     progress: Progress = lambda _: None,
-    spread: Spread = here,
+    spread: BatchRunner = run_locally,
 ) -> None:
     """Write the answers to each question."""
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from jpr.encode.encoder_folder import uses_gpu, weight_files, weights_digest
 from jpr.encode.tokenizer import read_tokenizer, truncated_tokens
 from jpr.errors import ConfigError, DataError, FormatError
-from jpr.io.disk import checked_sums, write_folder
+from jpr.io.checksums import checked_sums, write_folder
 from jpr.models.joint_about import read_kind
 from jpr.models.t5 import T5
 from jpr.models.t5_names import read_t5, write_t5

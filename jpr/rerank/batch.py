@@ -17,7 +17,7 @@ from typing import Protocol, TextIO
 from jpr.decode import Node, Prefix
 from jpr.formats.gold import json_line
 from jpr.formats.runs import write_rankings
-from jpr.io.cluster import Spread, here
+from jpr.io.cluster import BatchRunner, run_locally
 from jpr.io.resume import write_resumably
 from jpr.rerank.explain import Added, Choice
 from jpr.stages import Progress, Reranker
@@ -49,7 +49,7 @@ def rerank_to_file(
     path: Path,
     k: int,
     progress: Progress = lambda _: None,
-    spread: Spread = here,
+    spread: BatchRunner = run_locally,
 ) -> None:
     """Write k passages for each question."""
     write_resumably(
@@ -68,7 +68,7 @@ def rerank_with_trees(
     trees: Path,
     k: int,
     progress: Progress = lambda _: None,
-    spread: Spread = here,
+    spread: BatchRunner = run_locally,
 ) -> None:
     """Do the same, and write beside each ranking how it was decoded."""
 

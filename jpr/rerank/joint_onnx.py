@@ -18,7 +18,7 @@ from jpr.decode import Prefix, Rows
 from jpr.encode.encoder_folder import weights_digest
 from jpr.encode.onnx_session import Floats, OnnxInputs, OnnxModel, one_text, open_session
 from jpr.errors import DataError, FormatError
-from jpr.io.disk import checked_sums
+from jpr.io.checksums import checked_sums
 from jpr.models.joint_about import ABOUT, ENCODER, EXACT, STEP
 from jpr.rerank.evidence import Passages
 from jpr.rerank.scorer import Asked, Opened

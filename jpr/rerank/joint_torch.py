@@ -10,7 +10,7 @@ import torch
 
 from jpr.encode.encoder_folder import weight_files, weights_digest
 from jpr.errors import ConfigError
-from jpr.io.disk import known_sums
+from jpr.io.checksums import known_sums
 from jpr.models.answers import in_passages
 from jpr.models.joint import Candidates, Encoded, IndexHead, JointModel
 from jpr.models.joint_about import ABOUT, ENCODER, STEP

@@ -7,16 +7,15 @@ FOLDER/step.onnx      says what comes next
 FOLDER/tokenizer.json
 """
 
-import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from jpr.encode.encoder_folder import weight_files, weights_digest
 from jpr.encode.tokenizer import read_tokenizer
 from jpr.errors import ConfigError, MissingExtraError
-from jpr.io.disk import known_sums, locked, sync_folder, with_sums, write_json
+from jpr.io.checksums import known_sums, with_sums
+from jpr.io.json_files import write_json
 from jpr.models.joint_about import ABOUT, ENCODER, STEP, read_about
 from jpr.rerank.joint import ask
 from jpr.rerank.prompt import Prompts, read_prompt_settings
@@ -82,30 +81,3 @@ def spread(records: Sequence[T], count: int) -> list[T]:
     """
     count = min(count, len(records))
     return [records[i * len(records) // count] for i in range(count)]
-
-
-@contextmanager
-def new_folder(folder: Path) -> Iterator[Path]:
-    """Make a folder that appears under its name complete or not at all; yield where to fill it.
-
-    What a killed process left in the making, `.NAME.new`, the next one takes over.
-    """
-    if folder.exists() or folder.is_symlink():
-        raise ConfigError(f"{folder}: is there already; name a new folder, or remove it first")
-    beside = folder.with_name(f".{folder.name[:100]}.new")
-    made = beside / "made"
-    try:
-        beside.mkdir(parents=True, exist_ok=True)
-        with locked(beside / "lock"):
-            try:
-                shutil.rmtree(made, ignore_errors=True)
-                made.mkdir()
-                yield made
-                sync_folder(made)
-                made.rename(folder)
-            finally:
-                shutil.rmtree(beside, ignore_errors=True)
-    except BlockingIOError as error:
-        raise ConfigError(f"{folder}: another process is making it; wait for it") from error
-    except OSError as error:
-        raise ConfigError(f"{folder}: cannot be written: {error.strerror or error}") from error

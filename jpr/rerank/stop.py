@@ -17,7 +17,8 @@ import numpy as np
 
 from jpr.decode import Decoded
 from jpr.errors import ConfigError, DataError, FormatError
-from jpr.io.disk import read_object, read_record, sealed, unsealed
+from jpr.io.checksums import read_record, sealed, unsealed
+from jpr.io.json_files import read_object
 
 if TYPE_CHECKING:
     from jpr.coverage import Coverage
@@ -89,7 +90,7 @@ def read_stop(folder: Path) -> Stop | None:
 
 def write_stop(folder: Path, stop: Stop) -> None:
     """Note in a model's folder where its searches stop."""
-    from jpr.io.files import publish  # not needed, nor to be had, where models are trained
+    from jpr.io.atomic import publish  # not needed, nor to be had, where models are trained
 
     file = folder / "joint.json"
     about = {**unsealed(file, read_object(file)), "stop": asdict(stop)}

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from jpr.formats.runs import write_rankings
-from jpr.io.cluster import Spread, here
+from jpr.io.cluster import BatchRunner, run_locally
 from jpr.io.resume import write_resumably
 from jpr.retrieve.retrievers import BATCH
 from jpr.stages import Progress, Retriever
@@ -21,7 +21,7 @@ def retrieve_to_file(
     *,
     key: str,
     progress: Progress = lambda _: None,
-    spread: Spread = here,
+    spread: BatchRunner = run_locally,
 ) -> None:
     """Write each question's k candidates; `key` names what they come from."""
     write_resumably(

@@ -19,7 +19,7 @@ import tantivy
 from numpy.typing import NDArray
 
 from jpr.errors import ConfigError, FormatError
-from jpr.io.files import link
+from jpr.io.atomic import link
 from jpr.retrieve.filters import Clauses, terms
 from jpr.types import Passage
 

@@ -20,11 +20,13 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from jpr.errors import ConfigError, FormatError
+from jpr.errors import FormatError
 from jpr.formats.corpus.documents import find_documents, nothing_read, passage_ids, read_document
 from jpr.formats.corpus.split import load_tokenizer
-from jpr.io.disk import locked, read_object, sealed, unsealed
-from jpr.io.files import publish, sha256
+from jpr.io.atomic import explain_write_errors, publish
+from jpr.io.checksums import sealed, sha256, unsealed
+from jpr.io.json_files import read_object
+from jpr.io.locks import locked
 from jpr.retrieve.index import (
     Index,
     add_to_index,
@@ -96,14 +98,10 @@ def index_documents(
 @contextmanager
 def exclusive_folder(folder: Path) -> Iterator[None]:
     """Make a folder, and be the only process that works in it; wait for another that does."""
-    try:
+    with explain_write_errors(folder, remedy="; name another folder in JPR_CACHE"):
         folder.mkdir(parents=True, exist_ok=True)
-        lock = folder / "lock"
-        with locked(lock, wait=True):
+        with locked(folder / "lock", wait=True):
             yield
-    except OSError as error:
-        told = f"{folder}: cannot be written: {error.strerror or error}"
-        raise ConfigError(f"{told}; name another folder in JPR_CACHE") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,9 @@ from hashlib import sha256 as digest
 from pathlib import Path
 
 from jpr.errors import FormatError
-from jpr.io.disk import check_sums, read_object, sealed, sha256, unsealed
-from jpr.io.files import publish
+from jpr.io.atomic import publish
+from jpr.io.checksums import check_sums, sealed, sha256, unsealed
+from jpr.io.json_files import read_object
 
 FORMAT = 2
 PARTS = ("store", "bm25", "vectors")

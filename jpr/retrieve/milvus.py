@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from jpr.errors import ConfigError, FormatError, MissingExtraError
-from jpr.io.disk import unsealed
+from jpr.io.checksums import unsealed
 from jpr.retrieve.engines import ENGINES, MILVUS
 from jpr.retrieve.filters import Clauses, Filter, clauses
 from jpr.stages import Encoder

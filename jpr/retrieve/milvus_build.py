@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jpr.errors import ConfigError, DataError
-from jpr.io.disk import sealed
-from jpr.io.files import publish
+from jpr.io.atomic import publish
+from jpr.io.checksums import sealed
 from jpr.retrieve.engines import MILVUS, check_engine
 from jpr.retrieve.milvus import (
     NAME,
@@ -170,10 +170,6 @@ class _Build:
         return part if there and part and self._client.has_collection(part.collection) else None
 
     def _record(self, name: str) -> None:
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigError(f"{self._folder}: cannot be written: {error.strerror}") from error
         with publish(self._folder / name) as stream:
             stream.write(json.dumps(sealed(asdict(self._state)), indent=1) + "\n")
 

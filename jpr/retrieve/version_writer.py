@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self, overload
 
 from jpr.errors import DataError
 from jpr.formats.corpus.store import PassageStore, StoreWriter, Written
-from jpr.io.files import link
+from jpr.io.atomic import link
 from jpr.retrieve.bm25 import Bm25Writer
 from jpr.retrieve.index_manifest import (
     Change,

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from jpr.errors import ConfigError, FormatError
-from jpr.io.disk import locked, sync_folder
-from jpr.io.files import publish
+from jpr.io.atomic import explain_write_errors, publish, sync_folder
+from jpr.io.locks import locked
 
 T = TypeVar("T")
 _VERSION = re.compile("v[0-9]{1,9}")
@@ -69,17 +69,11 @@ def open_current(folder: Path, open_version: Callable[[Path], T]) -> T:
 @contextmanager
 def only_writer(folder: Path) -> Iterator[None]:
     """Hold the folder's lock; it goes with the process, however that ends."""
-    try:
+    with explain_write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         _refuse_others(folder)
         with locked(folder / "lock"):
             yield
-    except BlockingIOError as error:
-        raise ConfigError(
-            f"{folder}: another process is writing this index; wait for it"
-        ) from error
-    except OSError as error:
-        raise ConfigError(f"{folder}: cannot be written: {error.strerror or error}") from error
 
 
 def _refuse_others(folder: Path) -> None:

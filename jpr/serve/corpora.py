@@ -18,7 +18,7 @@ from tokenizers import Tokenizer
 
 from jpr.errors import DataError, FormatError, MissingExtraError
 from jpr.formats.corpus.documents import EXTRA, KINDS, read_document
-from jpr.io.disk import temporary_folder
+from jpr.io.locks import temporary_folder
 from jpr.retrieve.index import build_index
 from jpr.retrieve.retrievers import open_retriever
 from jpr.serve.limits import Limits

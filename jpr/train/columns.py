@@ -16,9 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jpr.errors import ConfigError, FormatError
-from jpr.io.disk import locked, read_object, sealed, unsealed
-from jpr.io.files import publish
+from jpr.errors import FormatError
+from jpr.io.atomic import explain_write_errors, publish
+from jpr.io.checksums import sealed, unsealed
+from jpr.io.json_files import read_object
+from jpr.io.locks import locked
 
 _STATE = "state.json"
 _PIECE = 1 << 20
@@ -34,7 +36,7 @@ class Columns:
         self.done: int = state["done"]
         """What was committed, in whatever the writer counts."""
         self._bytes: dict[str, int] = {name: state["bytes"].get(name, 0) for name in types}
-        with _explained(folder):
+        with explain_write_errors(folder):
             self._streams = {
                 name: stack.enter_context(self._path(name).open("ab")) for name in types
             }
@@ -70,13 +72,13 @@ class Columns:
     def append(self, name: str, values: NDArray[Any]) -> None:
         """Append numbers to a column, which must be able to hold them."""
         packed = values.astype(self._types[name]).tobytes()
-        with _explained(self._folder):
+        with explain_write_errors(self._folder):
             self._bytes[name] += self._streams[name].write(packed)
         self._hashes[name].update(packed)
 
     def commit(self, done: int) -> None:
         """Keep all that was appended, whatever happens from now on."""
-        with _explained(self._folder):
+        with explain_write_errors(self._folder):
             for stream in self._streams.values():
                 stream.flush()
         self.done += done
@@ -89,7 +91,7 @@ class Columns:
         """Return what was appended to a column so far, mapped."""
         if not self.length(name):
             return np.empty(0, dtype=self._types[name])
-        with _explained(self._folder):
+        with explain_write_errors(self._folder):
             self._streams[name].flush()
         return np.memmap(self._path(name), dtype=self._types[name], mode="r")
 
@@ -108,19 +110,8 @@ def _hash(path: Path, size: int) -> "hashlib._Hash":
 def open_columns(folder: Path, key: str, types: Mapping[str, type]) -> Iterator[Columns]:
     """Open columns in a folder for one process at a time; the folder goes when all went well."""
     with ExitStack() as stack:
-        with _explained(folder):
+        with explain_write_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
             stack.enter_context(locked(folder / "lock"))
         yield Columns(folder, key, types, stack)
         shutil.rmtree(folder)
-
-
-@contextmanager
-def _explained(folder: Path) -> Iterator[None]:
-    """Turn what the system refuses into one sentence."""
-    try:
-        yield
-    except BlockingIOError as error:
-        raise ConfigError(f"{folder}: another process is writing here; wait for it") from error
-    except OSError as error:
-        raise ConfigError(f"{folder}: cannot be written: {error.strerror or error}") from error

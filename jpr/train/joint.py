@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 
 from jpr.encode.tokenizer import read_tokenizer
 from jpr.errors import ConfigError, DataError, FormatError, JprError
-from jpr.io.disk import copy_file
+from jpr.io.atomic import copy_file
 from jpr.models.answers import Answers
 from jpr.models.joint import IndexHead, JointModel, PointerHead
 from jpr.models.joint_folder import (

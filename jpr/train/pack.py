@@ -17,7 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jpr.errors import ConfigError, DataError, FormatError
-from jpr.io.disk import check_sums, read_object, sealed, sha256, sync_folder, unsealed
+from jpr.io.atomic import explain_write_errors, sync_folder, temporary_path
+from jpr.io.checksums import check_sums, sealed, sha256, unsealed
+from jpr.io.json_files import read_object
 
 FORMAT = 3
 KIND = "pack"
@@ -169,16 +171,15 @@ def vocabulary_sha256(words: Mapping[str, int]) -> str:
 def write_pack(folder: Path, pack: Pack, *, part_mb: int = PART_MB) -> None:
     """Write a pack; one that is there stays until the new one is whole, then gives way."""
     check_target(folder)
-    beside = folder.with_name(f".{folder.name}.new")
+    beside = temporary_path(folder)
     shutil.rmtree(beside, ignore_errors=True)
-    try:
-        beside.mkdir(parents=True)
-        _write_files(beside, pack, part_mb)
-        _publish(beside, folder)
-    except OSError as error:
-        raise ConfigError(f"{folder}: cannot be written: {error.strerror or error}") from error
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
+    with explain_write_errors(folder):
+        try:
+            beside.mkdir(parents=True)
+            _write_files(beside, pack, part_mb)
+            _publish(beside, folder)
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
 
 
 def check_target(folder: Path) -> None:

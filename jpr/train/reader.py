@@ -17,7 +17,8 @@ from torch import Tensor
 
 from jpr.encode.tokenizer import read_tokenizer
 from jpr.errors import DataError
-from jpr.io.disk import checked_sums, copy_file
+from jpr.io.atomic import copy_file
+from jpr.io.checksums import checked_sums
 from jpr.models.t5 import T5
 from jpr.models.t5_names import read_t5
 from jpr.models.tries import Tries

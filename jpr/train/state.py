@@ -6,8 +6,8 @@ The state holds a hash of all that is in it.
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -16,8 +16,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from jpr.errors import ConfigError, FormatError
-from jpr.io.disk import publish_file
+from jpr.errors import FormatError
+from jpr.io.atomic import explain_write_errors, publish, publish_path
 from jpr.train.average import Average
 
 STATE = "state.safetensors"
@@ -60,14 +60,9 @@ def write_state(
         tensors |= {f"optimizer.{i}.{name}": value for name, value in moments.items()}
     plain = {name: w.detach().cpu().contiguous() for name, w in tensors.items()}
     told = json.dumps(asdict(progress))
-    part = folder / f".{STATE}.part"
-    with _explained(folder / STATE):
-        folder.mkdir(parents=True, exist_ok=True)
-        try:
-            save_file(plain, part, {"progress": told, "sha256": _digest(plain, told)})
-            publish_file(part, folder / STATE)
-        finally:
-            part.unlink(missing_ok=True)
+    path = folder / STATE
+    with explain_write_errors(path, SafetensorError), publish_path(path) as part:
+        save_file(plain, part, {"progress": told, "sha256": _digest(plain, told)})
 
 
 def _digest(tensors: Mapping[str, Tensor], told: str) -> str:
@@ -127,15 +122,12 @@ class Log:
         """Open the log of a run that has come to this step."""
         self._path = path
         kept = [line for line in read_log(path) if int(str(line["step"])) <= step]
-        part = path.parent / f".{path.name}.part"
-        with _explained(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            part.write_text("".join(f"{json.dumps(line)}\n" for line in kept), encoding="utf-8")
-            part.replace(path)
+        with publish(path) as stream:
+            stream.writelines(f"{json.dumps(line)}\n" for line in kept)
 
     def write(self, line: Mapping[str, object]) -> None:
         """Add a line."""
-        with _explained(self._path), self._path.open("a", encoding="utf-8") as stream:
+        with explain_write_errors(self._path), self._path.open("a", encoding="utf-8") as stream:
             stream.write(f"{json.dumps(dict(line))}\n")
 
 
@@ -148,12 +140,3 @@ def read_log(path: Path) -> list[dict[str, object]]:
             if isinstance(told, dict) and isinstance(told.get("step"), int):
                 found.append(told)
     return found
-
-
-@contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    """Turn what the system refuses into one sentence."""
-    try:
-        yield
-    except (SafetensorError, OSError) as error:
-        raise ConfigError(f"{path}: cannot be written: {error}") from error

@@ -17,7 +17,7 @@ from jpr.encode.encoder_folder import load_encoder
 from jpr.encode.export_encoder import export_encoder
 from jpr.encode.vectors import encode_to_folder, open_vectors
 from jpr.errors import FormatError, JprError
-from jpr.io.disk import checked_sums
+from jpr.io.checksums import checked_sums
 from jpr.models.onnx_weights import joint_from_onnx
 from jpr.read.fusion import FusionReader
 from jpr.rerank.joint import DEFAULT as JOINT

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jpr.io.disk import temporary_folder
+from jpr.io.locks import temporary_folder
 from jpr.retrieve.index import Index, build_index
 from tests.retrieve.toy import WordEncoder, passages
 
@@ -76,7 +76,7 @@ def test_of_several_builders_one_wins_and_the_others_are_told(tmp_path: Path) ->
 
 
 KEEPS = """
-from jpr.io.disk import temporary_folder
+from jpr.io.locks import temporary_folder
 with temporary_folder("jpr-test-") as folder:
     (folder / "file").touch()
     print(folder, flush=True)

@@ -22,8 +22,8 @@ from jpr.formats.corpus.prose import read_html
 from jpr.formats.corpus.tables import read_csv, read_jsonl
 from jpr.formats.questions import load_questions
 from jpr.formats.questions.asked import LONGEST
-from jpr.io.files import read_lines
-from jpr.io.json_files import read_json
+from jpr.io.json_files import iter_json
+from jpr.io.text_files import read_lines
 from jpr.pipeline import worded
 from jpr.serve.corpora import File, _names
 from tests.cli.running import fails
@@ -180,7 +180,7 @@ def test_a_key_that_comes_twice_among_many_is_found_at_once(tmp_path: Path) -> N
     path = tmp_path / "x.json"
     path.write_text("{" + ",".join(f'"{at}": 1' for at in range(200_000)) + ', "199999": 2}')
     with pytest.raises(FormatError, match="key '199999' comes twice"):
-        list(read_json(path))
+        list(iter_json(path))
 
 
 @pytest.mark.parametrize("name", ["x.gz", "x.zst"])
@@ -199,7 +199,7 @@ def test_what_unpacks_to_far_more_is_read_piece_by_piece(tmp_path: Path, name: s
 def test_a_line_that_unpacks_to_far_more_than_the_file_is_refused(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jpr.io.files._LONGEST_LINE", 4 << 20)
+    monkeypatch.setattr("jpr.io.text_files._LONGEST_LINE", 4 << 20)
     ways: dict[str, Callable[[bytes], bytes]]
     ways = {"x.gz": gzip.compress, "x.zst": zstandard.compress, "x.xz": lzma.compress}
     squeeze, path = ways[name], tmp_path / name

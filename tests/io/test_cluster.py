@@ -17,10 +17,11 @@ from jpr.errors import ConfigError, JprError, MissingExtraError
 from jpr.formats.corpus import write_passages
 from jpr.formats.questions import write_questions
 from jpr.formats.runs import write_rankings
-from jpr.io.cluster import Opening, local_cluster, over_workers, remote_cluster
+from jpr.io.atomic import publish_folder
+from jpr.io.cluster import StageSpec, cluster_runner, local_cluster, remote_cluster
 from jpr.rerank.batch import rerank_to_file
 from jpr.rerank.methods import METHODS, RerankOptions, open_reranker
-from jpr.rerank.save import export_joint, new_folder
+from jpr.rerank.save import export_joint
 from jpr.rerank.stop import Stop, write_stop
 from jpr.retrieve.index import build_index
 from jpr.types import Question
@@ -57,7 +58,7 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def joint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("joint")
-    with new_folder(home / "onnx") as made:
+    with publish_folder(home / "onnx") as made:
         export_joint(write_pointer(home / "torch", answers=True), made, [])
     write_stop(home / "onnx", Stop(-2.5, 4, "tree", 2.0, 0.95, 1.5, 10))
     return home / "onnx"
@@ -151,7 +152,7 @@ def joint_options(folder: Path) -> RerankOptions:
 def test_a_worker_lost_while_reranking(tmp_path: Path, client: "Client", joint: Path) -> None:
     options, rankings = joint_options(joint), RANKINGS * 8
     reranker, key = open_reranker(options)
-    spread = over_workers(client, Opening(open_reranker, (options.for_worker(),), key, "joint"))
+    spread = cluster_runner(client, StageSpec(open_reranker, (options.for_worker(),), key, "joint"))
     kill, victim = killing(client)
     rerank_to_file(reranker, rankings, tmp_path / "here", 3)
     rerank_to_file(reranker, rankings, tmp_path / "there", 3, kill, spread)
@@ -182,9 +183,11 @@ def test_a_worker_with_another_model_is_noticed(
 
 def test_what_a_worker_cannot_open_is_told(tmp_path: Path, client: "Client", joint: Path) -> None:
     reranker, key = open_reranker(joint_options(joint))
-    opening = Opening(open_reranker, (joint_options(tmp_path / "none"),), key, "joint")
-    with pytest.raises(JprError, match=r"a worker says: .*none"):
-        rerank_to_file(reranker, RANKINGS, tmp_path / "x", 3, spread=over_workers(client, opening))
+    opening = StageSpec(open_reranker, (joint_options(tmp_path / "none"),), key, "joint")
+    with pytest.raises(JprError, match=r"on a worker: .*none"):
+        rerank_to_file(
+            reranker, RANKINGS, tmp_path / "x", 3, spread=cluster_runner(client, opening)
+        )
 
 
 def test_clusters_that_cannot_be() -> None:

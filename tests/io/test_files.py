@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jpr.errors import ConfigError, FormatError
-from jpr.io.files import publish, publish_binary, read_lines, sha256
-from jpr.io.json_files import read_json
+from jpr.io.atomic import publish, publish_binary
+from jpr.io.checksums import sha256
+from jpr.io.json_files import iter_json
+from jpr.io.text_files import read_lines
 
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
     ".txt": bytes,
@@ -30,7 +32,7 @@ def lines_of(path: Path) -> list[str]:
 
 def values_of(path: Path, text: str) -> list[tuple[int, object]]:
     path.write_text(text, encoding="utf-8")
-    return list(read_json(path))
+    return list(iter_json(path))
 
 
 @pytest.mark.parametrize("suffix", PACKERS)

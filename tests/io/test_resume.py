@@ -8,8 +8,8 @@ from typing import TextIO
 import pytest
 
 from jpr.errors import ConfigError
-from jpr.io.files import read_lines
 from jpr.io.resume import write_resumably
+from jpr.io.text_files import read_lines
 
 WHOLE = [f"{n}\n" for n in range(6)], [f"{n * n}\n" for n in range(6)]
 

@@ -10,12 +10,13 @@ from safetensors.torch import load_file, save_file
 
 from jpr.decode import Evidence
 from jpr.encode.tokenizer import read_tokenizer
+from jpr.io.atomic import publish_folder
 from jpr.rerank.evidence import Words, evidence
 from jpr.rerank.joint import DECODERS, JointReranker, ask
 from jpr.rerank.joint_onnx import OnnxScorer
 from jpr.rerank.joint_torch import TorchScorer
 from jpr.rerank.prompt import Prompts, read_prompt_settings
-from jpr.rerank.save import export_joint, new_folder
+from jpr.rerank.save import export_joint
 from jpr.rerank.scorer import Scorer
 from jpr.types import Hit, Passage, Ranking
 from tests.damage import without_sums
@@ -37,7 +38,7 @@ def one_thread() -> None:
 def home(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model in torch under `torch`, and in ONNX of 32 bits under `onnx`."""
     folder = tmp_path_factory.mktemp(request.param)
-    with new_folder(folder / "onnx") as made:
+    with publish_folder(folder / "onnx") as made:
         export_joint(WRITERS[request.param](folder / "torch", 0), made, [])
     return folder
 

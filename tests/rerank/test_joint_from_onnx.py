@@ -13,12 +13,13 @@ import torch
 from jpr.encode.encoder_folder import weights_digest
 from jpr.encode.tokenizer import read_tokenizer
 from jpr.errors import ConfigError, FormatError, MissingExtraError
+from jpr.io.atomic import publish_folder
 from jpr.models.onnx_weights import write_for_torch
 from jpr.rerank.joint import DEFAULT, JointReranker, ask
 from jpr.rerank.joint_onnx import OnnxScorer
 from jpr.rerank.joint_torch import TorchScorer
 from jpr.rerank.prompt import Prompts, read_prompt_settings
-from jpr.rerank.save import export_joint, new_folder
+from jpr.rerank.save import export_joint
 from jpr.types import Ranking
 from tests.rerank.tiny import NAMES, QUESTION, hits, ranking, write_pointer, write_t5
 
@@ -34,13 +35,13 @@ def one_thread() -> None:
 
 
 def exported(folder: Path, sample: list[Ranking], answers: bool = True) -> Path:
-    with new_folder(folder / "onnx") as made:
+    with publish_folder(folder / "onnx") as made:
         export_joint(write_pointer(folder / "torch", answers=answers), made, sample)
     return folder / "onnx"
 
 
 def exported_t5(folder: Path, head: str) -> Path:
-    with new_folder(folder / "onnx") as made:
+    with publish_folder(folder / "onnx") as made:
         export_joint(write_t5(folder / "torch", head), made)
     return folder / "onnx"
 

@@ -14,11 +14,12 @@ import pytest
 import torch
 
 from jpr.errors import ConfigError, FormatError, JprError
+from jpr.io.atomic import publish_folder
 from jpr.rerank.joint import JointReranker, ask
 from jpr.rerank.joint_onnx import OnnxScorer
 from jpr.rerank.joint_torch import TorchScorer
 from jpr.rerank.prompt import Prompts, PromptSettings
-from jpr.rerank.save import export_joint, new_folder, spread
+from jpr.rerank.save import export_joint, spread
 from jpr.types import Hit, Passage, Question, Ranking
 from tests.damage import damaged, without_sums
 from tests.rerank.tiny import (
@@ -64,7 +65,7 @@ def one_thread() -> None:
 
 def exported(folder: Path, write: Write, sample: list[Ranking] | None = None) -> Path:
     """A model in torch under `torch`, and what was made of it under `onnx`."""
-    with new_folder(folder / "onnx") as made:
+    with publish_folder(folder / "onnx") as made:
         export_joint(write(folder / "torch"), made, sample or [])
     return folder / "onnx"
 
@@ -235,18 +236,24 @@ def test_whatever_is_wrong_with_the_description_is_told(tmp_path: Path) -> None:
 
 
 def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="No such file"), new_folder(tmp_path / "a" / "b") as made:
+    with (
+        pytest.raises(ConfigError, match="No such file"),
+        publish_folder(tmp_path / "a" / "b") as made,
+    ):
         (made / "nowhere" / "x").write_text("x")
     assert list((tmp_path / "a").iterdir()) == []
-    with new_folder(tmp_path / "a" / "b") as made:
+    with publish_folder(tmp_path / "a" / "b") as made:
         (made / "all").write_text("x")
         assert not (tmp_path / "a" / "b").exists()
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["b"]
     assert (tmp_path / "a" / "b" / "all").read_text() == "x"
-    with pytest.raises(ConfigError, match="is there already"), new_folder(tmp_path / "a" / "b"):
+    with pytest.raises(ConfigError, match="already"), publish_folder(tmp_path / "a" / "b"):
         pass
     (tmp_path / "file").write_text("x")
-    with pytest.raises(ConfigError, match="cannot be written"), new_folder(tmp_path / "file" / "b"):
+    with (
+        pytest.raises(ConfigError, match="cannot be written"),
+        publish_folder(tmp_path / "file" / "b"),
+    ):
         pass
 
 
@@ -255,9 +262,9 @@ def test_what_a_killed_process_left_the_next_takes_over(tmp_path: Path) -> None:
         assert killed.wait() == -signal.SIGKILL
     left = sorted(path.name for path in tmp_path.rglob("*"))
     assert left == [".b.new", "half", "lock", "made"]
-    with new_folder(tmp_path / "b") as made:
+    with publish_folder(tmp_path / "b") as made:
         assert list(made.iterdir()) == []
-        with pytest.raises(ConfigError, match="another process"), new_folder(tmp_path / "b"):
+        with pytest.raises(ConfigError, match="another process"), publish_folder(tmp_path / "b"):
             pass
     assert [path.name for path in tmp_path.rglob("*")] == ["b"]
 
@@ -265,8 +272,8 @@ def test_what_a_killed_process_left_the_next_takes_over(tmp_path: Path) -> None:
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
-from jpr.rerank.save import new_folder
-with new_folder(Path(sys.argv[1])) as made:
+from jpr.io.atomic import publish_folder
+with publish_folder(Path(sys.argv[1])) as made:
     (made / "half").touch()
     os.kill(os.getpid(), signal.SIGKILL)
 """

@@ -13,7 +13,7 @@ from jpr.errors import FormatError
 from jpr.formats.corpus.jsonl import is_beir
 from jpr.formats.corpus.wikiextractor import is_extracted
 from jpr.formats.format import Format, Head, Located
-from jpr.io.files import read_lines
+from jpr.io.text_files import read_lines
 from jpr.types import Passage
 
 _ENDINGS = (".txt", ".md")

@@ -21,7 +21,7 @@ import zstandard
 from numpy.typing import NDArray
 
 from jpr.errors import DataError, FormatError
-from jpr.io.files import link
+from jpr.io.atomic import link
 from jpr.types import Passage
 
 Numbers = NDArray[np.uint64]

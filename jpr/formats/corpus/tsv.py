@@ -13,7 +13,7 @@ from typing import TextIO
 
 from jpr.errors import DataError, FormatError
 from jpr.formats.format import Format, Head, Located
-from jpr.io.files import read_lines
+from jpr.io.text_files import read_lines
 from jpr.types import Passage
 
 _DPR_COLUMNS = ("id", "text", "title")

@@ -12,7 +12,7 @@ from pathlib import Path
 from jpr.errors import FormatError
 from jpr.formats.corpus.jsonl import is_passage, read_objects
 from jpr.formats.format import Format, Head, Located
-from jpr.io.files import read_lines
+from jpr.io.text_files import read_lines
 from jpr.types import Passage
 
 _DOC = re.compile(r'<doc ((?:[a-z]+="[^"]*" )*+)title="(.*)">')

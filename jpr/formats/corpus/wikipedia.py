@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 from jpr.errors import FormatError
 from jpr.formats.corpus.markup import UNSEEN_NAMESPACES, plain_text
 from jpr.formats.format import Format, Head, Located
-from jpr.io.files import read_lines
+from jpr.io.text_files import read_lines
 from jpr.types import Passage
 
 _LINES_AT_ONCE = 10_000

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from jpr.formats.format import Head, Located
 from jpr.formats.gold import Row, json_documents, json_rows
-from jpr.io.files import read_lines
+from jpr.io.text_files import read_lines
 from jpr.types import Question
 
 Read = Callable[[Path], Located[Question]]

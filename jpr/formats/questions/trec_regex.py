@@ -29,8 +29,8 @@ from jpr.errors import ConfigError, FormatError
 from jpr.formats.format import field_of
 from jpr.formats.questions.literals import squeezed
 from jpr.formats.questions.scan import Matches, Scanner
-from jpr.io.files import publish
-from jpr.io.json_files import read_json
+from jpr.io.atomic import publish
+from jpr.io.json_files import iter_json
 from jpr.stages import Progress
 from jpr.text import normalise_answer, pattern_source, tokens
 from jpr.types import Passage, Question
@@ -259,7 +259,7 @@ def _load(path: Path) -> _Found | None:
                 field_of(record, "too_many", bool, path, line),
                 field_of(record, "timed_out", bool, path, line),
             )
-            for line, record in read_json(path)
+            for line, record in iter_json(path)
         }
     except FormatError:
         return None

@@ -12,7 +12,7 @@ from typing import TextIO
 from jpr.errors import DataError, FormatError
 from jpr.formats.format import Format, Head, Located
 from jpr.formats.runs.columns import columns_of, first_columns, is_whole, is_word
-from jpr.io.files import read_lines
+from jpr.io.text_files import read_lines
 
 
 @dataclass(frozen=True, slots=True)

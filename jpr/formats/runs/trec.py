@@ -20,7 +20,7 @@ from jpr.formats.format import Format, Head, Located
 from jpr.formats.runs.align import check_unique_passages
 from jpr.formats.runs.columns import columns_of, first_columns, is_whole, is_word
 from jpr.formats.runs.fields import number, writable
-from jpr.io.files import read_lines
+from jpr.io.text_files import read_lines
 from jpr.types import Hit, Passage, Question, Ranking
 
 _COLUMNS = "question Q0 passage rank score tag"

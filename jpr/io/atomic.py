@@ -1,0 +1,194 @@
+"""Atomic writes: a file or folder appears under its name complete, or not at all.
+
+Output goes to a temporary file beside the target, `.NAME.new`, is flushed to the disk and renamed.
+What a killed process leaves there, the next writer of the same target replaces.
+"""
+
+import bz2
+import errno
+import fcntl
+import gzip
+import io
+import lzma
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import Any, BinaryIO, TextIO
+
+from jpr.errors import ConfigError, FormatError
+from jpr.io.locks import locked
+
+
+@contextmanager
+def explain_write_errors(
+    path: Path | str, library_error: type[Exception] = OSError, remedy: str = ""
+) -> Iterator[None]:
+    """Turn an OSError, or another error of a library, into a ConfigError that names the path."""
+    try:
+        yield
+    except UnicodeEncodeError as error:
+        half = error.object[error.start]
+        problem = f"{half!a} is half a character; write a JSON format, which can hold it"
+        raise ConfigError(f"{path}: cannot be written: {problem}") from error
+    except BrokenPipeError:  # the reader of a pipe has seen enough
+        raise
+    except BlockingIOError as error:
+        raise ConfigError(f"{path}: another process is writing it; wait for it") from error
+    except (OSError, library_error) as error:
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise ConfigError(f"{path}: cannot be written: {reason or error}{remedy}") from error
+
+
+@contextmanager
+def explain_read_errors(path: Path) -> Iterator[None]:
+    """Turn an OSError into a FormatError that names the path."""
+    try:
+        yield
+    except OSError as error:
+        raise FormatError(path, 0, f"cannot be read: {error.strerror or error}") from error
+
+
+@contextmanager
+def publish(path: Path) -> Iterator[TextIO]:
+    """Write a text file, compressed if its name ends in .gz, .xz, .bz2 or .zst."""
+    with publish_binary(path) as binary, _compressed(binary, path.suffix) as packed:
+        text = io.TextIOWrapper(packed, encoding="utf-8", newline="\n")
+        yield text
+        text.flush()
+        text.detach()
+
+
+def _compressed(stream: BinaryIO, suffix: str) -> AbstractContextManager[Any]:
+    if suffix == ".gz":  # without name and time: the same text gives the same file
+        return gzip.GzipFile("", "wb", fileobj=stream, mtime=0)
+    if suffix == ".xz":
+        return lzma.LZMAFile(stream, "wb", preset=3)
+    if suffix == ".bz2":
+        return bz2.BZ2File(stream, "wb")
+    if suffix == ".zst":
+        import zstandard
+
+        compressor = zstandard.ZstdCompressor(level=10, write_checksum=True)
+        return compressor.stream_writer(stream, closefd=False)
+    return nullcontext(stream)
+
+
+@contextmanager
+def publish_binary(path: Path) -> Iterator[BinaryIO]:
+    """Write a binary file; the target of a symbolic link is replaced, a pipe written directly."""
+    with explain_write_errors(path):
+        if _is_stream(path):
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND), "wb") as stream:
+                yield stream
+            return
+        target = Path(os.path.realpath(path))
+        if target.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = temporary_path(target)
+        with os.fdopen(_open_exclusively(temporary), "wb") as stream:
+            try:
+                yield stream
+                stream.flush()
+                os.fsync(stream.fileno())
+                temporary.chmod(0o666 & ~_umask())
+                temporary.replace(target)
+            except BaseException:
+                temporary.unlink(missing_ok=True)
+                raise
+
+
+@contextmanager
+def publish_path(path: Path) -> Iterator[Path]:
+    """Yield the name under which a library that opens files itself writes the file."""
+    with explain_write_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = temporary_path(path)
+        try:
+            yield temporary
+            _sync(temporary)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def publish_folder(folder: Path) -> Iterator[Path]:
+    """Make a new folder; yield the one to fill, which is renamed at the end."""
+    if folder.exists() or folder.is_symlink():
+        raise ConfigError(f"{folder}: exists already; name a new folder, or remove it first")
+    temporary = temporary_path(folder)
+    made = temporary / "made"
+    with explain_write_errors(folder):
+        temporary.mkdir(parents=True, exist_ok=True)
+        with locked(temporary / "lock"):
+            try:
+                shutil.rmtree(made, ignore_errors=True)
+                made.mkdir()
+                yield made
+                sync_folder(made)
+                made.rename(folder)
+            finally:
+                shutil.rmtree(temporary, ignore_errors=True)
+
+
+def temporary_path(path: Path) -> Path:
+    """Return where a file or folder is made before it gets its name."""
+    return path.with_name(f".{path.name[:100]}.new")
+
+
+def copy_file(source: Path, path: Path) -> None:
+    """Copy a file."""
+    with source.open("rb") as stream, publish_binary(path) as out:
+        shutil.copyfileobj(stream, out)
+
+
+def link(source: Path, target: Path) -> None:
+    """Give an immutable file a second name, or copy it where the disk cannot link."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def sync_folder(folder: Path) -> None:
+    """Flush all of a folder to the disk, before anything points to it."""
+    for path in (*folder.rglob("*"), folder):
+        _sync(path)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _open_exclusively(path: Path) -> int:
+    """Open an empty file for one writer at a time; wait for another process that has it open."""
+    while True:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        with suppress(OSError):  # some network disks have no locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(handle), path.stat()):
+                os.ftruncate(handle, 0)
+                return handle
+        os.close(handle)  # the other process has renamed or removed it meanwhile
+
+
+def _is_stream(path: Path) -> bool:
+    """Return whether a path is written in place: a pipe, a device, an open file such as stdout."""
+    if path.is_dir():
+        return False
+    opened = path.parent in (Path("/dev"), Path("/dev/fd"), Path("/proc/self/fd"))
+    return path.exists() and (opened or not path.is_file())
+
+
+def _umask() -> int:
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
