@@ -95,7 +95,7 @@ def test_the_example_shows_joint_ahead() -> None:
         (["ask", "who", "plays", "mark"], "(plays mark); put a question, or"),
         (["evaluate"], "no run is given"),
         (["evaluate", "{run}"], "--questions FILE"),
-        (["evaluate", "{run}", "-q", "absent"], "absent: cannot be opened"),
+        (["evaluate", "{run}", "-q", "absent"], "absent: cannot be read"),
         (["evaluate", "{run}", "-q", "{questions}", "-m", "MRecal@5"], "did you mean MRecall"),
         (["evaluate", "{run}", "-q", "{questions}", "--table", "html"], "choose one of terminal"),
         (["evaluate", "{questions}", "-q", "{questions}"], "not recognised"),

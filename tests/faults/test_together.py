@@ -67,7 +67,7 @@ def test_of_several_builders_one_wins_and_the_others_are_told(tmp_path: Path) ->
     said = [rival.communicate()[0].strip() for rival in rivals]
     assert {rival.returncode for rival in rivals} == {0}
     assert "" in said
-    told = f"{tmp_path}: another process is writing this index; wait for it"
+    told = f"{tmp_path}: another process is writing it; wait for it"
     assert set(said) <= {"", told}
     assert len(ids(Index(tmp_path))[0]) == 2000
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == [

@@ -177,7 +177,7 @@ def test_a_worker_with_another_model_is_noticed(
     other = tmp_path / "other"
     export_encoder(write_encoder(tmp_path / "torch", seed=1), other)
     there = encode_on_workers(client, other)
-    with pytest.raises(JprError, match=f"{other}: is another on a worker than here; copy it there"):
+    with pytest.raises(JprError, match=f"{other}: differs between"):
         encode_to_folder(passages(3), load_encoder(encoder), tmp_path / "v", map_chunks=there)
 
 
@@ -194,7 +194,7 @@ def test_clusters_that_cannot_be() -> None:
     with pytest.raises(ConfigError, match="--workers 0: start at least one"), local_cluster(0):
         pass
     with (
-        pytest.raises(ConfigError, match="--scheduler nonsense:x: no scheduler answers"),
+        pytest.raises(ConfigError, match="nonsense:x"),
         remote_cluster("nonsense:x"),
     ):
         pass

@@ -99,7 +99,7 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 
 def test_two_results_are_two_files(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be one file"):
+    with pytest.raises(ConfigError, match="cannot share a file"):
         write_resumably([tmp_path / "n"] * 2, "", lambda done: range(done, 3), write)
 
 

@@ -1,7 +1,6 @@
 """Joint models without torch: the same rankings, and clear words for damage."""
 
 import json
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from jpr.errors import ConfigError, FormatError, JprError
+from jpr.errors import FormatError, JprError
 from jpr.io.atomic import publish_folder
 from jpr.rerank.joint import JointReranker, ask
 from jpr.rerank.joint_onnx import OnnxScorer
@@ -231,52 +230,8 @@ def test_whatever_is_wrong_with_the_description_is_told(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="prompt has 2 numbers, its head 12"):
         JointReranker.load(folder)
     file.write_text("{")
-    with pytest.raises(FormatError, match="is no JSON"):
+    with pytest.raises(FormatError, match="JSON"):
         JointReranker.load(folder)
-
-
-def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
-    with (
-        pytest.raises(ConfigError, match="No such file"),
-        publish_folder(tmp_path / "a" / "b") as made,
-    ):
-        (made / "nowhere" / "x").write_text("x")
-    assert list((tmp_path / "a").iterdir()) == []
-    with publish_folder(tmp_path / "a" / "b") as made:
-        (made / "all").write_text("x")
-        assert not (tmp_path / "a" / "b").exists()
-    assert [path.name for path in (tmp_path / "a").iterdir()] == ["b"]
-    assert (tmp_path / "a" / "b" / "all").read_text() == "x"
-    with pytest.raises(ConfigError, match="already"), publish_folder(tmp_path / "a" / "b"):
-        pass
-    (tmp_path / "file").write_text("x")
-    with (
-        pytest.raises(ConfigError, match="cannot be written"),
-        publish_folder(tmp_path / "file" / "b"),
-    ):
-        pass
-
-
-def test_what_a_killed_process_left_the_next_takes_over(tmp_path: Path) -> None:
-    with subprocess.Popen([sys.executable, "-c", _KILLED, tmp_path / "b"]) as killed:
-        assert killed.wait() == -signal.SIGKILL
-    left = sorted(path.name for path in tmp_path.rglob("*"))
-    assert left == [".b.new", "half", "lock", "made"]
-    with publish_folder(tmp_path / "b") as made:
-        assert list(made.iterdir()) == []
-        with pytest.raises(ConfigError, match="another process"), publish_folder(tmp_path / "b"):
-            pass
-    assert [path.name for path in tmp_path.rglob("*")] == ["b"]
-
-
-_KILLED = """
-import os, signal, sys
-from pathlib import Path
-from jpr.io.atomic import publish_folder
-with publish_folder(Path(sys.argv[1])) as made:
-    (made / "half").touch()
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
 
 
 def test_a_sample_is_from_all_over() -> None:

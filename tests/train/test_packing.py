@@ -200,7 +200,7 @@ def test_what_is_left_of_another_pack_is_not_used(words: Path) -> None:
 def test_one_process_writes_at_a_time(tmp_path: Path) -> None:
     with (
         open_columns(tmp_path / "part", "", {"a": np.uint8}),
-        pytest.raises(ConfigError, match="another process is writing here"),
+        pytest.raises(ConfigError, match="another process is writing"),
         open_columns(tmp_path / "part", "", {"a": np.uint8}),
     ):
         pass

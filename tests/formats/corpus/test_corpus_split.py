@@ -155,7 +155,7 @@ def test_a_file_that_is_no_tokenizer_is_named(tmp_path: Path, content: bytes) ->
     (tmp_path / "t.json").write_bytes(content)
     with pytest.raises(FormatError, match=r"t\.json: not a tokenizer\.json of the tokenizers lib"):
         load_tokenizer(tmp_path / "t.json")
-    with pytest.raises(FormatError, match=r"tokenizer\.json: cannot be opened: No such file"):
+    with pytest.raises(FormatError, match=r"tokenizer\.json: .*No such file"):
         load_tokenizer(tmp_path)
 
 
