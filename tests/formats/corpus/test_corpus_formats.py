@@ -154,7 +154,7 @@ def test_names_of_formats_are_checked(tmp_path: Path) -> None:
         next(read_passages(tmp_path, "csv"))
     with pytest.raises(ConfigError, match="'wikipedia' cannot be written; choose one of dpr, tsv"):
         write_passages([], io.StringIO(), "wikipedia")
-    with pytest.raises(FormatError, match="nowhere: .*No such file"):
+    with pytest.raises(FormatError, match=r"nowhere: .*No such file"):
         next(read_passages(tmp_path / "nowhere"))
 
 
