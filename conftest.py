@@ -4,5 +4,9 @@ import os
 from importlib.util import find_spec
 
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "false"  # read when Haystack is imported
-_KERNELS = [] if find_spec("triton") else ["jpr/models/kernels.py", "jpr/models/kernels_train.py"]
+_KERNELS = (
+    []
+    if find_spec("triton")
+    else ["jpr/models/kernels/inference.py", "jpr/models/kernels/training.py"]
+)
 collect_ignore = ["jpr/adapters", *_KERNELS]

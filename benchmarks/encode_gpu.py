@@ -21,7 +21,7 @@ import torch
 from jpr.encode.batches import batches
 from jpr.encode.torch_tower import TorchTower
 from jpr.models.bert import Bert, BertConfig
-from jpr.models.tower import Head, Tower
+from jpr.models.tower import Tower, VectorHead
 
 WORDS = 30522
 
@@ -72,7 +72,7 @@ def main() -> None:
     options = parser.parse_args()
     d = options.width
     shape = BertConfig(WORDS, d, options.layers, d // 32 if d < 768 else d // 64, 4 * d, 512)
-    tower = TorchTower(Tower(Bert(shape), Head()).eval(), "cuda")
+    tower = TorchTower(Tower(Bert(shape), VectorHead()).eval(), "cuda")
     rows = passages(options.passages)
     lengths = [len(row) for row in rows]
     parts = [[rows[place] for place in part] for part in batches(lengths, tower.budget)]

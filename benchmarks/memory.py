@@ -2,12 +2,11 @@
 
 PYTHONPATH=. python benchmarks/memory.py [--tiny] [--commit NAME] [--out FILE.json]
 
-Training is a step as `jpr.train.loop` takes it: passages through `encoder.packed`, logits of the
-answer, cross entropy, backward, gradients clipped, AdamW (fused), all under autocast in bfloat16,
-dropout 0.1. Inference is `encoder.packed` and `generate`, in bfloat16. Weights and tokens are
-random, all passages equally long. The peak is that of `torch.cuda.max_memory_allocated` in the
-second and third step: the first makes AdamW's moments. "before" is what was allocated when a model
-was not yet made.
+Training is a step of `jpr.train.loop`: `encoder.forward_packed`, logits of the answer, cross
+entropy, backward, gradient clipping, AdamW (fused), under autocast in bfloat16, dropout 0.1.
+Inference is `encoder.forward_packed` and `generate_tokens` in bfloat16. Weights and tokens are
+random, all passages equally long. The peak is `torch.cuda.max_memory_allocated` of the second and
+third step: the first makes AdamW's moments. "before" is what was allocated before the model.
 """
 
 import argparse
@@ -25,8 +24,8 @@ import torch.nn.functional as F
 from lines import line
 from torch import Tensor, nn
 
+from jpr.models.generation import generate_tokens
 from jpr.models.t5 import T5, T5Config
-from jpr.models.writing import generate
 from recipes.reader_memory import SHAPES, Load, Peak, inference, training
 
 DROPOUT, RATE, STEPS = 0.1, 1e-4, 3
@@ -95,7 +94,7 @@ def trained(setting: Setting, device: str) -> Callable[[], None]:
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, fused=fused)
 
     def loss_of() -> Tensor:
-        vectors = model.encoder.packed(ids, lengths)
+        vectors = model.encoder.forward_packed(ids, lengths)
         logits = model.logits(F.pad(answers[:, :-1], (1, 0)), vectors, memory)
         return F.cross_entropy(logits.flatten(0, 1), answers.flatten())
 
@@ -117,7 +116,9 @@ def read(setting: Setting, device: str) -> Callable[[], None]:
 
     @torch.inference_mode()
     def step() -> None:
-        generate(model, model.encoder.packed(ids, lengths), memory, setting.load.answer)
+        generate_tokens(
+            model, model.encoder.forward_packed(ids, lengths), memory, setting.load.answer
+        )
 
     return step
 

@@ -4,7 +4,7 @@ python benchmarks/read.py [--tiny] [--sizes small base] [--commit NAME] [--out F
 
 A T5 with random weights reads 10 passages of 200 tokens for each question (tokens as frequent as
 words are: the n-th with 1/n), and writes 20 tokens, never the end, greedily or with 4 beams.
-Systems: `jpr.models.writing`, freely and grounded in the passages; transformers' `generate` over
+Systems: `jpr.models.generation`, freely and grounded in the passages; transformers' `generate` over
 the same memory, freely and with a `prefix_allowed_tokens_fn` that looks up the same trie, as one
 would write it down. On a CPU, greedy grounded answers must be the same before they are timed (in
 the 16 bits of a GPU near ties fall differently). Times are of writing alone, the passages being
@@ -30,10 +30,10 @@ from peer import peer_config
 from torch import Tensor
 from transformers.modeling_outputs import BaseModelOutput
 
+from jpr.models.generation import GenerateOptions, generate_answers
 from jpr.models.t5 import T5, T5Config
-from jpr.models.t5_names import to_hugging_face
+from jpr.models.t5_checkpoint import to_hugging_face
 from jpr.models.tries import Tries
-from jpr.models.writing import Ways, write
 
 SHAPES = {
     "tiny": T5Config(300, 16, 8, 32, 1, 2, 1),
@@ -68,7 +68,7 @@ class Task:
         ids = torch.from_numpy(self.ids).to(self.device)
         rows = torch.full((questions * passages,), tokens, device=self.device)
         with torch.inference_mode():
-            self.memory = self.model.encoder.packed(ids.flatten(), rows)
+            self.memory = self.model.encoder.forward_packed(ids.flatten(), rows)
         self.whole = torch.full((questions,), passages * tokens, device=self.device)
 
     def tries(self, device: torch.device) -> Tries:
@@ -85,13 +85,13 @@ class Ours:
 
     def __init__(self, task: Task, longest: int, width: int) -> None:
         self._task = task
-        self._ways = Ways(SEPARATOR, longest, width, stop_penalty=NEVER)
+        self._ways = GenerateOptions(SEPARATOR, longest, width, stop_penalty=NEVER)
 
     def __call__(self, grounded: bool) -> list[Answers]:
         """Write."""
         task = self._task
         tries = task.tries(task.device) if grounded else None
-        found = write(task.model, task.memory, task.whole, self._ways, tries)
+        found = generate_answers(task.model, task.memory, task.whole, self._ways, tries)
         return [[answer.tokens for answer in answers] for answers in found]
 
 

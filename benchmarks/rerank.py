@@ -33,9 +33,9 @@ from peer import peer_config
 from transformers.modeling_outputs import BaseModelOutput
 
 from jpr.decode import Limits, decode_many, independent, tree
-from jpr.models.joint import Candidates, JointModel, PointerHead
-from jpr.models.rooms import Rooms
-from jpr.models.steps import Steps
+from jpr.models.decoder_cache import CachePool
+from jpr.models.joint import JointModel, PackedCandidates, PointerHead
+from jpr.models.prefix_scorer import PrefixScorer
 from jpr.models.t5 import T5, T5Config
 
 PADDED = 360
@@ -88,13 +88,13 @@ class Ours:
         with torch.device("cuda"):
             t5, head = T5(shape), PointerHead(shape.d_model)
         self.model = JointModel(t5.encoder, t5.decoder, head, "tokens").bfloat16().eval()
-        self.rooms = Rooms(self.model)
+        self.rooms = CachePool(self.model)
 
-    def candidates(self, questions: int, each: int, kind: str) -> Candidates:
+    def candidates(self, questions: int, each: int, kind: str) -> PackedCandidates:
         """Draw token ids."""
         lengths = torch.from_numpy(np.concatenate([lengths_of(kind, each)] * questions))
         count = questions * each
-        return Candidates(
+        return PackedCandidates(
             torch.randint(0, 32000, (int(lengths.sum()),), device="cuda"),
             lengths.cuda(),
             (each,) * questions,
@@ -105,14 +105,16 @@ class Ours:
         )
 
     @torch.inference_mode()
-    def encode(self, candidates: Candidates) -> None:
+    def encode(self, candidates: PackedCandidates) -> None:
         """Encode alone."""
         self.rooms.encode(candidates)
 
     @torch.inference_mode()
-    def decode(self, candidates: Candidates, beta: float | None = 2.0, ahead: int = AHEAD) -> None:
+    def decode(
+        self, candidates: PackedCandidates, beta: float | None = 2.0, ahead: int = AHEAD
+    ) -> None:
         """Encode and decode; without β the best of the first step."""
-        steps = Steps(self.model, self.rooms.encode(candidates), self.rooms)
+        steps = PrefixScorer(self.model, self.rooms.encode(candidates), self.rooms)
         limits = Limits(K)
         searches = [
             independent(n, limits) if beta is None else tree(n, limits, beta, ahead)

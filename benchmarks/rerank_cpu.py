@@ -34,7 +34,7 @@ from jpr.encode.tokenizer import read_tokenizer
 from jpr.formats.runs import load_rankings
 from jpr.io.atomic import publish
 from jpr.io.manifest import manifest
-from jpr.models.joint_folder import joint_over_bert, joint_over_t5, write_joint
+from jpr.models.joint_checkpoint import joint_over_bert, joint_over_t5, write_joint
 from jpr.rerank.joint import JointReranker, ask
 from jpr.rerank.prompt import Prompts, PromptSettings
 from jpr.rerank.save import export_joint

@@ -88,10 +88,10 @@ def main(model: Path, batch: int, waiting: int) -> None:
 
 def tiny_model(folder: Path) -> Path:
     """Write a random model that takes next to no time."""
-    from jpr.models.answers import Answers  # torch: not in the process that is measured
     from jpr.models.bert import Bert, BertConfig
+    from jpr.models.heads import SpanHead  # torch: not in the process that is measured
     from jpr.models.joint import JointModel, PointerHead
-    from jpr.models.joint_folder import write_joint
+    from jpr.models.joint_checkpoint import write_joint
     from jpr.models.t5 import T5Config, T5Decoder
     from jpr.rerank.save import export_joint
 
@@ -99,7 +99,7 @@ def tiny_model(folder: Path) -> Path:
         Bert(BertConfig(30522, 16, 1, 2, 32, 300)),
         T5Decoder(T5Config(1, 16, 8, 32, 1, 2, 1)),
     )
-    model = JointModel(bert, decoder, PointerHead(16), "passages", Answers(16))
+    model = JointModel(bert, decoder, PointerHead(16), "passages", SpanHead(16))
     write_joint(folder / "torch", model, asdict(PromptSettings()))
     copyfile(DEFAULT / "tokenizer.json", folder / "torch" / "tokenizer.json")
     (folder / "onnx").mkdir()

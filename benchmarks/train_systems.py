@@ -16,10 +16,10 @@ from tokenizers.pre_tokenizers import Whitespace
 from torch import Tensor, nn
 
 from jpr.models.bert import Bert, BertConfig
-from jpr.models.joint import Candidates, JointModel, PointerHead
-from jpr.models.ragged import inside, padded
+from jpr.models.joint import JointModel, PackedCandidates, PointerHead
+from jpr.models.padding import length_mask, pad_rows
 from jpr.models.t5 import T5, T5Config, T5Decoder
-from jpr.models.t5_names import to_hugging_face
+from jpr.models.t5_checkpoint import to_hugging_face
 from jpr.rerank.prompt import Prompts, PromptSettings
 from jpr.train.batch import BatchBuilder
 from jpr.train.development import assembled
@@ -192,11 +192,11 @@ class Fusion(nn.Module):
         self.query, self.key, self.chosen = (nn.Linear(d, d, bias=False) for _ in range(3))
         self.prior = nn.Parameter(torch.zeros(()))
 
-    def forward(self, candidates: Candidates, prefixes: Tensor) -> Tensor:
+    def forward(self, candidates: PackedCandidates, prefixes: Tensor) -> Tensor:
         """Return log P(candidate | prefix) of every prefix, (Q, T) to (Q, T + 1, C)."""
         q, lengths = len(candidates.counts), candidates.lengths
-        there = inside(lengths, int(lengths.max()))
-        ids = padded(candidates.ids, there)
+        there = length_mask(lengths, int(lengths.max()))
+        ids = pad_rows(candidates.ids, there)
         hidden = self.t5.encoder(input_ids=ids, attention_mask=there.long()).last_hidden_state
         row = torch.arange(len(hidden), device=hidden.device)
         keys = self.key(hidden[row, candidates.marks]).view(q, len(hidden) // q, -1)

@@ -26,7 +26,7 @@ from jpr.formats.runs import load_rankings
 from jpr.io.atomic import publish
 from jpr.io.manifest import manifest
 from jpr.models.joint import JointModel
-from jpr.models.joint_folder import joint_over_t5, read_joint
+from jpr.models.joint_checkpoint import joint_over_t5, read_joint
 from jpr.rerank.joint import ask
 from jpr.rerank.joint_torch import TorchScorer
 from jpr.rerank.prompt import Prompts, PromptSettings, read_prompt_settings

@@ -16,7 +16,7 @@ from torch import nn
 
 from jpr.io.atomic import copy_file
 from jpr.models.bert import Bert
-from jpr.models.joint_folder import read_joint, write_joint
+from jpr.models.joint_checkpoint import read_joint, write_joint
 
 
 def main() -> None:

@@ -30,7 +30,7 @@ import torch
 
 from jpr.decode import Decoded
 from jpr.io.atomic import publish
-from jpr.models.joint import Candidates, JointModel
+from jpr.models.joint import JointModel, PackedCandidates
 from jpr.rerank.evidence import Words
 from jpr.rerank.joint import Decoding
 from jpr.train.batch import BatchBuilder
@@ -183,7 +183,7 @@ class Noting(Chooser):
         super().__init__(model, words, ways)
         self.depths: dict[str, list[int]] = {way: [] for way in ways}
 
-    def __call__(self, candidates: Candidates, k: int) -> dict[str, list[Decoded]]:
+    def __call__(self, candidates: PackedCandidates, k: int) -> dict[str, list[Decoded]]:
         """Return what is chosen in each way."""
         found = super().__call__(candidates, k)
         for way, decoded in found.items():

@@ -21,7 +21,7 @@ from typing import Any
 
 from jpr.errors import ConfigError, JprError
 from jpr.io.json_files import read_object
-from jpr.models.t5_config import T5Config
+from jpr.models.config import T5Config
 
 HALF, FULL = 2, 4
 """Bytes of a number in bfloat16 and in float32."""

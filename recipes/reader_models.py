@@ -36,8 +36,8 @@ from safetensors.torch import load_file, save_file
 
 from jpr.decode import Evidence
 from jpr.io.atomic import publish, publish_binary
-from jpr.models.rooms import Rooms
-from jpr.models.steps import Steps
+from jpr.models.decoder_cache import CachePool
+from jpr.models.prefix_scorer import PrefixScorer
 from jpr.rerank.evidence import Words, evidence
 from jpr.rerank.joint import Decoding
 from jpr.rerank.joint_torch import passages_of
@@ -230,7 +230,7 @@ def spans(
     """Return the answers of a joint model in the chosen passages, read alone or with all others."""
     model, prompts = begin(ModelConfig(init=str(folder)))
     model = model.to(device, torch.bfloat16 if device == "cuda" else torch.float32).eval()
-    rooms, words = Rooms(model), Words.of(prompts.tokenizer)
+    rooms, words = CachePool(model), Words.of(prompts.tokenizer)
     feed = open_dataset(DataConfig(f"packs/{pack}"))
     assembler = BatchBuilder.of(feed.pack, prompts, device)
     found: list[object] = [[] for _ in range(len(feed.pack))]
@@ -243,7 +243,7 @@ def spans(
             continue
         candidates = assembled(assembler, read.rows(there))
         encoded = rooms.encode(candidates)
-        rows = Steps(model, encoded, rooms)([(at, ()) for at in range(len(there))])
+        rows = PrefixScorer(model, encoded, rooms)([(at, ()) for at in range(len(there))])
         for at, row, passages in zip(
             there.tolist(), rows, passages_of(candidates, encoded) or (), strict=True
         ):

@@ -25,7 +25,7 @@ from jpr.errors import DataError
 from jpr.evaluation.compare import compare
 from jpr.evaluation.evaluation import ALL, MULTI
 from jpr.io.manifest import commit, manifest
-from jpr.models.writing import Written
+from jpr.models.generation import GeneratedAnswer
 from jpr.read.fusion import placed
 from jpr.read.spans import likely
 from jpr.rerank.evidence import Words
@@ -93,7 +93,7 @@ def answers_of(
     """Return the answers of a system to its question number `at`."""
     found = made["answers"][at]
     if writes(made["system"]):
-        written = [Written(tuple(one["tokens"]), one["log_prob"]) for one in found]
+        written = [GeneratedAnswer(tuple(one["tokens"]), one["log_prob"]) for one in found]
         return placed(written, hits, places)
     return spans_answers(found, hits, places)
 

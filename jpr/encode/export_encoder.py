@@ -52,11 +52,11 @@ def _export(
 ) -> None:
     try:
         from jpr.encode.torch_tower import load_tower
-        from jpr.models.export import to_onnx, to_onnx_int8
+        from jpr.models.onnx_export import tower_to_onnx, tower_to_onnx_int8
     except ImportError as error:
         raise MissingExtraError("exporting an encoder", "train") from error
     tower = load_tower(source, settings)
-    model = to_onnx_int8(tower, sample) if sample else to_onnx(tower)
+    model = tower_to_onnx_int8(tower, sample) if sample else tower_to_onnx(tower)
     _write(target / "model.onnx", model)
 
 

@@ -11,7 +11,7 @@ from jpr.errors import FormatError
 
 
 class OnnxTower:
-    """A model of `jpr.models.export`: ids and lengths to vectors; threads may share it."""
+    """A model of `jpr.models.onnx_export`: ids and lengths to vectors; threads may share it."""
 
     budget = 65_536  # texts are read one by one, whatever is given together
 
@@ -21,7 +21,9 @@ class OnnxTower:
         inputs = [tensor.name for tensor in self._model.session.get_inputs()]
         outputs = self._model.session.get_outputs()
         if inputs != ["ids", "lengths"] or not isinstance(outputs[0].shape[-1], int):
-            raise FormatError(path, 0, "is no encoder of ours; export it with jpr.models.export")
+            raise FormatError(
+                path, 0, "is no encoder of ours; export it with jpr.models.onnx_export"
+            )
         self.dimension: int = outputs[0].shape[-1]
 
     def vectors(self, rows: Sequence[Sequence[int]]) -> Vectors:

@@ -16,7 +16,7 @@ from jpr.encode.encoder import Vectors
 from jpr.encode.encoder_settings import EncoderSettings, read_modules
 from jpr.errors import ConfigError, DataError, FormatError
 from jpr.models.checkpoint import read_checkpoint
-from jpr.models.tower import Head, Tower, tower_of
+from jpr.models.tower import Tower, VectorHead, tower_from_weights
 
 _GELU = ("gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh")
 """All are read as the first; the others are approximations of it, within 0.0005."""
@@ -46,7 +46,7 @@ class TorchTower:
 
 def load_tower(folder: Path, settings: EncoderSettings) -> Tower:
     """Read the weights of a Hugging Face folder, or of one that has only our ONNX model."""
-    head = Head(settings.pooling, settings.projection, settings.normalise)
+    head = VectorHead(settings.pooling, settings.projection, settings.normalise)
     if not (folder / "config.json").exists() and (folder / "model.onnx").exists():
         from jpr.models.onnx_weights import tower_from_onnx  # needs onnx
 
@@ -63,7 +63,7 @@ def load_tower(folder: Path, settings: EncoderSettings) -> Tower:
     if config.get("model_type") == "dpr":
         config = {**config, "model_type": "bert"}
     try:
-        return tower_of(config, weights, head)
+        return tower_from_weights(config, weights, head)
     except DataError as error:
         raise FormatError(folder, 0, str(error)) from error
 

@@ -16,10 +16,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from jpr.errors import DataError
-from jpr.models.checkpoint import stacked, unstacked
-from jpr.models.ragged import inside, padded, through
-from jpr.models.t5_blocks import Relative
-from jpr.models.t5_config import check_shape
+from jpr.models.checkpoint import stack_weights, unstack_weights
+from jpr.models.config import check_shape
+from jpr.models.padding import length_mask, pad_rows, run_block
+from jpr.models.t5_blocks import RelativeBias
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Mixes values (…, heads, d/heads) by the agreement of queries with keys, all of the same shape."""
@@ -56,7 +56,7 @@ class BertConfig:
             raise DataError(f"config.json is not that of a BERT or MPNet: {error}") from error
 
 
-class Block(nn.Module):
+class BertBlock(nn.Module):
     """Self-attention and a feed-forward layer, each followed by a norm over the residual sum."""
 
     def __init__(self, config: BertConfig, dropout: float) -> None:
@@ -104,10 +104,12 @@ class Bert(nn.Module):
         self.words = nn.Embedding(config.vocab_size, d)
         self.positions = nn.Embedding(config.max_position_embeddings, d)
         self.norm = nn.LayerNorm(d, eps=config.layer_norm_eps)
-        self.blocks = nn.ModuleList(Block(config, dropout) for _ in range(config.num_hidden_layers))
+        self.blocks = nn.ModuleList(
+            BertBlock(config, dropout) for _ in range(config.num_hidden_layers)
+        )
         if self.is_mpnet:
             buckets, heads = config.relative_attention_num_buckets, config.num_attention_heads
-            self.relative = Relative(buckets, heads, _FARTHEST, both_ways=True)
+            self.relative = RelativeBias(buckets, heads, _FARTHEST, both_ways=True)
         else:
             self.segments = nn.Embedding(config.type_vocab_size, d)
 
@@ -118,7 +120,7 @@ class Bert(nn.Module):
         kind = ids.device.type  # the mask is large: it is made once, as attention takes it
         half = torch.is_autocast_enabled(kind)
         dtype = torch.get_autocast_dtype(kind) if half else x.dtype
-        mask = self._mask(inside(lengths, ids.shape[1]), dtype)  # (B, 1 or heads, T, T)
+        mask = self._mask(length_mask(lengths, ids.shape[1]), dtype)  # (B, 1 or heads, T, T)
 
         def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             q, k, v = (part.transpose(1, 2) for part in (q, k, v))  # (B, heads, T, d/heads)
@@ -127,15 +129,15 @@ class Bert(nn.Module):
 
         return self._blocks(x, attend)
 
-    def packed(self, ids: Tensor, lengths: Tensor) -> Tensor:
+    def forward_packed(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """Map rows of `lengths` (B,) laid end to end, ids (N,), to (N, d)."""
         if not _has_packed_attention(self.words.weight):
-            places = inside(lengths, int(lengths.max()))
-            return self.forward(padded(ids, places), lengths)[places]
+            places = length_mask(lengths, int(lengths.max()))
+            return self.forward(pad_rows(ids, places), lengths)[places]
         ends = F.pad(lengths.cumsum(0), (1, 0)).to(torch.int32)
-        return self.end_to_end(ids, ends, int(lengths.max()))
+        return self.forward_varlen(ids, ends, int(lengths.max()))
 
-    def end_to_end(self, ids: Tensor, ends: Tensor, longest: int) -> Tensor:
+    def forward_varlen(self, ids: Tensor, ends: Tensor, longest: int) -> Tensor:
         """Map rows end to end, ids (N,), which end at `ends` (B + 1,) from 0 on, to (N, d).
 
         In 16 bits on a GPU only; tokens after the last end belong to no row.
@@ -149,13 +151,13 @@ class Bert(nn.Module):
 
     def _by_distance(self, ends: Tensor, longest: int) -> Attend:
         """Return MPNet's attention over rows end to end: T5's, but for the size of scores."""
-        from jpr.models import kernels, kernels_train
+        from jpr.models.kernels import inference, training
 
-        tiles = kernels.bias_tiles(self.relative, torch.float32)
+        tiles = inference.bias_tiles(self.relative, torch.float32)
 
         def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             q, k, v = q * q.shape[-1] ** -0.5, k.contiguous(), v.contiguous()  # of one stride
-            return kernels_train.attend(q, k, v, tiles, ends, longest, 0.0)
+            return training.attend(q, k, v, tiles, ends, longest, 0.0)
 
         return attend
 
@@ -182,7 +184,7 @@ class Bert(nn.Module):
         if torch.is_autocast_enabled(x.device.type):
             x = x.to(torch.get_autocast_dtype(x.device.type))
         for block in self.blocks:
-            x = through(block, x, attend, self.checkpointing)
+            x = run_block(block, x, attend, self.checkpointing)
         return x
 
 
@@ -203,7 +205,7 @@ def _has_packed_attention(weight: Tensor) -> bool:
     return weight.is_cuda and half
 
 
-def pooled(hidden: Tensor, lengths: Tensor, how: str) -> Tensor:
+def pool(hidden: Tensor, lengths: Tensor, how: str) -> Tensor:
     """Return one vector per row of rows laid end to end, (N, d) to (B, d): `mean`, or `cls`."""
     if how == "cls":
         return hidden[lengths.cumsum(0) - lengths].float()
@@ -215,12 +217,12 @@ def pooled(hidden: Tensor, lengths: Tensor, how: str) -> Tensor:
 def from_hugging_face(weights: Mapping[str, Tensor], config: BertConfig) -> dict[str, Tensor]:
     """Rename the weights of a Hugging Face BERT or MPNet to those of `Bert`."""
     plain = {name.removeprefix("bert.").removeprefix("mpnet."): w for name, w in weights.items()}
-    return stacked(plain, _names(config), "BERT")
+    return stack_weights(plain, _names(config), "BERT")
 
 
 def to_hugging_face(weights: Mapping[str, Tensor], config: BertConfig) -> dict[str, Tensor]:
     """Rename the weights of a `Bert` to Hugging Face's."""
-    return unstacked(weights, _names(config))
+    return unstack_weights(weights, _names(config))
 
 
 def _names(config: BertConfig) -> dict[str, tuple[str, ...]]:

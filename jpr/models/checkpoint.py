@@ -43,7 +43,7 @@ class _NothingDrawn(TorchFunctionMode):
 
 
 @contextmanager
-def shapes_alone() -> Iterator[None]:
+def shapes_only() -> Iterator[None]:
     """Make models without any numbers in them: nothing is filled, and nothing takes memory.
 
     To draw numbers that are nowhere, torch would load its compiler first: a second.
@@ -63,7 +63,7 @@ def read_checkpoint(folder: Path) -> tuple[Config, dict[str, Tensor]]:
     return config, tensors
 
 
-def stacked(
+def stack_weights(
     weights: Mapping[str, Tensor], names: Mapping[str, tuple[str, ...]], kind: str
 ) -> dict[str, Tensor]:
     """Return our weights, each made of those under its names in a checkpoint of some kind."""
@@ -78,10 +78,10 @@ def stacked(
         raise DataError(f"the checkpoint lacks the weight {error}; is it a {kind}?") from error
 
 
-def unstacked(
+def unstack_weights(
     weights: Mapping[str, Tensor], names: Mapping[str, tuple[str, ...]]
 ) -> dict[str, Tensor]:
-    """Return what `stacked` was given."""
+    """Return what `stack_weights` was given."""
     return {
         name: part
         for ours, theirs in names.items()

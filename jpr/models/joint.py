@@ -12,7 +12,7 @@ each candidate is to come next:
 The decoder's memory is every token (`tokens`, Fusion in Decoder), or one vector per candidate
 (`passages`), which suffices where the encoder sees question and passage together.
 
-A model may also read *answers* off its candidates (`jpr.models.answers`), so that passages can be
+A model may also read *answers* off its candidates (`jpr.models.heads`), so that passages can be
 chosen for the answers they add.
 """
 
@@ -24,18 +24,18 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from jpr.errors import ConfigError, DataError
-from jpr.models.answers import Answers
 from jpr.models.bert import Bert
-from jpr.models.ragged import inside, padded
+from jpr.models.heads import SpanHead
+from jpr.models.padding import length_mask, pad_rows
 from jpr.models.t5 import Memory, T5Decoder, T5Encoder
 
 MEMORIES = ("tokens", "passages")
-Packed = Callable[[Tensor, Tensor], Tensor]
+EncodePacked = Callable[[Tensor, Tensor], Tensor]
 """Maps rows laid end to end, ids (N,) and lengths (B,), to vectors (N, d)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Candidates:
+class PackedCandidates:
     """The candidates of several questions, laid end to end."""
 
     ids: Tensor
@@ -55,7 +55,7 @@ class Candidates:
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
+class EncodedBatch:
     """What the encoder makes of candidates, ready for any number of prefixes."""
 
     memory: Tensor
@@ -64,7 +64,7 @@ class Encoded:
     """(Q,)"""
     marked: Tensor
     """(Q, C, d) the vector of each candidate; zeros where a question has fewer."""
-    inside: Tensor
+    mask: Tensor
     """(Q, C) which candidates there are."""
     numbers: Tensor
     """(Q, C)"""
@@ -87,16 +87,16 @@ class PointerHead(nn.Module):
         self.prior = nn.Parameter(torch.zeros(()))
         self.scale = d**-0.5
 
-    def first(self) -> Tensor:
+    def start_input(self) -> Tensor:
         """Return the decoder's input before anything is chosen (d,)."""
         return self.start
 
-    def keys(self, encoded: Encoded) -> Tensor:
+    def keys(self, encoded: EncodedBatch) -> Tensor:
         """Return what the decoder's vectors are compared with (Q, C, d)."""
         keys: Tensor = self.key(encoded.marked)
         return keys
 
-    def inputs(self, encoded: Encoded) -> Tensor:
+    def inputs(self, encoded: EncodedBatch) -> Tensor:
         """Return the decoder's input after each candidate was chosen (Q, C, d)."""
         chosen: Tensor = self.chosen(self.keys(encoded))
         return chosen
@@ -122,7 +122,7 @@ class IndexHead(nn.Module):
         self.tokens: Tensor
 
     @torch.no_grad()
-    def tell_apart(self) -> None:
+    def reset_index_tokens(self) -> None:
         """Give numbers new vectors, far from each other: in as large as words, out of length 1.
 
         So they are seen among words, and all are about equally likely at first.
@@ -133,16 +133,16 @@ class IndexHead(nn.Module):
             self.out = nn.Parameter(words.clone())
         words[self.tokens], self.out[self.tokens] = words.norm(dim=1).mean() * fresh, fresh
 
-    def first(self) -> Tensor:
+    def start_input(self) -> Tensor:
         """Return the decoder's input before anything is chosen (d,)."""
         return self.words.weight[self.start_token]
 
-    def inputs(self, encoded: Encoded) -> Tensor:
+    def inputs(self, encoded: EncodedBatch) -> Tensor:
         """Return the decoder's input after each candidate was chosen (Q, C, d)."""
         chosen: Tensor = self.words(self._tokens_of(encoded))
         return chosen
 
-    def keys(self, encoded: Encoded) -> Tensor:
+    def keys(self, encoded: EncodedBatch) -> Tensor:
         """Return what the decoder's vectors are compared with (Q, C, d): the numbers' words."""
         return self._said()[self._tokens_of(encoded)]
 
@@ -160,7 +160,7 @@ class IndexHead(nn.Module):
         """Return the words as they are said: those that are read, or others."""
         return self.words.weight if self.out is None else self.out
 
-    def _tokens_of(self, encoded: Encoded) -> Tensor:
+    def _tokens_of(self, encoded: EncodedBatch) -> Tensor:
         if int(encoded.numbers.max()) >= len(self.tokens):
             raise ConfigError(
                 f"{encoded.numbers.max().item() + 1} candidates, but the index head has words for "
@@ -178,7 +178,7 @@ class JointModel(nn.Module):
         decoder: T5Decoder,
         head: PointerHead | IndexHead,
         memory: str = "tokens",
-        answers: Answers | None = None,
+        answers: SpanHead | None = None,
     ) -> None:
         super().__init__()
         if memory not in MEMORIES:
@@ -190,11 +190,15 @@ class JointModel(nn.Module):
         self.encoder, self.decoder, self.head, self.memory = encoder, decoder, head, memory
         self.answers = answers
 
-    def encode(self, candidates: Candidates, packed: Packed | None = None) -> Encoded:
+    def encode(
+        self, candidates: PackedCandidates, packed: EncodePacked | None = None
+    ) -> EncodedBatch:
         """Read every candidate, each apart from the others; by another `packed` of the encoder."""
         if not candidates.counts or min(candidates.counts) < 1:
             raise DataError("a question has no candidates; give it at least one")
-        hidden = (packed or self.encoder.packed)(candidates.ids, candidates.lengths)  # (N, d)
+        hidden = (packed or self.encoder.forward_packed)(
+            candidates.ids, candidates.lengths
+        )  # (N, d)
         first = candidates.lengths.cumsum(0) - candidates.lengths
         marked = hidden[first + candidates.marks]  # (R, d)
         counts = torch.tensor(candidates.counts, device=hidden.device)
@@ -204,47 +208,49 @@ class JointModel(nn.Module):
             memory = hidden
         else:
             lengths, memory = counts, marked
-        places = inside(counts, int(counts.max()))
+        places = length_mask(counts, int(counts.max()))
         answers = None
         if self.answers is not None:
             answers = self.answers(hidden, candidates.lengths, candidates.texts)
-        return Encoded(
+        return EncodedBatch(
             memory,
             lengths,
-            padded(marked, places),
+            pad_rows(marked, places),
             places,
-            padded(candidates.numbers, places),
-            padded(candidates.prior, places),
+            pad_rows(candidates.numbers, places),
+            pad_rows(candidates.prior, places),
             candidates.counts,
             answers,
         )
 
-    def log_probs(self, encoded: Encoded, prefixes: Tensor, of_all: bool = False) -> Tensor:
+    def log_probs(
+        self, encoded: EncodedBatch, prefixes: Tensor, all_index_tokens: bool = False
+    ) -> Tensor:
         """Return log P(candidate | prefix) for every prefix of each question's sequence.
 
         `prefixes` (Q, T) are numbers of candidates; the result is (Q, T + 1, C), from no passage
-        chosen to all T. What is chosen already, or not there, has probability 0. With `of_all`, all
-        numbers that the index head knows share in the probability, as in training.
+        chosen to all T. What is chosen already, or not there, has probability 0. With
+        `all_index_tokens`, those of absent candidates share in the probability, as in training.
         """
         inputs = self.head.inputs(encoded)
         chosen = inputs.gather(1, prefixes[..., None].expand(-1, -1, inputs.shape[-1]))
-        first = self.head.first().to(chosen.dtype).expand(len(prefixes), 1, -1)
+        first = self.head.start_input().to(chosen.dtype).expand(len(prefixes), 1, -1)
         x = torch.cat([first, chosen], dim=1)
         if torch.is_autocast_enabled(x.device.type):
             x = x.float()  # sums of all layers need more digits than their terms
         hidden = self.decoder(x, Memory(encoded.memory, encoded.memory_lengths))
-        taken = F.one_hot(prefixes, encoded.inside.shape[1]).cumsum(1) > 0  # (Q, T, C)
+        taken = F.one_hot(prefixes, encoded.mask.shape[1]).cumsum(1) > 0  # (Q, T, C)
         none = torch.zeros_like(taken[:, :1]) if prefixes.shape[1] else _none(encoded)
         taken = torch.cat([none, taken], dim=1)
         logits = self.head.logits(hidden, self.head.keys(encoded), encoded.prior)
-        out = taken | ~encoded.inside[:, None]
-        if of_all and isinstance(self.head, IndexHead):
+        out = taken | ~encoded.mask[:, None]
+        if all_index_tokens and isinstance(self.head, IndexHead):
             everything = self.head.all_logits(hidden).logsumexp(dim=-1, keepdim=True)
             return logits.masked_fill(out, -torch.inf) - everything
-        return distribution(logits, out)
+        return masked_log_softmax(logits, out)
 
 
-def distribution(logits: Tensor, out: Tensor) -> Tensor:
+def masked_log_softmax(logits: Tensor, out: Tensor) -> Tensor:
     """Map a number per candidate (…, C) to log-probabilities, those that are `out` having none."""
     return F.log_softmax(logits.masked_fill(out, -torch.inf), dim=-1)
 
@@ -253,5 +259,5 @@ def _width(encoder: Bert | T5Encoder) -> int:
     return encoder.config.hidden_size if isinstance(encoder, Bert) else encoder.config.d_model
 
 
-def _none(encoded: Encoded) -> Tensor:
-    return torch.zeros_like(encoded.inside)[:, None]
+def _none(encoded: EncodedBatch) -> Tensor:
+    return torch.zeros_like(encoded.mask)[:, None]

@@ -9,7 +9,7 @@ from onnx import GraphProto, NodeProto, TensorProto, helper, numpy_helper
 from torch import Tensor, nn
 
 from jpr.errors import DataError
-from jpr.models.quantise import Matrix
+from jpr.models.quantize import QuantizedMatrix
 
 OURS = "com.microsoft"
 """The domain of ONNX Runtime's own operations."""
@@ -132,7 +132,7 @@ Multiply = Callable[[Graph, str, str, nn.Linear], str]
 """Adds the linear layer of this name over an input, and returns what it gives."""
 
 
-def by_whole_numbers(matrices: Mapping[str, Matrix]) -> Multiply:
+def by_whole_numbers(matrices: Mapping[str, QuantizedMatrix]) -> Multiply:
     """Multiply whole numbers."""
 
     def multiply(graph: Graph, name: str, x: str, linear: nn.Linear) -> str:
@@ -150,7 +150,7 @@ def by_whole_numbers(matrices: Mapping[str, Matrix]) -> Multiply:
     return multiply
 
 
-def by_stored_numbers(matrices: Mapping[str, Matrix]) -> Multiply:
+def by_stored_numbers(matrices: Mapping[str, QuantizedMatrix]) -> Multiply:
     """Multiply the same matrices in 32 bits, inputs not rounded; the file holds them once."""
 
     def multiply(graph: Graph, name: str, x: str, linear: nn.Linear) -> str:
@@ -161,7 +161,7 @@ def by_stored_numbers(matrices: Mapping[str, Matrix]) -> Multiply:
     return multiply
 
 
-def _smoothed(graph: Graph, name: str, x: str, matrix: Matrix) -> tuple[str, str, str]:
+def _smoothed(graph: Graph, name: str, x: str, matrix: QuantizedMatrix) -> tuple[str, str, str]:
     """Return inputs as a matrix takes them, its whole numbers and their steps."""
     smoothing = matrix.scale.smoothing
     if not bool((smoothing == 1).all()):

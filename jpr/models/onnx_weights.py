@@ -25,17 +25,23 @@ except ImportError as error:
 
 from jpr.models.bert import Bert, BertConfig
 from jpr.models.joint import JointModel, PointerHead
-from jpr.models.joint_about import ABOUT, ENCODER, STEP, is_plain_pointer, read_about
-from jpr.models.joint_folder import joint_of, load_weights, write_joint
+from jpr.models.joint_checkpoint import joint_of, load_weights, write_joint
+from jpr.models.joint_config import (
+    ENCODER_FILE,
+    JOINT_JSON,
+    STEP_FILE,
+    is_bert_pointer,
+    read_joint_json,
+)
 from jpr.models.t5 import T5Decoder
-from jpr.models.t5_blocks import Relative
-from jpr.models.tower import Head, Tower
+from jpr.models.t5_blocks import RelativeBias
+from jpr.models.tower import Tower, VectorHead
 
 Kept = Mapping[str, Tensor]
-"""What a file keeps, under the names that `jpr.models.export` and its neighbours give."""
+"""What a file keeps, under the names that `jpr.models.onnx_export` and its neighbours give."""
 
 
-def tower_from_onnx(file: Path, head: Head) -> Tower:
+def tower_from_onnx(file: Path, head: VectorHead) -> Tower:
     """Read a tower's weights, whole numbers multiplied by their steps."""
     try:
         model = onnx.load(file)
@@ -52,14 +58,14 @@ def tower_from_onnx(file: Path, head: Head) -> Tower:
 
 def joint_from_onnx(folder: Path) -> JointModel:
     """Read a joint model's weights from its two files, whole numbers multiplied by their steps."""
-    about = read_about(folder)
-    if not is_plain_pointer(about):
+    about = read_joint_json(folder)
+    if not is_bert_pointer(about):
         told = "is no BERT with a pointer head; ONNX files of other models only run on the CPU"
         raise FormatError(folder, 0, f"{told}: use cpu, or the folder that was exported")
-    checked_sums(folder / ABOUT)
-    encoder, step = (_opened(folder / name) for name in (ENCODER, STEP))
+    checked_sums(folder / JOINT_JSON)
+    encoder, step = (_opened(folder / name) for name in (ENCODER_FILE, STEP_FILE))
     if _told(encoder) != _told(step):
-        told = f"{ENCODER} and {STEP} are of different models"
+        told = f"{ENCODER_FILE} and {STEP_FILE} are of different models"
         raise FormatError(folder, 0, f"{told}; export both again")
     try:
         model = joint_of(about)
@@ -71,7 +77,7 @@ def joint_from_onnx(folder: Path) -> JointModel:
 
 def write_for_torch(exported: Path, folder: Path) -> None:
     """Write a joint model that was exported as a folder that can be trained further."""
-    prompt = read_about(exported).get("prompt")
+    prompt = read_joint_json(exported).get("prompt")
     if not isinstance(prompt, dict):
         raise FormatError(exported, 0, "says nothing of its prompt; export it again")
     copy_file(exported / "tokenizer.json", folder / "tokenizer.json")
@@ -161,7 +167,7 @@ def _by_rows(step: Kept, name: str) -> Tensor:
     return step[name] if steps is None else step[name].float() * steps[:, None]
 
 
-def _by_bucket(by_distance: Tensor, relative: Relative) -> Tensor:
+def _by_bucket(by_distance: Tensor, relative: RelativeBias) -> Tensor:
     """Return the bias of each bucket; it is zero for those that no distance falls in."""
     found = torch.zeros_like(relative.weight)
     found[relative.buckets(-torch.arange(len(by_distance)))] = by_distance

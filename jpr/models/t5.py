@@ -16,21 +16,21 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from jpr.errors import DataError
-from jpr.models.ragged import Grain, Layout, Whole, counts, in_parts, layout, through
-from jpr.models.ragged import inside as inside_of
+from jpr.models.config import T5Config
+from jpr.models.padding import Grouping, Layout, Whole, counts, in_parts, layout, run_block
+from jpr.models.padding import length_mask as inside_of
 from jpr.models.t5_blocks import (
     AttendCross,
     CrossAttention,
     DecoderBlock,
     EncoderBlock,
-    Norm,
-    Relative,
+    RelativeBias,
+    T5Norm,
     attention,
-    is_fused,
-    trains_fused,
+    uses_inference_kernels,
+    uses_training_kernels,
     working_dtype,
 )
-from jpr.models.t5_config import T5Config
 
 __all__ = ["T5", "Memory", "T5Config", "T5Decoder", "T5Encoder"]
 
@@ -45,9 +45,9 @@ class T5Encoder(nn.Module):
         super().__init__()
         self.config, self.dropout = config, dropout
         self.words = nn.Embedding(config.vocab_size, config.d_model)
-        self.relative = Relative.of(config, both_ways=True)
+        self.relative = RelativeBias.of(config, both_ways=True)
         self.blocks = nn.ModuleList(EncoderBlock(config, dropout) for _ in range(config.num_layers))
-        self.norm = Norm(config)
+        self.norm = T5Norm(config)
         self.checkpointing = False
         """Whether to compute blocks twice in training instead of keeping what is in them."""
 
@@ -57,32 +57,32 @@ class T5Encoder(nn.Module):
         x = self._through(ids.flatten(), ((rows, longest),), lengths.cpu())
         return x.view(rows, longest, -1)
 
-    def packed(self, ids: Tensor, lengths: Tensor) -> Tensor:
+    def forward_packed(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """Map rows of `lengths` (B,) laid end to end, ids (N,), to (N, d)."""
-        grain, rows = Grain.of(ids.device), counts(lengths, len(ids))
+        grain, rows = Grouping.of(ids.device), counts(lengths, len(ids))
         if not len(ids):
             return self.words.weight[:0]
-        if is_fused(self.words.weight):
+        if uses_inference_kernels(self.words.weight):
             return in_parts(ids, rows, grain.budget, self._fused)
-        if trains_fused(self.words.weight) and self.config.d_kv in _FUSED:
+        if uses_training_kernels(self.words.weight) and self.config.d_kv in _FUSED:
             return self._trained(ids, _ends(rows, ids), int(rows.max()))
         return in_parts(
             ids, rows, grain.budget, lambda some, of: self._laid(some, layout(of, grain))
         )
 
     def _fused(self, ids: Tensor, rows: Whole) -> Tensor:
-        return self.end_to_end(ids, _ends(rows, ids), int(rows.max()))
+        return self.forward_varlen(ids, _ends(rows, ids), int(rows.max()))
 
-    def end_to_end(self, ids: Tensor, ends: Tensor, longest: int) -> Tensor:
+    def forward_varlen(self, ids: Tensor, ends: Tensor, longest: int) -> Tensor:
         """Map rows end to end, ids (N,), which end at `ends` (B + 1,) from 0 on, to (N, d).
 
         In bfloat16 on a GPU only, without any padding.
         """
-        from jpr.models import kernels
+        from jpr.models.kernels import inference
 
         x = self.words(ids)
-        tiles = kernels.bias_tiles(self.relative, x.dtype)
-        attend = partial(kernels.attend, tiles=tiles, ends=ends, longest=longest)
+        tiles = inference.bias_tiles(self.relative, x.dtype)
+        attend = partial(inference.attend, tiles=tiles, ends=ends, longest=longest)
         for block in self.blocks:
             x = block(x, attend)
         out: Tensor = self.norm(x)
@@ -90,16 +90,14 @@ class T5Encoder(nn.Module):
 
     def _trained(self, ids: Tensor, ends: Tensor, longest: int) -> Tensor:
         """Do the same with gradients, checkpoints and dropout."""
-        from jpr.models import kernels, kernels_train
+        from jpr.models.kernels import inference, training
 
         dropout = self.dropout if self.training else 0.0
         x = F.dropout(self.words(ids), dropout)
-        tiles = kernels.bias_tiles(self.relative, torch.float32)
-        attend = partial(
-            kernels_train.attend, tiles=tiles, ends=ends, longest=longest, dropout=dropout
-        )
+        tiles = inference.bias_tiles(self.relative, torch.float32)
+        attend = partial(training.attend, tiles=tiles, ends=ends, longest=longest, dropout=dropout)
         for block in self.blocks:
-            x = through(block, x, attend, self.checkpointing)
+            x = run_block(block, x, attend, self.checkpointing)
         return F.dropout(self.norm(x), dropout)
 
     def _laid(self, ids: Tensor, to: Layout) -> Tensor:
@@ -125,7 +123,7 @@ class T5Encoder(nn.Module):
             return mixed[0] if len(mixed) == 1 else torch.cat(mixed)
 
         for block in self.blocks:
-            x = through(block, x, attend, self.checkpointing)
+            x = run_block(block, x, attend, self.checkpointing)
         return F.dropout(self.norm(x), self.dropout, self.training)
 
     def _masks(
@@ -164,11 +162,11 @@ class Memory:
         self._slots: Tensor | None = None
         self._mask: Tensor | None = None
         if int(rows.min()) < self._shape[1]:
-            inside = inside_of(rows, self._shape[1])
-            self._slots = inside.flatten().nonzero()[:, 0].to(vectors.device)
+            length_mask = inside_of(rows, self._shape[1])
+            self._slots = length_mask.flatten().nonzero()[:, 0].to(vectors.device)
             dtype = working_dtype(vectors)
-            mask = inside.new_zeros(inside.shape, dtype=dtype)
-            mask = mask.masked_fill(~inside, torch.finfo(dtype).min)[:, None, None]
+            mask = length_mask.new_zeros(length_mask.shape, dtype=dtype)
+            mask = mask.masked_fill(~length_mask, torch.finfo(dtype).min)[:, None, None]
             self._mask = mask.to(vectors.device)
 
     def attend(self, cross: CrossAttention, dropout: float = 0.0) -> AttendCross:
@@ -190,10 +188,10 @@ class T5Decoder(nn.Module):
     def __init__(self, config: T5Config, dropout: float = 0.0) -> None:
         super().__init__()
         self.config, self.dropout = config, dropout
-        self.relative = Relative.of(config, both_ways=False)
+        self.relative = RelativeBias.of(config, both_ways=False)
         layers = range(config.num_decoder_layers)
         self.blocks = nn.ModuleList(DecoderBlock(config, dropout) for _ in layers)
-        self.norm = Norm(config)
+        self.norm = T5Norm(config)
 
     @property
     def layers(self) -> list[DecoderBlock]:

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from jpr.errors import ConfigError
-from jpr.models.t5_config import T5Config
+from jpr.models.config import T5Config
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Mixes values (…, heads, d_kv) by the agreement of queries with keys, all of the same shape."""
@@ -34,13 +34,13 @@ def working_dtype(x: Tensor) -> torch.dtype:
     return dtype
 
 
-def is_fused(x: Tensor) -> bool:
+def uses_inference_kernels(x: Tensor) -> bool:
     """Tell whether our own kernels take over: inference in bfloat16 on a GPU."""
     plain = not torch.is_grad_enabled() and not torch.is_autocast_enabled("cuda")
     return plain and x.is_cuda and x.dtype is torch.bfloat16
 
 
-def trains_fused(x: Tensor) -> bool:
+def uses_training_kernels(x: Tensor) -> bool:
     """Tell whether our kernels with gradients take over: rows (N, d), bfloat16 on a GPU.
 
     The decoder's few tokens, (B, T, d), are not worth starting them.
@@ -56,7 +56,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: flo
     return mixed.transpose(1, 2)
 
 
-class Relative(nn.Module):
+class RelativeBias(nn.Module):
     """What is added to attention scores for the distance from query to key, alike in all layers."""
 
     def __init__(
@@ -69,7 +69,7 @@ class Relative(nn.Module):
         nn.init.normal_(self.weight, std=std)
 
     @classmethod
-    def of(cls, config: T5Config, both_ways: bool) -> "Relative":
+    def of(cls, config: T5Config, both_ways: bool) -> "RelativeBias":
         """Make a T5's."""
         return cls(
             config.relative_attention_num_buckets,
@@ -112,11 +112,11 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (…, d) to (…, f), of which `down` makes d again."""
-        if is_fused(x):
+        if uses_inference_kernels(x):
             return self._fused(x.view(-1, x.shape[-1])).view(*x.shape[:-1], -1)
         wide: Tensor = self.up(x)
-        if trains_fused(x):
-            from jpr.models.kernels_train import activated
+        if uses_training_kernels(x):
+            from jpr.models.kernels.training import activated
 
             return activated(wide, self.gated, self.dropout if self.training else 0.0)
         if self.gated:
@@ -129,7 +129,7 @@ class FeedForward(nn.Module):
     def _fused(self, x: Tensor) -> Tensor:
         """Do the same for rows (N, d) in fewer passes over memory."""
         if self.gated:
-            from jpr.models.kernels import gated_gelu
+            from jpr.models.kernels.inference import gated_gelu
 
             return gated_gelu(self.up(x))
         none = x.new_zeros(self.up.out_features)
@@ -180,8 +180,8 @@ class EncoderBlock(nn.Module):
     def __init__(self, config: T5Config, dropout: float) -> None:
         super().__init__()
         self.dropout = dropout
-        self.norm1, self.attention = Norm(config), SelfAttention(config)
-        self.norm2, self.feed = Norm(config), FeedForward(config, dropout)
+        self.norm1, self.attention = T5Norm(config), SelfAttention(config)
+        self.norm2, self.feed = T5Norm(config), FeedForward(config, dropout)
 
     def forward(self, x: Tensor, attend: Attend) -> Tensor:
         """Map (…, d) to the same; without gradients, in place."""
@@ -196,9 +196,9 @@ class DecoderBlock(nn.Module):
     def __init__(self, config: T5Config, dropout: float) -> None:
         super().__init__()
         self.dropout = dropout
-        self.norm1, self.attention = Norm(config), SelfAttention(config)
-        self.norm2, self.cross = Norm(config), CrossAttention(config)
-        self.norm3, self.feed = Norm(config), FeedForward(config, dropout)
+        self.norm1, self.attention = T5Norm(config), SelfAttention(config)
+        self.norm2, self.cross = T5Norm(config), CrossAttention(config)
+        self.norm3, self.feed = T5Norm(config), FeedForward(config, dropout)
 
     def forward(self, x: Tensor, attend_self: Attend, attend_cross: AttendCross) -> Tensor:
         """Map (…, d) to the same; without gradients, in place."""
@@ -210,8 +210,8 @@ class DecoderBlock(nn.Module):
 
 def _added(x: Tensor, linear: nn.Linear, inner: Tensor, dropout: float) -> Tensor:
     """Return x plus what a layer makes of `inner`; the sum is part of the product if it can be."""
-    if trains_fused(x):
-        from jpr.models.kernels_train import added
+    if uses_training_kernels(x):
+        from jpr.models.kernels.training import added
 
         return added(x, linear(inner), dropout)
     if torch.is_grad_enabled() or not x.dtype == inner.dtype == linear.weight.dtype:
@@ -220,7 +220,7 @@ def _added(x: Tensor, linear: nn.Linear, inner: Tensor, dropout: float) -> Tenso
     return x
 
 
-class Norm(nn.RMSNorm):
+class T5Norm(nn.RMSNorm):
     """A norm by the root of the mean square, without a shift."""
 
     def __init__(self, config: T5Config) -> None:
@@ -229,13 +229,13 @@ class Norm(nn.RMSNorm):
     def forward(self, x: Tensor) -> Tensor:
         """Map (…, d) to the same."""
         assert self.eps is not None
-        if trains_fused(x):
-            from jpr.models import kernels_train
+        if uses_training_kernels(x):
+            from jpr.models.kernels import training
 
-            return kernels_train.rms_norm(x, self.weight, self.eps, working_dtype(x))
-        if not is_fused(x):
+            return training.rms_norm(x, self.weight, self.eps, working_dtype(x))
+        if not uses_inference_kernels(x):
             return super().forward(x)
-        from jpr.models.kernels import rms_norm
+        from jpr.models.kernels.inference import rms_norm
 
         return rms_norm(x.view(-1, x.shape[-1]), self.weight, self.eps).view(x.shape)
 

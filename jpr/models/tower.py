@@ -8,14 +8,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from jpr.errors import DataError
-from jpr.models.bert import Bert, BertConfig, from_hugging_face, pooled
-from jpr.models.checkpoint import shapes_alone
+from jpr.models.bert import Bert, BertConfig, from_hugging_face, pool
+from jpr.models.checkpoint import shapes_only
 
 _WORDS = "embeddings.word_embeddings.weight"
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class VectorHead:
     """How a vector is made of the tokens' vectors."""
 
     pooling: str = "mean"
@@ -28,7 +28,7 @@ class Head:
 class Tower(nn.Module):
     """Token ids to unit vectors, or to whatever its head makes of them."""
 
-    def __init__(self, bert: Bert, head: Head, dimension: int | None = None) -> None:
+    def __init__(self, bert: Bert, head: VectorHead, dimension: int | None = None) -> None:
         """Add a head; `dimension` is that of the projection, where there is one."""
         super().__init__()
         d = bert.config.hidden_size
@@ -44,7 +44,7 @@ class Tower(nn.Module):
     def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """Map rows of `lengths` (B,) laid end to end, ids (N,), to vectors (B, dimension)."""
         how = "mean" if self.head.pooling == "mean" else "cls"
-        vector = pooled(self.bert.packed(ids, lengths), lengths, how)
+        vector = pool(self.bert.forward_packed(ids, lengths), lengths, how)
         if self.head.pooling == "pooler":
             vector = torch.tanh(self.pooler(vector))
         if self.head.projection != "none":
@@ -56,7 +56,9 @@ class Tower(nn.Module):
         return F.normalize(vector.float(), dim=-1) if self.head.normalise else vector.float()
 
 
-def tower_of(config: Mapping[str, object], weights: Mapping[str, Tensor], head: Head) -> Tower:
+def tower_from_weights(
+    config: Mapping[str, object], weights: Mapping[str, Tensor], head: VectorHead
+) -> Tower:
     """Make a tower of a checkpoint's weights under Hugging Face's names, whatever their prefix.
 
     The pooler is called `pooler.dense` there; of the projection's names, `projection.dense` and
@@ -67,7 +69,7 @@ def tower_of(config: Mapping[str, object], weights: Mapping[str, Tensor], head: 
     plain = {name.removeprefix(prefix): weight for name, weight in weights.items()}
     projection = plain.get("projection.dense.weight")
     size = None if projection is None else len(projection)
-    with shapes_alone():  # until these are known to be those of the weights
+    with shapes_only():  # until these are known to be those of the weights
         wanted = Tower(Bert(shape), head, size).state_dict()
     named = {f"bert.{name}": w for name, w in from_hugging_face(plain, shape).items()}
     for ours, theirs in _HEAD_NAMES.items():

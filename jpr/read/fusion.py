@@ -18,11 +18,11 @@ from jpr.encode.encoder_folder import uses_gpu, weight_files, weights_digest
 from jpr.encode.tokenizer import read_tokenizer, truncated_tokens
 from jpr.errors import ConfigError, DataError, FormatError
 from jpr.io.checksums import checked_sums, write_folder
-from jpr.models.joint_about import read_kind
+from jpr.models.generation import GeneratedAnswer, GenerateOptions, generate_answers
+from jpr.models.joint_config import read_model_json
 from jpr.models.t5 import T5
-from jpr.models.t5_names import read_t5, write_t5
+from jpr.models.t5_checkpoint import read_t5, write_t5
 from jpr.models.tries import Tries
-from jpr.models.writing import Ways, Written, write
 from jpr.read.ground import distinct, grounded
 from jpr.rerank.evidence import Words
 from jpr.rerank.explain import Places
@@ -45,7 +45,7 @@ class FusionReader:
         self,
         model: T5,
         prompts: Prompts,
-        ways: Ways,
+        ways: GenerateOptions,
         *,
         is_grounded: bool = True,
         most: int = 20,
@@ -98,7 +98,7 @@ class FusionReader:
                 yield Outcome(ranking, answers)
 
     @torch.inference_mode()
-    def _written(self, rankings: Sequence[Ranking]) -> list[list[Written]]:
+    def _written(self, rankings: Sequence[Ranking]) -> list[list[GeneratedAnswer]]:
         """Let the model write for questions that have passages."""
         prompted = [
             [one.ids for one in self._prompts.of(r.question.text, _passages(r), [0] * len(r.hits))]
@@ -106,10 +106,10 @@ class FusionReader:
         ]
         device = next(self._model.parameters()).device
         ids, lengths = _end_to_end([row for rows in prompted for row in rows], device)
-        memory = self._model.encoder.packed(ids, lengths)
+        memory = self._model.encoder.forward_packed(ids, lengths)
         whole = torch.tensor([sum(map(len, rows)) for rows in prompted], device=device)
         tries = self._tries(rankings, device) if self._is_grounded else None
-        return write(self._model, memory, whole, self._ways, tries)
+        return generate_answers(self._model, memory, whole, self._ways, tries)
 
     def _tries(self, rankings: Sequence[Ranking], device: torch.device) -> Tries:
         """Return the runs of titles and texts, apart from each other."""
@@ -119,13 +119,13 @@ class FusionReader:
         counts = torch.tensor([2 * len(ranking.hits) for ranking in rankings], device=device)
         return tries_of(ids, lengths, counts, self._words, self._prompts, self._ways)
 
-    def _answers(self, ranking: Ranking, written: Sequence[Written]) -> tuple[Answer, ...]:
+    def _answers(self, ranking: Ranking, written: Sequence[GeneratedAnswer]) -> tuple[Answer, ...]:
         """Return what was written, likeliest first, where the passages have it."""
         if self._is_grounded:
             return placed(written, ranking.hits, self._places)[: self._most]
         return in_order(self._decoded(written, ranking.hits))[: self._most]
 
-    def _decoded(self, written: Sequence[Written], hits: Sequence[Hit]) -> Iterator[Answer]:
+    def _decoded(self, written: Sequence[GeneratedAnswer], hits: Sequence[Hit]) -> Iterator[Answer]:
         """Yield answers as they were written where no passage contains them."""
         for one in written:
             text = self._prompts.tokenizer.decode(list(one.tokens)).strip()
@@ -133,7 +133,12 @@ class FusionReader:
 
 
 def tries_of(
-    ids: Tensor, lengths: Tensor, texts: Tensor, words: Words, prompts: Prompts, ways: Ways
+    ids: Tensor,
+    lengths: Tensor,
+    texts: Tensor,
+    words: Words,
+    prompts: Prompts,
+    ways: GenerateOptions,
 ) -> Tries:
     """Return the runs that an answer can be, of texts as tokens; see `Tries.of`.
 
@@ -152,7 +157,9 @@ def _end_to_end(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Te
     return ids, torch.tensor([len(row) for row in rows], dtype=torch.long, device=device)
 
 
-def placed(written: Sequence[Written], hits: Sequence[Hit], places: Places) -> tuple[Answer, ...]:
+def placed(
+    written: Sequence[GeneratedAnswer], hits: Sequence[Hit], places: Places
+) -> tuple[Answer, ...]:
     """Return answers as the first passages that have their tokens write them, likeliest first."""
     runs = [one.tokens for one in written]
     texts, supports = [""] * len(runs), [list[Support]() for _ in runs]
@@ -182,23 +189,23 @@ def _passages(ranking: Ranking) -> list[Passage]:
     return [hit.passage for hit in ranking.hits]
 
 
-def write_reader(folder: Path, model: T5, settings: PromptSettings, ways: Ways) -> None:
+def write_reader(folder: Path, model: T5, settings: PromptSettings, ways: GenerateOptions) -> None:
     """Write a reader's folder but for its tokenizer, which is there already."""
     about = {"kind": KIND, "format": FORMAT, "prompt": asdict(settings), "ways": asdict(ways)}
     write_folder(folder / ABOUT, about, lambda: write_t5(folder, model))
 
 
-def read_about(folder: Path) -> tuple[PromptSettings, Ways]:
+def read_about(folder: Path) -> tuple[PromptSettings, GenerateOptions]:
     """Read how a reader reads and writes."""
     file = folder / ABOUT
     if not file.exists():
         raise FormatError(folder, 0, f"is no reader: {ABOUT} is missing")
-    about = read_kind(file, KIND, FORMAT)
+    about = read_model_json(file, KIND, FORMAT)
     return prompt_settings(about, file), _ways(about.get("ways"), file)
 
 
-def _ways(given: object, file: Path) -> Ways:
-    known = {field.name: field.type for field in fields(Ways)}
+def _ways(given: object, file: Path) -> GenerateOptions:
+    known = {field.name: field.type for field in fields(GenerateOptions)}
     if (
         not isinstance(given, Mapping)
         or not given.keys() <= known.keys()
@@ -206,6 +213,6 @@ def _ways(given: object, file: Path) -> Ways:
     ):
         raise FormatError(file, 0, f"its ways are not known: {given!r}; copy it again")
     try:
-        return Ways(**given)
+        return GenerateOptions(**given)
     except ConfigError as error:
         raise FormatError(file, 0, f"its ways are not known: {error}; copy it again") from error

@@ -12,7 +12,7 @@ from jpr.decode import Decoded
 from jpr.encode.encoder_folder import DEVICES, torch_can_load, uses_gpu, weight_files
 from jpr.encode.tokenizer import read_tokenizer
 from jpr.errors import ConfigError, FormatError, MissingExtraError
-from jpr.models.joint_about import ENCODER, STEP, is_plain_pointer, read_about
+from jpr.models.joint_config import ENCODER_FILE, STEP_FILE, is_bert_pointer, read_joint_json
 from jpr.rerank.consider import Considered
 from jpr.rerank.decoding import DECODERS as DECODERS
 from jpr.rerank.decoding import TREES
@@ -243,9 +243,9 @@ def _scorer(folder: Path, device: str, threads: int) -> Scorer:
     if device not in DEVICES:
         raise ConfigError(f"device {device!r}; choose of {', '.join(DEVICES)}")
     has_weights = bool(weight_files(folder))
-    has_graphs = any((folder / name).exists() for name in (ENCODER, STEP))
+    has_graphs = any((folder / name).exists() for name in (ENCODER_FILE, STEP_FILE))
     if not has_weights and not has_graphs:
-        files = f"neither model.safetensors nor {ENCODER} and {STEP}"
+        files = f"neither model.safetensors nor {ENCODER_FILE} and {STEP_FILE}"
         raise FormatError(folder, 0, f"holds no weights: {files}")
     suits_gpu = has_weights or device == "cuda" or _turns_back(folder)
     on_gpu = suits_gpu and uses_gpu(device)
@@ -262,12 +262,12 @@ def _scorer(folder: Path, device: str, threads: int) -> Scorer:
 
 def _turns_back(folder: Path) -> bool:
     """Tell whether ONNX files can be weights for a GPU."""
-    return torch_can_load(weights=False) and is_plain_pointer(read_about(folder))
+    return torch_can_load(weights=False) and is_bert_pointer(read_joint_json(folder))
 
 
 def _decoding(folder: Path, decoder: str | None, beta: float | None) -> tuple[str, float]:
     """Return decoder and β: as asked for, else the folder's, else the paper's."""
-    own = read_about(folder).get("decoding", {})
+    own = read_joint_json(folder).get("decoding", {})
     file, usual = folder / "joint.json", Decoding()
     if not isinstance(own, dict):
         raise FormatError(file, 0, f"its decoding is {own!r}; copy it again")

@@ -1,7 +1,7 @@
 """A joint model in two ONNX files, on the CPU: what the light installation runs.
 
 `encoder.onnx` reads candidates, `step.onnx` says what comes after prefixes of one question; what
-they take and give is in `jpr.models.export_joint`, which makes them.
+they take and give is in `jpr.models.onnx_joint`, which makes them.
 
 A model in 8 bits reads all candidates by whole numbers, and the likeliest few of them once more in
 32 bits: rounding changes little, but enough to change which of two good passages comes first.
@@ -19,7 +19,7 @@ from jpr.encode.encoder_folder import weights_digest
 from jpr.encode.onnx_session import Floats, OnnxInputs, OnnxModel, one_text, open_session
 from jpr.errors import DataError, FormatError
 from jpr.io.checksums import checked_sums
-from jpr.models.joint_about import ABOUT, ENCODER, EXACT, STEP
+from jpr.models.joint_config import ENCODER_FILE, EXACT_INPUT, JOINT_JSON, STEP_FILE
 from jpr.rerank.evidence import Passages
 from jpr.rerank.scorer import Asked, Opened
 
@@ -41,11 +41,11 @@ class OnnxScorer:
 
     def __init__(self, folder: Path, threads: int = 0) -> None:
         """Open both, to run on so many threads; 0 is one per core."""
-        paths = [folder / name for name in (ENCODER, STEP)]
+        paths = [folder / name for name in (ENCODER_FILE, STEP_FILE)]
         for path in paths:
             if not path.exists():
                 raise FormatError(path, 0, "is missing; export the model again")
-        sums = checked_sums(folder / ABOUT)
+        sums = checked_sums(folder / JOINT_JSON)
         self._encoder, self._step = OnnxModel(paths[0], threads), open_session(paths[1], threads)
         encoder = self._encoder.session
         about = _about(folder, encoder, self._step)
@@ -56,7 +56,7 @@ class OnnxScorer:
         self._size: int = outputs["vectors"]
         self._outputs = [name for name in ("vectors", "answers") if name in outputs]
         self.reads_answers = "answers" in outputs
-        self._is_rounded = EXACT in (tensor.name for tensor in encoder.get_inputs())
+        self._is_rounded = EXACT_INPUT in (tensor.name for tensor in encoder.get_inputs())
         self.key = weights_digest(paths, sums)
 
     def open(self, asked: Sequence[Asked]) -> Opened:
@@ -103,7 +103,7 @@ class OnnxScorer:
 
     def _encoded(self, asked: Asked, places: Sequence[int], *, exact: bool) -> "_Read":
         """Return the vectors of some candidates' tokens (T, d), and where answers are (T, 2)."""
-        how: OnnxInputs = {EXACT: np.array(exact)} if self._is_rounded else {}
+        how: OnnxInputs = {EXACT_INPUT: np.array(exact)} if self._is_rounded else {}
         texts = (one_text(asked.prompted[place].ids) | how for place in places)
         no_answers = np.empty((1, 0, 2), dtype=np.float32)
         return {
@@ -144,7 +144,7 @@ def _about(folder: Path, *sessions: onnxruntime.InferenceSession) -> dict[str, s
         raise FormatError(folder, 0, "its ONNX files are no joint model of ours; use jpr export")
     if told[0] != told[1]:
         raise FormatError(
-            folder, 0, f"{ENCODER} and {STEP} are of different models; export both again"
+            folder, 0, f"{ENCODER_FILE} and {STEP_FILE} are of different models; export both again"
         )
     return told[1]
 

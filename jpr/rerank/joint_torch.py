@@ -11,12 +11,12 @@ import torch
 from jpr.encode.encoder_folder import weight_files, weights_digest
 from jpr.errors import ConfigError
 from jpr.io.checksums import known_sums
-from jpr.models.answers import in_passages
-from jpr.models.joint import Candidates, Encoded, IndexHead, JointModel
-from jpr.models.joint_about import ABOUT, ENCODER, STEP
-from jpr.models.joint_folder import read_joint
-from jpr.models.rooms import Rooms
-from jpr.models.steps import Steps
+from jpr.models.decoder_cache import CachePool
+from jpr.models.heads import in_passages
+from jpr.models.joint import EncodedBatch, IndexHead, JointModel, PackedCandidates
+from jpr.models.joint_checkpoint import read_joint
+from jpr.models.joint_config import ENCODER_FILE, JOINT_JSON, STEP_FILE
+from jpr.models.prefix_scorer import PrefixScorer
 from jpr.rerank.evidence import Passages
 from jpr.rerank.scorer import Asked, Opened
 
@@ -29,7 +29,7 @@ class TorchScorer:
 
     def __init__(self, model: JointModel, key: str = "") -> None:
         """Take a model where it is; `key` names its weights."""
-        self._model, self._rooms, self.key = model, Rooms(model), key
+        self._model, self._rooms, self.key = model, CachePool(model), key
         self.ahead = 12 if next(model.parameters()).is_cuda else 4
         self.reads_answers = model.answers is not None
         self.numbers = len(model.head.tokens) if isinstance(model.head, IndexHead) else 0
@@ -41,14 +41,16 @@ class TorchScorer:
             raise ConfigError("device cuda: torch sees no GPU here; use cpu or auto")
         model, files = _read(folder)
         dtype = torch.bfloat16 if device == "cuda" else torch.float32
-        return cls(model.to(device, dtype), weights_digest(files, known_sums(folder / ABOUT)))
+        return cls(model.to(device, dtype), weights_digest(files, known_sums(folder / JOINT_JSON)))
 
     @torch.inference_mode()
     def open(self, asked: Sequence[Asked]) -> Opened:
         """Read the candidates of several questions at once."""
         candidates = _candidates(asked, next(self._model.parameters()).device)
         encoded = self._rooms.encode(candidates)
-        return Opened(Steps(self._model, encoded, self._rooms), passages_of(candidates, encoded))
+        return Opened(
+            PrefixScorer(self._model, encoded, self._rooms), passages_of(candidates, encoded)
+        )
 
 
 def _read(folder: Path) -> tuple[JointModel, list[Path]]:
@@ -57,10 +59,10 @@ def _read(folder: Path) -> tuple[JointModel, list[Path]]:
         return read_joint(folder)[0], weights
     from jpr.models.onnx_weights import joint_from_onnx  # needs onnx
 
-    return joint_from_onnx(folder), [folder / name for name in (ENCODER, STEP)]
+    return joint_from_onnx(folder), [folder / name for name in (ENCODER_FILE, STEP_FILE)]
 
 
-def passages_of(candidates: Candidates, encoded: Encoded) -> list[Passages] | None:
+def passages_of(candidates: PackedCandidates, encoded: EncodedBatch) -> list[Passages] | None:
     """Return where answers may be in the passages of each question."""
     if encoded.answers is None:
         return None
@@ -78,11 +80,11 @@ def passages_of(candidates: Candidates, encoded: Encoded) -> list[Passages] | No
     ]
 
 
-def _candidates(asked: Sequence[Asked], device: torch.device) -> Candidates:
+def _candidates(asked: Sequence[Asked], device: torch.device) -> PackedCandidates:
     flat = [one for question in asked for one in question.prompted]
     numbers = [number for question in asked for number in question.numbers]
     prior = torch.cat([torch.from_numpy(question.prior) for question in asked])
-    return Candidates(
+    return PackedCandidates(
         ids=torch.tensor([token for one in flat for token in one.ids], device=device),
         lengths=torch.tensor([len(one.ids) for one in flat], device=device),
         counts=tuple(len(question.prompted) for question in asked),

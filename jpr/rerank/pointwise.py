@@ -39,7 +39,7 @@ class PointwiseReranker:
         """Open a Hugging Face T5 folder; on a GPU where there is one."""
         if not find_spec("torch"):
             raise MissingExtraError(f"{folder}: a T5", "train")
-        from jpr.models.t5_names import read_t5
+        from jpr.models.t5_checkpoint import read_t5
 
         model = read_t5(folder).to("cuda" if uses_gpu(device) else "cpu")
         tokenizer = read_tokenizer(folder / "tokenizer.json")
@@ -73,7 +73,7 @@ class PointwiseReranker:
         start = torch.full((len(rows), 1), self._model.config.decoder_start_token_id)
         cuda = device.type == "cuda"
         with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=cuda):
-            memory = self._model.encoder.packed(ids, lengths)
+            memory = self._model.encoder.forward_packed(ids, lengths)
             logits = self._model.logits(start.to(device), memory, lengths)[:, 0, self._answers]
         found: list[float] = logits.float().log_softmax(-1)[:, 0].cpu().tolist()
         return found

@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 
 from jpr.encode.tokenizer import truncated_tokens
 from jpr.errors import ConfigError, DataError, FormatError
-from jpr.models.joint_about import read_about
+from jpr.models.joint_config import read_joint_json
 from jpr.types import Passage
 
 STYLES = ("bert", "t5")
@@ -116,7 +116,7 @@ class Prompts:
 
 def read_prompt_settings(folder: Path) -> PromptSettings:
     """Read from a model's `joint.json` how texts are put together for it."""
-    return prompt_settings(read_about(folder), folder / "joint.json")
+    return prompt_settings(read_joint_json(folder), folder / "joint.json")
 
 
 def prompt_settings(about: Mapping[str, object], file: Path) -> PromptSettings:

@@ -16,7 +16,7 @@ from jpr.encode.tokenizer import read_tokenizer
 from jpr.errors import ConfigError, MissingExtraError
 from jpr.io.checksums import known_sums, with_sums
 from jpr.io.json_files import write_json
-from jpr.models.joint_about import ABOUT, ENCODER, STEP, read_about
+from jpr.models.joint_config import ENCODER_FILE, JOINT_JSON, STEP_FILE, read_joint_json
 from jpr.rerank.joint import ask
 from jpr.rerank.prompt import Prompts, read_prompt_settings
 from jpr.types import Ranking
@@ -37,9 +37,9 @@ def export_joint(
     """
     settings = read_prompt_settings(source)
     try:
-        from jpr.models.export_joint import joint_to_onnx, joint_to_onnx_int8
         from jpr.models.joint import IndexHead, PointerHead
-        from jpr.models.joint_folder import read_joint
+        from jpr.models.joint_checkpoint import read_joint
+        from jpr.models.onnx_joint import joint_to_onnx, joint_to_onnx_int8
     except ImportError as error:
         raise MissingExtraError("exporting a joint model", "train") from error
     model, _ = read_joint(source)
@@ -47,7 +47,7 @@ def export_joint(
         if not isinstance(model.head, PointerHead):
             raise ConfigError(f"{source}: says numbers; a prior is for a model that points")
         model.head.prior.data.fill_(prior)
-    weights = weights_digest(weight_files(source), known_sums(source / ABOUT))
+    weights = weights_digest(weight_files(source), known_sums(source / JOINT_JSON))
     weights += "" if prior is None else f", prior {prior:g}"
     tokenizer = read_tokenizer(source / "tokenizer.json")
     if sample:
@@ -57,11 +57,13 @@ def export_joint(
     else:
         made = joint_to_onnx(model, weights)
     precision = "int8" if sample else "fp32"
-    about = {**read_about(source), "precision": precision, "weights": weights}
-    (target / ENCODER).write_bytes(made.encoder)
-    (target / STEP).write_bytes(made.step)
+    about = {**read_joint_json(source), "precision": precision, "weights": weights}
+    (target / ENCODER_FILE).write_bytes(made.encoder)
+    (target / STEP_FILE).write_bytes(made.step)
     (target / "tokenizer.json").write_text(tokenizer.to_str(), encoding="utf-8")
-    write_json(target / ABOUT, with_sums(about, target, (ENCODER, STEP, "tokenizer.json")))
+    write_json(
+        target / JOINT_JSON, with_sums(about, target, (ENCODER_FILE, STEP_FILE, "tokenizer.json"))
+    )
 
 
 def _rows(prompts: Prompts, numbers: int, rankings: Sequence[Ranking]) -> list[list[int]]:

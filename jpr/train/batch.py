@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from jpr.errors import ConfigError
-from jpr.models.joint import Candidates
+from jpr.models.joint import PackedCandidates
 from jpr.rerank.prompt import Prompts, PromptSettings
 from jpr.train.pack import LIMITS, Pack, vocabulary_sha256
 from jpr.train.tokens import as_tensor, cut, laid_out
@@ -83,7 +83,7 @@ class BatchBuilder:
         edges = self.candidate_starts[questions][:, None] + torch.arange(n, device=questions.device)
         return edges.where(edges < self.candidate_starts[questions + 1][:, None], -1)
 
-    def assemble(self, questions: Tensor, edges: Tensor, numbers: Tensor) -> Candidates:
+    def assemble(self, questions: Tensor, edges: Tensor, numbers: Tensor) -> PackedCandidates:
         """Return chosen candidates of questions (B,).
 
         `edges` (B, n) are candidates, counted through the whole pack; -1 where a question has
@@ -98,7 +98,7 @@ class BatchBuilder:
         prior = -torch.log1p(self._ranks(asked, known)[1].float())
         ids = laid_out(self.tokens, starts, lengths)
         counts = tuple(chosen.sum(1).tolist())
-        return Candidates(
+        return PackedCandidates(
             ids,
             lengths=lengths.sum(1),
             counts=counts,

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from jpr.decode import Ask, Covering, Decoded, Limits, decode_many
 from jpr.errors import DataError
-from jpr.models.joint import Candidates, JointModel
-from jpr.models.rooms import Rooms
-from jpr.models.steps import Steps
+from jpr.models.decoder_cache import CachePool
+from jpr.models.joint import JointModel, PackedCandidates
+from jpr.models.prefix_scorer import PrefixScorer
 from jpr.rerank.evidence import Words, evidence
 from jpr.rerank.joint import Decoding
 from jpr.rerank.joint_torch import passages_of
@@ -43,15 +43,15 @@ class Chooser:
         """Take the weights as they are now, and the ways in which passages are to be chosen."""
         on_gpu = next(model.parameters()).is_cuda
         self._model = deepcopy(model).bfloat16().eval() if on_gpu else model
-        self._rooms = Rooms(self._model)
+        self._rooms = CachePool(self._model)
         self._ahead = 12 if on_gpu else 4
         self._words, self.ways = words, ways
 
     @torch.inference_mode()
-    def __call__(self, candidates: Candidates, k: int) -> dict[str, list[Decoded]]:
+    def __call__(self, candidates: PackedCandidates, k: int) -> dict[str, list[Decoded]]:
         """Return what is chosen in each way, question by question."""
         encoded = self._rooms.encode(candidates)
-        ask: Ask = Steps(self._model, encoded, self._rooms)
+        ask: Ask = PrefixScorer(self._model, encoded, self._rooms)
         passages = passages_of(candidates, encoded)
         known = None
         if passages is not None and any(way.adds_answers for way in self.ways.values()):
@@ -126,7 +126,7 @@ def _scores(reached: Flags, multi: Flags) -> Scores:
 
 def assembled(
     assembler: BatchBuilder, listed: CandidateBatch, numbers: Whole | None = None
-) -> Candidates:
+) -> PackedCandidates:
     """Return candidates as the model takes them; without numbers, each is known by its place."""
     if numbers is None:
         numbers = np.broadcast_to(np.arange(listed.edges.shape[1]), listed.edges.shape)
@@ -154,7 +154,7 @@ def score_pack(
         with precision(candidates.ids.device):
             encoded = model.encode(candidates)
             none = torch.zeros(
-                len(listed.questions), 0, dtype=torch.long, device=encoded.inside.device
+                len(listed.questions), 0, dtype=torch.long, device=encoded.mask.device
             )
             log_probs = model.log_probs(encoded, none)[:, 0]
         widest = log_probs.shape[1]

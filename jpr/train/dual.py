@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from jpr.errors import ConfigError
-from jpr.models.bert import Bert, pooled
+from jpr.models.bert import Bert, pool
 from jpr.train.mining import Example
 from jpr.train.tokens import TokenRows
 
@@ -199,8 +199,8 @@ def vectors_of(model: Bert, texts: TokenRows, rows: Tensor, longest: int, poolin
     """Return unit vectors (B, d) of these rows, in 16 bits inside where there is a GPU."""
     ids, lengths = texts.packed(rows, longest)
     with torch.autocast(ids.device.type, torch.bfloat16, enabled=ids.device.type == "cuda"):
-        hidden = model.packed(ids, lengths)
-    return F.normalize(pooled(hidden, lengths, pooling), dim=-1)
+        hidden = model.forward_packed(ids, lengths)
+    return F.normalize(pool(hidden, lengths, pooling), dim=-1)
 
 
 @torch.no_grad()

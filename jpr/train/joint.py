@@ -16,9 +16,9 @@ from tokenizers import Tokenizer
 from jpr.encode.tokenizer import read_tokenizer
 from jpr.errors import ConfigError, DataError, FormatError, JprError
 from jpr.io.atomic import copy_file
-from jpr.models.answers import Answers
+from jpr.models.heads import SpanHead
 from jpr.models.joint import IndexHead, JointModel, PointerHead
-from jpr.models.joint_folder import (
+from jpr.models.joint_checkpoint import (
     joint_over_bert,
     joint_over_t5,
     read_joint,
@@ -77,7 +77,7 @@ def _gone_on(home: Path, config: ModelConfig) -> tuple[JointModel, PromptSetting
 def _number_anew(model: JointModel) -> None:
     assert isinstance(model.head, IndexHead)
     assert isinstance(model.encoder, T5Encoder)  # no other has such a head
-    model.head.tell_apart()
+    model.head.reset_index_tokens()
     model.encoder.config = replace(model.encoder.config, tie_word_embeddings=False)
 
 
@@ -97,7 +97,7 @@ def _fresh(config: ModelConfig, model: JointModel) -> tuple[str, ...]:
         return "answers.", *numbers, *(() if config.head == "index" else _FRESH[config.encoder])
     if not config.answers or model.answers is not None:
         return numbers
-    model.answers = Answers(model.decoder.config.d_model)
+    model.answers = SpanHead(model.decoder.config.d_model)
     return "answers.", *numbers
 
 

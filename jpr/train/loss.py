@@ -6,7 +6,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from jpr.models.joint import Candidates, Encoded, IndexHead, JointModel, distribution
+from jpr.models.joint import (
+    EncodedBatch,
+    IndexHead,
+    JointModel,
+    PackedCandidates,
+    masked_log_softmax,
+)
 from jpr.train.batch import BatchBuilder, Spans
 from jpr.train.development import answers_of, assembled
 from jpr.train.distributed import World
@@ -90,7 +96,7 @@ class JointLoss:
         candidates = _end_to_end(several)
         encoded = self._model.encode(candidates)
         sequences = np.concatenate([sequence for sequence, _ in made])
-        prefixes = torch.from_numpy(sequences[:, :-1]).to(encoded.inside.device)
+        prefixes = torch.from_numpy(sequences[:, :-1]).to(encoded.mask.device)
         loss, log_probs = self._loss(encoded, prefixes, [wanted for _, wanted in made])
         weight = self._config.objective.answer_weight
         if encoded.answers is not None and weight:
@@ -103,39 +109,43 @@ class JointLoss:
         return Part(loss / self._config.batch, len(candidates.ids))
 
     def _loss(
-        self, encoded: Encoded, prefixes: Tensor, made: Sequence[Flags]
+        self, encoded: EncodedBatch, prefixes: Tensor, made: Sequence[Flags]
     ) -> tuple[Tensor, Tensor]:
         """Return the loss of what is chosen, and log P (Q, steps, C)."""
-        objective, device = self._config.objective, encoded.inside.device
+        objective, device = self._config.objective, encoded.mask.device
         widest = max(encoded.counts)
         targets = np.concatenate([wanted[..., :widest] for wanted in made])
         wanted = torch.from_numpy(targets).to(device, non_blocking=True)
         if objective.kind == "pointwise":
             logits = first_logits(self._model, encoded)
-            loss = pointwise_loss(logits, wanted[:, 0], encoded.inside)
-            log_probs = distribution(logits, ~encoded.inside)[:, None]
+            loss = pointwise_loss(logits, wanted[:, 0], encoded.mask)
+            log_probs = masked_log_softmax(logits, ~encoded.mask)[:, None]
         else:
             # To say any number of those given is what the index head has to learn first: were the
             # others out of the question, nothing would teach it to look numbers up.
-            log_probs = self._model.log_probs(encoded, prefixes.clamp(min=0), of_all=True)
+            log_probs = self._model.log_probs(encoded, prefixes.clamp(min=0), all_index_tokens=True)
             loss = choice_loss(log_probs, wanted, objective.normalise)
         return loss, log_probs
 
     def _apart(
-        self, teacher: JointModel, candidates: Candidates, encoded: Encoded, log_probs: Tensor
+        self,
+        teacher: JointModel,
+        candidates: PackedCandidates,
+        encoded: EncodedBatch,
+        log_probs: Tensor,
     ) -> Tensor:
         """Return how far the first step (Q, C), and where answers stand, is from a teacher's."""
         with torch.no_grad():
             theirs = teacher.encode(candidates)
-            said = distribution(first_logits(teacher, theirs), ~theirs.inside)
-        apart = distillation(log_probs, said, encoded.inside)
+            said = masked_log_softmax(first_logits(teacher, theirs), ~theirs.mask)
+        apart = distillation(log_probs, said, encoded.mask)
         weight = self._config.objective.answer_weight
         if encoded.answers is None or theirs.answers is None or not weight:
             return apart
-        shares = said.exp()[encoded.inside].repeat_interleave(candidates.lengths)
+        shares = said.exp()[encoded.mask].repeat_interleave(candidates.lengths)
         return apart + weight * answer_distillation(encoded.answers, theirs.answers, shares)
 
-    def _spans(self, drawn: Sequence[Sample], several: Sequence[Candidates]) -> Spans:
+    def _spans(self, drawn: Sequence[Sample], several: Sequence[PackedCandidates]) -> Spans:
         """Return where the answers of all candidates stand."""
         found = [answers_of(self._assemblers[one.feed], one.listed) for one in drawn]
         rows = np.cumsum([0, *(len(one.lengths) for one in several)]).tolist()
@@ -148,10 +158,10 @@ class JointLoss:
         )
 
 
-def _end_to_end(several: Sequence[Candidates]) -> Candidates:
+def _end_to_end(several: Sequence[PackedCandidates]) -> PackedCandidates:
     if len(several) == 1:
         return several[0]
-    return Candidates(
+    return PackedCandidates(
         torch.cat([one.ids for one in several]),
         torch.cat([one.lengths for one in several]),
         tuple(count for one in several for count in one.counts),

@@ -17,8 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from jpr.models.answers import log_sums
-from jpr.models.joint import Encoded, JointModel
+from jpr.models.heads import segment_logsumexp
+from jpr.models.joint import EncodedBatch, JointModel
 from jpr.models.t5 import Memory
 from jpr.train.batch import Spans
 
@@ -81,7 +81,7 @@ class Told:
     """(S,) … with log P(a | c)."""
 
 
-def told(encoded: Encoded, spans: Spans) -> Told:
+def told(encoded: EncodedBatch, spans: Spans) -> Told:
     """Add up, for each candidate and answer, the likelihood of all its spans."""
     assert encoded.answers is not None  # the model reads answers
     counts = torch.tensor(encoded.counts, device=spans.answers.device)
@@ -89,7 +89,7 @@ def told(encoded: Encoded, spans: Spans) -> Told:
     names, answer = torch.unique(question << 16 | spans.answers, return_inverse=True)
     both, which = torch.unique(spans.candidates * len(names) + answer, return_inverse=True)
     begins, ends = encoded.answers.unbind(1)
-    log_prob = log_sums(begins[spans.first] + ends[spans.last], which, len(both))
+    log_prob = segment_logsumexp(begins[spans.first] + ends[spans.last], which, len(both))
     candidate, answer = both // len(names), both % len(names)
     place = candidate - (counts.cumsum(0) - counts)[names[answer] >> 16]
     return Told(names >> 16, answer, place, log_prob)
@@ -112,7 +112,7 @@ def answer_loss(log_probs: Tensor, prefixes: Tensor, known: Told) -> Tensor:
     open_ = shares > -torch.inf
     mass = shares.masked_fill(~open_, 0.0) + known.log_prob[:, None]
     lost = [
-        log_sums(mass[:, t].masked_fill(~open_[:, t], _NEVER), known.answer, answers)
+        segment_logsumexp(mass[:, t].masked_fill(~open_[:, t], _NEVER), known.answer, answers)
         for t in range(steps)
     ]
     each = -torch.stack(lost, 1).masked_fill(found, 0.0).sum(1)  # (G,)
@@ -125,8 +125,8 @@ def answer_loss(log_probs: Tensor, prefixes: Tensor, known: Told) -> Tensor:
 _NEVER = -1e4
 
 
-def first_logits(model: JointModel, encoded: Encoded) -> Tensor:
+def first_logits(model: JointModel, encoded: EncodedBatch) -> Tensor:
     """Return what the first step's softmax is taken of (Q, C)."""
-    start = model.head.first().to(encoded.marked.dtype).expand(len(encoded.counts), 1, -1)
+    start = model.head.start_input().to(encoded.marked.dtype).expand(len(encoded.counts), 1, -1)
     hidden = model.decoder(start, Memory(encoded.memory, encoded.memory_lengths))
     return model.head.logits(hidden, model.head.keys(encoded), encoded.prior)[:, 0]

@@ -19,10 +19,10 @@ from jpr.encode.tokenizer import read_tokenizer
 from jpr.errors import DataError
 from jpr.io.atomic import copy_file
 from jpr.io.checksums import checked_sums
+from jpr.models.generation import GeneratedAnswer, GenerateOptions, generate_answers
 from jpr.models.t5 import T5
-from jpr.models.t5_names import read_t5
+from jpr.models.t5_checkpoint import read_t5
 from jpr.models.tries import Tries
-from jpr.models.writing import Ways, Written, write
 from jpr.read.fusion import ABOUT, read_about, tries_of, write_reader
 from jpr.rerank.evidence import Words
 from jpr.rerank.prompt import Prompts, PromptSettings
@@ -40,7 +40,7 @@ _IGNORED = -100
 """What cross-entropy takes no notice of."""
 
 
-def begin_reader(config: ReaderConfig) -> tuple[T5, Prompts, Ways]:
+def begin_reader(config: ReaderConfig) -> tuple[T5, Prompts, GenerateOptions]:
     """Return the T5 to train, and how it reads and writes."""
     home = Path(config.weights)
     tokenizer = read_tokenizer(home / "tokenizer.json")
@@ -50,7 +50,7 @@ def begin_reader(config: ReaderConfig) -> tuple[T5, Prompts, Ways]:
     else:
         mark, separator = number_tokens(tokenizer, home, 2)
         settings = PromptSettings("t5", max_tokens=config.max_tokens, number_tokens=(mark,))
-        ways = Ways(separator)
+        ways = GenerateOptions(separator)
     model = read_t5(home, dropout=config.dropout)
     return model, Prompts(tokenizer, settings), replace(ways, longest=config.longest)
 
@@ -58,7 +58,7 @@ def begin_reader(config: ReaderConfig) -> tuple[T5, Prompts, Ways]:
 class Reading:
     """A reader over the passages of a pack, on its device."""
 
-    def __init__(self, model: T5, prompts: Prompts, ways: Ways, k: int) -> None:
+    def __init__(self, model: T5, prompts: Prompts, ways: GenerateOptions, k: int) -> None:
         """Take k passages of each question."""
         self.model, self.prompts, self.ways, self.k = model, prompts, ways, k
         self._words = Words.of(prompts.tokenizer)
@@ -67,7 +67,7 @@ class Reading:
         """Return what questions attend to, how much of it each, and how many tokens were read."""
         candidates = assembled(assembler, listed)
         owners = np.repeat(np.arange(len(candidates.counts)), candidates.counts)
-        memory = self.model.encoder.packed(candidates.ids, candidates.lengths)
+        memory = self.model.encoder.forward_packed(candidates.ids, candidates.lengths)
         lengths = torch.zeros(len(candidates.counts), dtype=torch.long, device=memory.device)
         owner = torch.from_numpy(owners).to(memory.device)
         return memory, lengths.index_add(0, owner, candidates.lengths), len(candidates.ids)
@@ -114,12 +114,12 @@ class Reading:
         listed: CandidateBatch,
         *,
         grounded: bool = True,
-    ) -> list[list[Written]]:
+    ) -> list[list[GeneratedAnswer]]:
         """Return the answers that are written for questions which have passages."""
         listed = self.chosen(feed, listed)
         memory, lengths, _ = self.memory(assembler, listed)
         tries = self._tries(assembler, listed) if grounded else None
-        return write(self.model, memory, lengths, self.ways, tries)
+        return generate_answers(self.model, memory, lengths, self.ways, tries)
 
     def _tries(self, assembler: BatchBuilder, listed: CandidateBatch) -> Tries:
         """Return the runs of titles and texts of questions' passages."""

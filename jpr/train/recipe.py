@@ -7,7 +7,7 @@ from pathlib import Path
 
 from jpr.io.settings import below, not_one_of, parse_table, read_tables, reject
 from jpr.models.joint import MEMORIES
-from jpr.models.joint_folder import HEADS
+from jpr.models.joint_checkpoint import HEADS
 from jpr.rerank.joint import DECODERS
 from jpr.rerank.prompt import STYLES
 from jpr.train.loop import LoopConfig

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from jpr.encode.encoder_folder import load_encoder
 from jpr.errors import JprError
-from jpr.models.joint_folder import read_joint
+from jpr.models.joint_checkpoint import read_joint
 from jpr.rerank.joint import JointReranker
 from jpr.retrieve.index import build_index
 from jpr.retrieve.retrievers import open_retriever

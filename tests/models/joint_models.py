@@ -2,9 +2,9 @@
 
 import torch
 
-from jpr.models.answers import Answers
 from jpr.models.bert import Bert, BertConfig
-from jpr.models.joint import Candidates, IndexHead, JointModel, PointerHead
+from jpr.models.heads import SpanHead
+from jpr.models.joint import IndexHead, JointModel, PackedCandidates, PointerHead
 from jpr.models.t5 import T5, T5Config, T5Decoder
 
 WORDS = 60
@@ -19,14 +19,14 @@ def t5_config(layers: int = 2) -> T5Config:
 def pointer_over_bert(seed: int = 0, answers: bool = False) -> JointModel:
     torch.manual_seed(seed)
     bert = Bert(BertConfig(WORDS, D, 1, 2, 32, 32))
-    reads = Answers(D) if answers else None
+    reads = SpanHead(D) if answers else None
     return JointModel(bert, T5Decoder(t5_config()), PointerHead(D), "passages", reads).eval()
 
 
 def pointer_over_t5(seed: int = 0, answers: bool = False) -> JointModel:
     torch.manual_seed(seed)
     t5 = T5(t5_config())
-    reads = Answers(D) if answers else None
+    reads = SpanHead(D) if answers else None
     return JointModel(t5.encoder, t5.decoder, PointerHead(D), "tokens", reads).eval()
 
 
@@ -49,7 +49,7 @@ def index_of_its_own() -> JointModel:
     """An index head whose numbers began anew: what it says has a matrix of its own."""
     model = index_over_t5()
     assert isinstance(model.head, IndexHead)
-    model.head.tell_apart()
+    model.head.reset_index_tokens()
     return model
 
 
@@ -57,7 +57,7 @@ POINTERS = [pointer_over_bert, pointer_over_t5, answers_over_bert]
 MODELS = [*POINTERS, index_over_t5, index_of_its_own]
 
 
-def candidates(counts: tuple[int, ...], seed: int = 0) -> Candidates:
+def candidates(counts: tuple[int, ...], seed: int = 0) -> PackedCandidates:
     """Random texts of random lengths; the second token is the candidate's number and its mark.
 
     The passage follows, which may have no token at all, and a last token.
@@ -70,14 +70,14 @@ def candidates(counts: tuple[int, ...], seed: int = 0) -> Candidates:
     ids[first + 1] = torch.tensor(NUMBERS)[numbers]
     prior = torch.randn(len(lengths), generator=chance)
     marks = torch.ones_like(lengths)
-    return Candidates(ids, lengths, counts, marks, 1 + marks, numbers, prior)
+    return PackedCandidates(ids, lengths, counts, marks, 1 + marks, numbers, prior)
 
 
-def reordered(given: Candidates, order: list[int]) -> Candidates:
+def reordered(given: PackedCandidates, order: list[int]) -> PackedCandidates:
     """One question's candidates in another order, each with its own number."""
     texts = torch.split(given.ids, given.lengths.tolist())
     at = torch.tensor(order)
-    return Candidates(
+    return PackedCandidates(
         torch.cat([texts[i] for i in order]),
         given.lengths[at],
         given.counts,

@@ -9,7 +9,7 @@ from transformers import T5Config as TheirConfig
 from transformers import T5ForConditionalGeneration
 
 from jpr.models.t5 import T5
-from jpr.models.t5_names import t5_of
+from jpr.models.t5_checkpoint import t5_from_weights
 
 SHAPE: dict[str, Any] = {
     "vocab_size": 50,
@@ -47,7 +47,7 @@ def theirs(generation: str) -> Any:  # noqa: ANN401  # no types there
 
 def ours(model: Any) -> T5:  # noqa: ANN401
     copies = {name: weight.clone() for name, weight in model.state_dict().items()}
-    return t5_of(model.config.to_dict(), copies)
+    return t5_from_weights(model.config.to_dict(), copies)
 
 
 def batch() -> tuple[Tensor, Tensor, Tensor]:

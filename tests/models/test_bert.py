@@ -65,7 +65,7 @@ def test_rows_end_to_end_give_what_padded_rows_give(kind: str) -> None:
     inside = torch.arange(ids.shape[1])[None] < lengths[:, None]
     with torch.inference_mode():
         padded = bert(ids, lengths)[inside]
-        packed = bert.packed(ids[inside], lengths)
+        packed = bert.forward_packed(ids[inside], lengths)
     torch.testing.assert_close(packed, padded, atol=1e-5, rtol=1e-5)
 
 

@@ -11,7 +11,7 @@ from jpr.decode import Limits, Prefix, Rows, decode, decode_many, sequence, tree
 from jpr.errors import ConfigError, DataError
 from jpr.models.bert import Bert, BertConfig
 from jpr.models.joint import JointModel, PointerHead
-from jpr.models.steps import Steps
+from jpr.models.prefix_scorer import PrefixScorer
 from jpr.models.t5 import T5Decoder
 from tests.models.joint_models import (
     MODELS,
@@ -32,12 +32,14 @@ def test_numbers_that_no_candidate_has_share_in_the_probability() -> None:
     model = index_over_t5()
     encoded = model.encode(candidates((4, 2)))
     prefixes = torch.tensor([[1], [0]])
-    alone, of_all = (model.log_probs(encoded, prefixes, of_all=way) for way in (False, True))
-    torch.testing.assert_close(of_all.log_softmax(-1), alone)
-    assert bool((of_all.exp().sum(-1) < 0.999).all())
+    alone, all_index_tokens = (
+        model.log_probs(encoded, prefixes, all_index_tokens=way) for way in (False, True)
+    )
+    torch.testing.assert_close(all_index_tokens.log_softmax(-1), alone)
+    assert bool((all_index_tokens.exp().sum(-1) < 0.999).all())
     pointer = pointer_over_bert()
     encoded = pointer.encode(candidates((4, 2)))
-    same = (pointer.log_probs(encoded, prefixes, of_all=way) for way in (False, True))
+    same = (pointer.log_probs(encoded, prefixes, all_index_tokens=way) for way in (False, True))
     torch.testing.assert_close(*same)
 
 
@@ -65,7 +67,7 @@ def test_a_step_over_caches_is_the_whole_sequence_at_once(make: Make, data: st.D
         wanted = model.log_probs(encoded, torch.tensor(orders)).numpy()
     pairs = [(q, tuple(orders[q][:t])) for q in range(len(counts)) for t in range(4)]
     asked = data.draw(st.permutations(pairs))
-    steps = Steps(model, encoded)
+    steps = PrefixScorer(model, encoded)
     cut = data.draw(st.integers(0, len(asked)))
     rows = [*(steps(asked[:cut]) if cut else []), *(steps(asked[cut:]) if asked[cut:] else [])]
     for (question, prefix), row in zip(asked, rows, strict=True):
@@ -91,8 +93,8 @@ def test_questions_together_are_as_alone(make: Make) -> None:
     )
     assert alone.counts == first.counts
     prefix = (2, 0)
-    together = Steps(model, model.encode(both))([(0, prefix), (1, (5,))])[0]
-    apart = Steps(model, model.encode(first))([(0, prefix)])[0]
+    together = PrefixScorer(model, model.encode(both))([(0, prefix), (1, (5,))])[0]
+    apart = PrefixScorer(model, model.encode(first))([(0, prefix)])[0]
     np.testing.assert_allclose(together, apart, atol=1e-5)
 
 
@@ -108,8 +110,8 @@ def test_the_order_of_candidates_means_nothing_to_a_pointer(
     order = data.draw(st.permutations(range(6)))
     prefix = tuple(data.draw(st.permutations(range(6)))[:2])  # numbers in the given order
     moved = tuple(order.index(p) for p in prefix)
-    before = Steps(model, model.encode(given_order))([(0, prefix)])[0]
-    after = Steps(model, model.encode(reordered(given_order, order)))([(0, moved)])[0]
+    before = PrefixScorer(model, model.encode(given_order))([(0, prefix)])[0]
+    after = PrefixScorer(model, model.encode(reordered(given_order, order)))([(0, moved)])[0]
     np.testing.assert_allclose(after, before[order], atol=2e-5)
 
 
@@ -119,7 +121,7 @@ def test_the_same_passages_are_chosen_in_whatever_order_they_come(make: Make) ->
     given_order, order = candidates((8,), seed=5), [3, 1, 7, 0, 6, 2, 5, 4]
     chosen = []
     for these in (given_order, reordered(given_order, order)):
-        steps = Steps(model, model.encode(these))
+        steps = PrefixScorer(model, model.encode(these))
         (found,) = decode_many([tree(8, Limits(4), beta=1.0)], steps)
         chosen.append(found.passages)
     assert [order[p] for p in chosen[1]] == list(chosen[0])
@@ -129,11 +131,13 @@ def test_the_same_passages_are_chosen_in_whatever_order_they_come(make: Make) ->
 def test_decoding_several_questions_is_one_call_a_round(make: Make) -> None:
     model = make()
     encoded = model.encode(candidates((5, 4, 6), seed=3))
-    together = decode_many([sequence(n, Limits(3)) for n in (5, 4, 6)], Steps(model, encoded))
+    together = decode_many(
+        [sequence(n, Limits(3)) for n in (5, 4, 6)], PrefixScorer(model, encoded)
+    )
     for question, n in enumerate((5, 4, 6)):
 
         def alone(prefixes: Sequence[Prefix], question: int = question) -> Rows:
-            return Steps(model, encoded)([(question, prefix) for prefix in prefixes])
+            return PrefixScorer(model, encoded)([(question, prefix) for prefix in prefixes])
 
         assert together[question].passages == decode(sequence(n, Limits(3)), alone).passages
 
@@ -144,7 +148,7 @@ def test_more_candidates_than_numbers_is_an_error_that_says_so() -> None:
     numbers = torch.arange(20) + 1
     too_many = replace(given_ones, numbers=numbers)
     with pytest.raises(ConfigError, match="21 candidates, but the index head has words for 20"):
-        Steps(model, model.encode(too_many))
+        PrefixScorer(model, model.encode(too_many))
 
 
 def test_what_does_not_fit_is_refused() -> None:
@@ -153,7 +157,7 @@ def test_what_does_not_fit_is_refused() -> None:
     model = pointer_over_bert()
     with pytest.raises(DataError, match="no candidates"):
         model.encode(candidates((3, 0)))
-    steps = Steps(model, model.encode(candidates((3,))))
+    steps = PrefixScorer(model, model.encode(candidates((3,))))
     with pytest.raises(DataError, match="no choice of 3"):
         steps([(0, (1, 1))])
     with pytest.raises(DataError, match="no choice of 3"):

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from jpr.errors import DataError
+from jpr.models.generation import generate_tokens
 from jpr.models.t5 import T5, Memory, T5Config, T5Encoder
 from jpr.models.t5_blocks import attention
-from jpr.models.writing import generate
 from tests.models.t5_models import (
     GENERATIONS,
     LENGTHS,
@@ -40,7 +40,7 @@ def test_the_encoder_gives_what_theirs_gives(generation: str) -> None:
         wanted = model.encoder(ids, attention_mask=inside.long()).last_hidden_state[inside]
         encoder = ours(model).encoder
         close(encoder(ids, lengths)[inside], wanted)
-        close(encoder.packed(ids[inside], lengths), wanted)
+        close(encoder.forward_packed(ids[inside], lengths), wanted)
 
 
 @generations
@@ -51,7 +51,7 @@ def test_the_decoder_gives_what_theirs_gives(generation: str) -> None:
     with torch.inference_mode():
         wanted = model(ids, attention_mask=inside.long(), decoder_input_ids=decoder_ids).logits
         mine = ours(model)
-        memory = mine.encoder.packed(ids[inside], lengths)
+        memory = mine.encoder.forward_packed(ids[inside], lengths)
         close(mine.logits(decoder_ids, memory, lengths), wanted)
 
 
@@ -61,10 +61,10 @@ def test_generation_gives_what_theirs_gives(generation: str) -> None:
     ids, lengths, inside = batch()
     mine = ours(model)
     with torch.inference_mode():
-        memory = mine.encoder.packed(ids[inside], lengths)
-        end = generate(mine, memory, lengths, 15)[2][1]  # so that rows end at unlike places
+        memory = mine.encoder.forward_packed(ids[inside], lengths)
+        end = generate_tokens(mine, memory, lengths, 15)[2][1]  # so that rows end at unlike places
         mine.config = replace(mine.config, eos_token_id=end)
-        found = generate(mine, memory, lengths, 15)
+        found = generate_tokens(mine, memory, lengths, 15)
         limits = {"max_new_tokens": 15, "do_sample": False, "eos_token_id": end}
         wanted = model.generate(ids, attention_mask=inside.long(), **limits)[:, 1:]
     assert len(found[2]) < max(map(len, found)) == wanted.shape[1]
@@ -78,7 +78,7 @@ def test_generation_ends_at_the_end_or_the_limit() -> None:
         shape = T5Config.of({**SHAPE, "model_type": "t5", "eos_token_id": end})
         model = T5(shape).eval()
         torch.nn.init.zeros_(model.decoder.norm.weight)
-        assert generate(model, memory, lengths, 4) == wanted
+        assert generate_tokens(model, memory, lengths, 4) == wanted
 
 
 def test_memory_of_several_passages_is_their_states_end_to_end() -> None:
@@ -87,7 +87,7 @@ def test_memory_of_several_passages_is_their_states_end_to_end() -> None:
     decoder_ids = torch.tensor([[0, 7, 8], [0, 9, 4]])
     with torch.inference_mode():
         mine = ours(model)
-        memory = mine.encoder.packed(ids[inside], lengths)
+        memory = mine.encoder.forward_packed(ids[inside], lengths)
         found = mine.logits(decoder_ids, memory, torch.tensor([10, 56]))  # 2 and 3 passages
         for row, states in enumerate(torch.split(memory, [10, 56])):
             given = {"decoder_input_ids": decoder_ids[row : row + 1]}
@@ -138,7 +138,7 @@ def test_a_row_does_not_depend_on_the_others(lengths: list[int], seed: int) -> N
     encoder = T5Encoder(T5Config(50, 16, 4, 24, 2, 4, 2)).eval()
     ids = torch.randint(0, 50, (sum(lengths),))
     with torch.inference_mode():
-        together = encoder.packed(ids, torch.tensor(lengths))
+        together = encoder.forward_packed(ids, torch.tensor(lengths))
         alone = [
             encoder(row[None], torch.tensor([len(row)]))[0] if len(row) else together[:0]
             for row in torch.split(ids, lengths)
@@ -151,7 +151,7 @@ def test_many_tokens_go_in_parts() -> None:
     lengths = torch.arange(300) % 60  # 8850 tokens; a CPU takes 8192 at once
     ids = torch.randint(0, 50, (int(lengths.sum()),))
     with torch.inference_mode():
-        found = torch.split(encoder.packed(ids, lengths), lengths.tolist())
+        found = torch.split(encoder.forward_packed(ids, lengths), lengths.tolist())
         rows = torch.split(ids, lengths.tolist())
         for i in (1, 59, 277, 278, 299):
             close(found[i], encoder(rows[i][None], lengths[i : i + 1])[0])
@@ -165,8 +165,8 @@ def test_threads_share_a_model() -> None:
         lengths = torch.randint(1, 30, (6,), generator=chance)
         ids = torch.randint(2, 50, (int(lengths.sum()),), generator=chance)
         with torch.inference_mode():
-            memory = model.encoder.packed(ids, lengths)
-            return memory, generate(model, memory, lengths.view(2, 3).sum(dim=1), 8)
+            memory = model.encoder.forward_packed(ids, lengths)
+            return memory, generate_tokens(model, memory, lengths.view(2, 3).sum(dim=1), 8)
 
     alone = [run(seed) for seed in range(24)]
     with ThreadPoolExecutor(6) as pool:
@@ -182,7 +182,7 @@ def test_dropout_and_gradients() -> None:
     ids, lengths, inside = batch()
 
     def logits() -> Tensor:
-        memory = model.encoder.packed(ids[inside], lengths)
+        memory = model.encoder.forward_packed(ids[inside], lengths)
         return model.logits(ids[:, :4], memory, lengths)
 
     assert not torch.equal(logits(), logits())
@@ -199,7 +199,7 @@ def test_it_begins_with_sound_sizes() -> None:
     torch.manual_seed(0)
     wide = T5(T5Config(300, 128, 16, 256, 4, 8, 4))
     lengths = torch.tensor([20, 30])
-    memory = wide.encoder.packed(torch.randint(0, 300, (50,)), lengths)
+    memory = wide.encoder.forward_packed(torch.randint(0, 300, (50,)), lengths)
     spread = wide.logits(torch.randint(0, 300, (2, 5)), memory, lengths).std()
     assert 0.5 < spread < 2
     x = torch.randn(40, 128)
@@ -213,7 +213,7 @@ def test_sixteen_bits_by_autocast_are_close() -> None:
     ids, lengths, inside = batch()
 
     def logits() -> Tensor:
-        memory = model.encoder.packed(ids[inside], lengths)
+        memory = model.encoder.forward_packed(ids[inside], lengths)
         return model.logits(ids[:, :4], memory, lengths).float()
 
     with torch.inference_mode():

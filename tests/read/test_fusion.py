@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from jpr.errors import DataError, FormatError
+from jpr.models.generation import GenerateOptions
 from jpr.models.t5 import T5, T5Config
-from jpr.models.writing import Ways
 from jpr.read.fusion import FusionReader, write_reader
 from jpr.read.load import load_reader
 from jpr.read.spans import SpanReader
@@ -21,7 +21,7 @@ from tests.rerank.tiny import NAMES, NUMBER_TOKENS, WORDS, ranking, tokenizer, w
 
 MANY = [ranking(NAMES[i : i + 4], str(i)) for i in range(5)]
 SETTINGS = PromptSettings("t5", number_tokens=NUMBER_TOKENS[:1])
-WAYS = Ways(NUMBER_TOKENS[1], 12, stop_penalty=2.0)
+WAYS = GenerateOptions(NUMBER_TOKENS[1], 12, stop_penalty=2.0)
 
 
 def write_tiny(folder: Path, seed: int = 0) -> Path:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from jpr.models.writing import Written
+from jpr.models.generation import GeneratedAnswer
 from jpr.read.fusion import placed
 from jpr.rerank.evidence import Words
 from jpr.rerank.explain import Places
@@ -61,6 +61,6 @@ def test_only_whole_words_are_found(
 def test_a_title_supports_only_what_it_has_as_words(tokenizer: Tokenizer) -> None:
     hits = [Hit(Passage("1", "", "in York"), 1.0), Hit(Passage("2", "Yorkshire", "in"), 1.0)]
     places = Places(tokenizer, Words.of(tokenizer))
-    (answer,) = placed([Written(ids("▁York"), -1.0)], hits, places)
+    (answer,) = placed([GeneratedAnswer(ids("▁York"), -1.0)], hits, places)
     assert [support.passage.id for support in answer.support] == ["1"]
-    assert placed([Written(ids("▁Paris"), -1.0)], hits, places) == ()
+    assert placed([GeneratedAnswer(ids("▁Paris"), -1.0)], hits, places) == ()

@@ -9,7 +9,7 @@ import torch
 from jpr.errors import DataError
 from jpr.models.bert import Bert, BertConfig
 from jpr.models.joint import JointModel, PointerHead
-from jpr.models.joint_folder import read_joint, write_joint
+from jpr.models.joint_checkpoint import read_joint, write_joint
 from jpr.models.t5 import T5Decoder
 from jpr.train.recipe import JointTraining, read_recipe
 from jpr.train.state import Progress

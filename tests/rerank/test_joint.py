@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from jpr.errors import ConfigError, DataError, FormatError
-from jpr.models.joint_folder import read_joint
+from jpr.models.joint_checkpoint import read_joint
 from jpr.rerank.joint import Decoding, JointReranker, ask, drawn_numbers
 from jpr.rerank.joint_torch import TorchScorer
 from jpr.rerank.prompt import Prompts, PromptSettings

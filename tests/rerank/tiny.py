@@ -5,10 +5,10 @@ from pathlib import Path
 
 import torch
 
-from jpr.models.answers import Answers
 from jpr.models.bert import Bert, BertConfig
+from jpr.models.heads import SpanHead
 from jpr.models.joint import IndexHead, JointModel, PointerHead
-from jpr.models.joint_folder import write_joint
+from jpr.models.joint_checkpoint import write_joint
 from jpr.models.t5 import T5, T5Config, T5Decoder
 from jpr.rerank.prompt import PromptSettings
 from jpr.types import Hit, Passage, Question, Ranking
@@ -36,7 +36,7 @@ def write_pointer(folder: Path, seed: int = 0, answers: bool = False) -> Path:
     torch.manual_seed(seed)
     bert = Bert(BertConfig(len(WORDS), 16, 1, 2, 32, 300))
     decoder = T5Decoder(T5Config(1, 16, 8, 32, 1, 2, 1))
-    reads = Answers(16) if answers else None
+    reads = SpanHead(16) if answers else None
     model = JointModel(bert, decoder, PointerHead(16), "passages", reads)
     return _written(folder, model, PromptSettings())
 
@@ -50,7 +50,7 @@ def write_t5(folder: Path, head: str, seed: int = 0, answers: bool = False) -> P
     if head == "index":
         made = IndexHead(t5.encoder.words, t5.encoder.words.weight, 0, numbers)
     settings = PromptSettings("t5", number_tokens=numbers)
-    reads = Answers(16) if answers else None
+    reads = SpanHead(16) if answers else None
     return _written(folder, JointModel(t5.encoder, t5.decoder, made, "tokens", reads), settings)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from jpr.models.joint_folder import read_joint
+from jpr.models.joint_checkpoint import read_joint
 from jpr.train.batch import BatchBuilder
 from jpr.train.development import answers_of, assembled
 from jpr.train.joint import begin, open_dataset, train_joint

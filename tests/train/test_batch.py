@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jpr.errors import ConfigError
-from jpr.models.joint import Candidates
+from jpr.models.joint import PackedCandidates
 from jpr.rerank.prompt import Prompts, PromptSettings
 from jpr.train.batch import BatchBuilder
 from jpr.train.pack import TYPES, Pack
@@ -68,7 +68,7 @@ def expected(
     return [(prompted.ids, prompted.mark) for prompted in found]
 
 
-def unpacked(made: Candidates) -> list[tuple[list[int], int]]:
+def unpacked(made: PackedCandidates) -> list[tuple[list[int], int]]:
     texts = torch.split(made.ids, made.lengths.tolist())
     return [(ids.tolist(), mark) for ids, mark in zip(texts, made.marks.tolist(), strict=True)]
 
@@ -88,13 +88,13 @@ def batch(pack: Pack, data: st.DataObject) -> tuple[list[int], list[list[int]], 
     return questions, ranks, edges
 
 
-def parts(made: Candidates) -> tuple[list[list[int]], list[int]]:
+def parts(made: PackedCandidates) -> tuple[list[list[int]], list[int]]:
     """The tokens of each candidate, and where its passage begins."""
     split = torch.split(made.ids, made.lengths.tolist())
     return [ids.tolist() for ids in split], made.texts.tolist()
 
 
-def before(prompts: Prompts, made: Candidates) -> list[list[int]]:
+def before(prompts: Prompts, made: PackedCandidates) -> list[list[int]]:
     """What stands before each passage: all to the first [SEP], or to "title:" after the number."""
     found = []
     for ids, mark in unpacked(made):

@@ -11,7 +11,7 @@ from jpr.coverage import Coverage
 from jpr.errors import ConfigError
 from jpr.evaluation.measures import Judged, MRecall
 from jpr.models.joint import IndexHead, JointModel
-from jpr.models.joint_folder import read_joint
+from jpr.models.joint_checkpoint import read_joint
 from jpr.rerank.evidence import Words
 from jpr.rerank.joint import Decoding, JointReranker
 from jpr.rerank.prompt import Prompts

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from jpr.models.joint import Encoded
+from jpr.models.joint import EncodedBatch
 from jpr.train.batch import Spans
 from jpr.train.objectives import (
     Told,
@@ -88,7 +88,7 @@ def test_the_first_step_is_the_softmax_of_the_first_logits(make: object) -> None
     assert callable(make)
     model = make()
     encoded = model.encode(candidates((4, 2)))
-    logits = first_logits(model, encoded).masked_fill(~encoded.inside, -torch.inf)
+    logits = first_logits(model, encoded).masked_fill(~encoded.mask, -torch.inf)
     expected = model.log_probs(encoded, torch.zeros(2, 0, dtype=torch.long))[:, 0]
     torch.testing.assert_close(logits.log_softmax(-1), expected)
 
@@ -156,7 +156,7 @@ def test_an_answer_is_told_by_all_its_spans() -> None:
     ends = torch.full((8, 2), 0.01).log()
     ends[[3, 4, 5]] = torch.tensor([[0.5, 0.2], [0.3, 0.1], [0.1, 0.6]]).log()
     none = torch.empty(0)
-    encoded = Encoded(none, none, none, none, none, none, (2, 1), ends)
+    encoded = EncodedBatch(none, none, none, none, none, none, (2, 1), ends)
     spans = Spans(
         candidates=torch.tensor([0, 1, 1, 1, 2]),
         answers=torch.tensor([2, 2, 4, 4, 4]),

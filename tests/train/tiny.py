@@ -12,7 +12,7 @@ from jpr.io.settings import apply_changes
 from jpr.models.bert import Bert, BertConfig, to_hugging_face
 from jpr.models.checkpoint import write_checkpoint
 from jpr.models.t5 import T5, T5Config
-from jpr.models.t5_names import write_t5
+from jpr.models.t5_checkpoint import write_t5
 from jpr.train.pack import Pack, vocabulary_sha256, write_pack
 from jpr.train.recipe import JointTraining, parse_recipe
 from jpr.train.state import read_log

@@ -8,12 +8,12 @@ import torch
 from numpy.typing import NDArray
 
 from jpr.errors import DataError
-from jpr.models.answers import Answers
 from jpr.models.bert import Bert, BertConfig
-from jpr.models.export_joint import Exported, joint_to_onnx, joint_to_onnx_int8
-from jpr.models.joint import Candidates, Encoded, IndexHead, JointModel, PointerHead
-from jpr.models.quantise import coded_matrices
-from jpr.models.steps import Steps
+from jpr.models.heads import SpanHead
+from jpr.models.joint import EncodedBatch, IndexHead, JointModel, PackedCandidates, PointerHead
+from jpr.models.onnx_joint import JointOnnx, joint_to_onnx, joint_to_onnx_int8
+from jpr.models.prefix_scorer import PrefixScorer
+from jpr.models.quantize import quantize_matrices
 from jpr.models.t5 import T5, T5Config, T5Decoder
 from tests.models.joint_models import NUMBERS, WORDS, candidates
 
@@ -43,7 +43,7 @@ def uneven(model: JointModel) -> JointModel:
 def pointer_over(kind: str, memory: str, answers: bool = False) -> JointModel:
     bert = Bert(BertConfig(WORDS, D, 2, 2, 32, 32, model_type=kind, pad_token_id=1))
     decoder = T5Decoder(T5Config(1, D, 4, 32, 1, 4, 2))
-    reads = Answers(D) if answers else None
+    reads = SpanHead(D) if answers else None
     return uneven(JointModel(bert, decoder, PointerHead(D), memory, reads))
 
 
@@ -52,7 +52,7 @@ def t5(head: str, gated: bool, answers: bool = False) -> JointModel:
     made = T5(T5Config(WORDS, D, 4, 24, 2, 3, 2, 8, 6, feed_forward_proj=feed,
                        tie_word_embeddings=not gated))  # fmt: skip
     if head == "pointer":
-        reads = Answers(D) if answers else None
+        reads = SpanHead(D) if answers else None
         return uneven(JointModel(made.encoder, made.decoder, PointerHead(D), "tokens", reads))
     out = made.head.weight if gated else made.encoder.words.weight
     numbers = IndexHead(made.encoder.words, out, 0, NUMBERS)
@@ -81,7 +81,9 @@ def session(model: bytes) -> onnxruntime.InferenceSession:
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
-def encoded_by_onnx(exported: Exported, given: Candidates) -> tuple[list[Floats], list[Floats]]:
+def encoded_by_onnx(
+    exported: JointOnnx, given: PackedCandidates
+) -> tuple[list[Floats], list[Floats]]:
     """The vectors of each candidate's tokens, from one padded batch, and the ends of answers."""
     texts = torch.split(given.ids, given.lengths.tolist())
     ids = torch.nn.utils.rnn.pad_sequence(list(texts), batch_first=True, padding_value=7).numpy()
@@ -92,7 +94,7 @@ def encoded_by_onnx(exported: Exported, given: Candidates) -> tuple[list[Floats]
 
 
 def steps_by_onnx(
-    exported: Exported, model: JointModel, given: Candidates, deepest: int
+    exported: JointOnnx, model: JointModel, given: PackedCandidates, deepest: int
 ) -> dict[tuple[int, ...], Floats]:
     """Log-probabilities of all prefixes of some of the candidates, one step for each depth."""
     rows, _ = encoded_by_onnx(exported, given)
@@ -129,7 +131,7 @@ def steps_by_onnx(
     return found
 
 
-def encode(model: JointModel, given: Candidates) -> Encoded:
+def encode(model: JointModel, given: PackedCandidates) -> EncodedBatch:
     with torch.inference_mode():
         return model.encode(given)
 
@@ -140,7 +142,7 @@ def test_both_give_what_torch_gives(make: Make) -> None:
     exported = joint_to_onnx(model, "some weights")
     rows, ends = encoded_by_onnx(exported, given)
     with torch.no_grad():
-        hidden = model.encoder.packed(given.ids, given.lengths)
+        hidden = model.encoder.forward_packed(given.ids, given.lengths)
     np.testing.assert_allclose(np.concatenate(rows), hidden.numpy(), atol=1e-4)
     assert bool(ends) == (model.answers is not None)
     if model.answers is not None:
@@ -148,7 +150,7 @@ def test_both_give_what_torch_gives(make: Make) -> None:
         wanted_ends = model.answers.ends(hidden).detach().numpy()
         np.testing.assert_allclose(np.concatenate(kept), wanted_ends, atol=1e-4)
     found = steps_by_onnx(exported, model, given, deepest=4)
-    wanted = Steps(model, encode(model, given))([(0, prefix) for prefix in PREFIXES])
+    wanted = PrefixScorer(model, encode(model, given))([(0, prefix) for prefix in PREFIXES])
     for prefix, row in zip(PREFIXES, wanted, strict=True):
         np.testing.assert_allclose(found[prefix], row, atol=1e-4)
 
@@ -161,7 +163,7 @@ def sample(seed: int = 9) -> Sequence[Sequence[int]]:
 @every_model
 def test_eight_bits_are_close(make: Make) -> None:
     model, given = make(), candidates((N,))
-    exact = Steps(model, encode(model, given))([(0, prefix) for prefix in PREFIXES[:-1]])
+    exact = PrefixScorer(model, encode(model, given))([(0, prefix) for prefix in PREFIXES[:-1]])
     exported = joint_to_onnx_int8(model, "some weights", sample())
     found = steps_by_onnx(exported, model, given, deepest=3)
     errors = []
@@ -180,7 +182,7 @@ def test_what_is_read_again_is_rounded_less(make: Make) -> None:
     feed = {"ids": ids, "lengths": given.lengths.numpy()}
     ran = session(joint_to_onnx_int8(model, "some weights", sample()).encoder)
     with torch.inference_mode():
-        wanted = model.encoder.packed(given.ids, given.lengths).numpy()
+        wanted = model.encoder.forward_packed(given.ids, given.lengths).numpy()
     errors = []
     for exact in (False, True):
         found, *_ = ran.run(None, {**feed, "exact": np.array(exact)})
@@ -208,9 +210,9 @@ def test_matrices_are_coded_alike_whatever_fits_the_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     encoder = t5("pointer", gated=True).encoder
-    at_once = coded_matrices(encoder, sample())
-    monkeypatch.setattr("jpr.models.quantise._NUMBERS_HELD", 1)
-    one_by_one = coded_matrices(encoder, sample())
+    at_once = quantize_matrices(encoder, sample())
+    monkeypatch.setattr("jpr.models.quantize._NUMBERS_HELD", 1)
+    one_by_one = quantize_matrices(encoder, sample())
     assert at_once.keys() == one_by_one.keys()
     assert len(at_once) == 2 * 4  # qkv, o, up and down of each layer
     for name, matrix in at_once.items():

@@ -15,9 +15,9 @@ from jpr.errors import DataError, FormatError
 from jpr.models.checkpoint import (
     SHARD_BYTES,
     read_checkpoint,
-    shapes_alone,
-    stacked,
-    unstacked,
+    shapes_only,
+    stack_weights,
+    unstack_weights,
     write_checkpoint,
 )
 from jpr.models.t5 import T5, T5Config
@@ -33,7 +33,7 @@ def read_t5(folder: Path, dtype: torch.dtype = torch.float32, dropout: float = 0
     check_dtype(dtype)
     config, weights = read_checkpoint(folder)
     try:
-        return t5_of(config, weights, dropout).to(dtype)
+        return t5_from_weights(config, weights, dropout).to(dtype)
     except DataError as error:
         raise FormatError(folder, 0, str(error)) from error
 
@@ -52,10 +52,12 @@ def write_t5(folder: Path, model: T5, shard_bytes: int = SHARD_BYTES) -> list[st
     return write_checkpoint(folder, config, weights, shard_bytes)
 
 
-def t5_of(config: Mapping[str, object], weights: Mapping[str, Tensor], dropout: float = 0.0) -> T5:
+def t5_from_weights(
+    config: Mapping[str, object], weights: Mapping[str, Tensor], dropout: float = 0.0
+) -> T5:
     """Make a T5 of a checkpoint's weights under Hugging Face's names; it takes them over."""
     shape = _tied_as_stored(T5Config.of(config), config, weights)
-    with shapes_alone():  # the largest fill tens of gigabytes: nothing is made twice
+    with shapes_only():  # the largest fill tens of gigabytes: nothing is made twice
         model = T5(shape, dropout)
     named = from_hugging_face(weights, shape)
     for name, weight in model.state_dict().items():
@@ -75,12 +77,12 @@ def from_hugging_face(weights: Mapping[str, Tensor], config: T5Config) -> dict[s
     for copy in _COPIES:
         if copy in plain and not _same(plain[copy], words):
             raise DataError(f"{copy} differs from {_WORDS}; a T5 has one matrix for both")
-    return stacked(plain, _names(config), "T5")
+    return stack_weights(plain, _names(config), "T5")
 
 
 def to_hugging_face(weights: Mapping[str, Tensor], config: T5Config) -> dict[str, Tensor]:
     """Rename the weights of a `T5` to Hugging Face's."""
-    return unstacked(weights, _names(config))
+    return unstack_weights(weights, _names(config))
 
 
 def _tied_as_stored(
@@ -118,8 +120,8 @@ def _names(config: T5Config) -> dict[str, tuple[str, ...]]:
         found[f"{side}.norm.weight"] = (f"{side}.final_layer_norm.weight",)
         for i in range(layers):
             for ours, theirs in _block(side, config.is_gated).items():
-                stacked = tuple(f"{side}.block.{i}.layer.{part}.weight" for part in theirs)
-                found[f"{side}.blocks.{i}.{ours}.weight"] = stacked
+                stack_weights = tuple(f"{side}.block.{i}.layer.{part}.weight" for part in theirs)
+                found[f"{side}.blocks.{i}.{ours}.weight"] = stack_weights
     return found
 
 

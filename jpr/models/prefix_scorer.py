@@ -1,7 +1,7 @@
 """Steps of the decoder for any prefixes of any questions, over caches shared along the tree.
 
 Keys and values of every prefix's last passage are computed once; a longer prefix attends to those
-of its beginnings. What a step computes is in `jpr.models.rooms`.
+of its beginnings. What a step computes is in `jpr.models.decoder_cache`.
 """
 
 from collections.abc import Sequence
@@ -11,21 +11,23 @@ import torch
 from numpy.typing import NDArray
 
 from jpr.errors import DataError
-from jpr.models.joint import Encoded, JointModel
-from jpr.models.rooms import SLOTS, Rooms, power
+from jpr.models.decoder_cache import SLOTS, CachePool, power
+from jpr.models.joint import EncodedBatch, JointModel
 
 Prefix = tuple[int, ...]
 
 
-class Steps:
+class PrefixScorer:
     """The decoder over the candidates of some questions; belongs to one thread."""
 
     @torch.inference_mode()
-    def __init__(self, model: JointModel, encoded: Encoded, rooms: Rooms | None = None) -> None:
+    def __init__(
+        self, model: JointModel, encoded: EncodedBatch, rooms: CachePool | None = None
+    ) -> None:
         """Begin with no prefix at all."""
         self._counts = encoded.counts
         self._places: dict[tuple[int, Prefix], int] = {}  # where a prefix is in the caches
-        self._room = (rooms or Rooms(model)).of(encoded)
+        self._room = (rooms or CachePool(model)).of(encoded)
         self._room.fill(encoded, self)
 
     @torch.inference_mode()

@@ -13,7 +13,13 @@ from jpr.errors import ConfigError, DataError, FormatError
 from jpr.models.bert import BertConfig
 from jpr.models.t5 import T5Config
 from jpr.models.t5_blocks import check_dtype
-from jpr.models.t5_names import from_hugging_face, read_t5, t5_of, to_hugging_face, write_t5
+from jpr.models.t5_checkpoint import (
+    from_hugging_face,
+    read_t5,
+    t5_from_weights,
+    to_hugging_face,
+    write_t5,
+)
 from tests.models.t5_models import SHAPE, batch, close, generations, ours, theirs
 
 
@@ -60,12 +66,12 @@ def test_the_weights_say_whether_the_head_is_tied() -> None:
         weights = {**model.state_dict(), "lm_head.weight": torch.randn(50, 24)}
         config = {**model.config.to_dict(), "tie_word_embeddings": True}
         for kept in (config, {k: v for k, v in config.items() if k != "scale_decoder_outputs"}):
-            found = t5_of(kept, weights).config
+            found = t5_from_weights(kept, weights).config
             assert (found.tie_word_embeddings, found.scale_decoder_outputs) == (False, scaled)
         del weights["lm_head.weight"]
-        assert t5_of(config, weights).config.tie_word_embeddings
+        assert t5_from_weights(config, weights).config.tie_word_embeddings
         with pytest.raises(DataError, match=r"lacks the weight 'lm_head\.weight'"):
-            t5_of({**config, "tie_word_embeddings": False}, weights)
+            t5_from_weights({**config, "tie_word_embeddings": False}, weights)
 
 
 @generations
@@ -78,7 +84,7 @@ def test_sixteen_bits_are_stored_and_read(generation: str, tmp_path: Path) -> No
     assert all(torch.equal(again[name], weight) for name, weight in half.state_dict().items())
     ids, lengths, inside = batch()
     with torch.inference_mode():
-        memory = half.encoder.packed(ids[inside], lengths)
+        memory = half.encoder.forward_packed(ids[inside], lengths)
         assert memory.dtype == torch.bfloat16
         assert half.logits(ids[:, :4], memory, lengths).isfinite().all()
 
@@ -91,7 +97,7 @@ def test_float16_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="T5 overflows in float16; run it in bfloat16"):
         read_t5(tmp_path, torch.float16)
     with torch.autocast("cpu", torch.float16), pytest.raises(ConfigError, match="overflows"):
-        model.encoder.packed(ids[inside], lengths)
+        model.encoder.forward_packed(ids[inside], lengths)
     with pytest.raises(ConfigError, match="overflows"):
         model.half().encoder(ids, lengths)
 
@@ -110,17 +116,17 @@ def test_a_checkpoint_that_does_not_fit_is_refused() -> None:
     config, weights = model.config.to_dict(), model.state_dict()
     lacking = "decoder.block.1.layer.1.EncDecAttention.v.weight"
     with pytest.raises(DataError, match=f"lacks the weight '{lacking}'"):
-        t5_of(config, {name: w for name, w in weights.items() if name != lacking})
+        t5_from_weights(config, {name: w for name, w in weights.items() if name != lacking})
     with pytest.raises(DataError, match=r"lacks the weight 'shared\.weight'; is it a T5\?"):
-        t5_of(config, {})
+        t5_from_weights(config, {})
     name = "encoder.block.0.layer.0.SelfAttention.k.weight"
     with pytest.raises(DataError, match=r"q\.weight, .* has the shape \(94, 24\) instead of \(96"):
-        t5_of(config, {**weights, name: weights[name][2:]})
+        t5_from_weights(config, {**weights, name: weights[name][2:]})
     with pytest.raises(DataError, match=r"embed_tokens\.weight differs from shared\.weight"):
-        t5_of(config, {**weights, "encoder.embed_tokens.weight": torch.zeros(50, 24)})
+        t5_from_weights(config, {**weights, "encoder.embed_tokens.weight": torch.zeros(50, 24)})
     copies = {"shared.weight", "decoder.embed_tokens.weight"}
     kept = {name: w for name, w in weights.items() if name not in copies}
-    assert torch.equal(t5_of(config, kept).encoder.words.weight, weights["shared.weight"])
+    assert torch.equal(t5_from_weights(config, kept).encoder.words.weight, weights["shared.weight"])
 
 
 @pytest.mark.parametrize(

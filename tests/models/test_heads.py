@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from jpr.errors import FormatError
-from jpr.models.answers import Answers, in_passages, log_sums
+from jpr.models.heads import SpanHead, in_passages, segment_logsumexp
 from jpr.models.joint import JointModel
-from jpr.models.joint_folder import read_joint, write_joint
+from jpr.models.joint_checkpoint import read_joint, write_joint
 from tests.damage import without_sums
 from tests.models.joint_models import (
     D,
@@ -25,7 +25,7 @@ Make = Callable[[], JointModel]
 
 def test_log_sums_by_hand() -> None:
     values = torch.tensor([0.0, 1.0, 1000.0, 2.0])
-    found = log_sums(values, torch.tensor([0, 0, 2, 0]), 4)
+    found = segment_logsumexp(values, torch.tensor([0, 0, 2, 0]), 4)
     first = torch.tensor([0.0, 1.0, 2.0]).logsumexp(0)
     assert found.tolist() == pytest.approx([first.item(), -torch.inf, 1000.0, -torch.inf])
 
@@ -53,7 +53,7 @@ def test_an_answer_begins_and_ends_somewhere_in_its_passage(make: Make) -> None:
 
 def test_gradients_are_numbers_even_where_a_passage_is_empty() -> None:
     torch.manual_seed(0)
-    answers, hidden = Answers(D), torch.randn(8, D, requires_grad=True)
+    answers, hidden = SpanHead(D), torch.randn(8, D, requires_grad=True)
     found = answers(hidden, torch.tensor([5, 3]), torch.tensor([2, 2]))
     found[2:4].sum().backward()
     assert hidden.grad is not None

@@ -3,7 +3,7 @@ from dataclasses import asdict, replace
 import pytest
 
 from jpr.errors import DataError
-from jpr.models.t5_config import T5Config
+from jpr.models.config import T5Config
 
 TINY = T5Config(100, 48, 16, 128, 2, 4, 3)
 GATED = replace(TINY, feed_forward_proj="gated-gelu", tie_word_embeddings=False)

@@ -16,9 +16,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from jpr.models.bert import Bert, BertConfig
-from jpr.models.ragged import inside, padded
+from jpr.models.padding import length_mask, pad_rows
 from jpr.models.t5 import T5Config, T5Encoder
-from jpr.models.t5_blocks import Relative
+from jpr.models.t5_blocks import RelativeBias
 
 GPU = torch.cuda.is_available()
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1" and bool(importlib.util.find_spec("triton"))
@@ -64,7 +64,7 @@ def check(
 
 @pytest.mark.parametrize("wide", [96, 768])
 def test_the_norm(wide: int) -> None:
-    from jpr.models.kernels_train import rms_norm
+    from jpr.models.kernels.training import rms_norm
 
     check(
         lambda x, weight: rms_norm(x, weight, 1e-6, DTYPE),
@@ -76,7 +76,7 @@ def test_the_norm(wide: int) -> None:
 
 @pytest.mark.parametrize("gated", [False, True])
 def test_the_activation(gated: bool) -> None:
-    from jpr.models.kernels_train import activated
+    from jpr.models.kernels.training import activated
 
     def plain(wide: Tensor) -> Tensor:
         if not gated:
@@ -88,7 +88,7 @@ def test_the_activation(gated: bool) -> None:
 
 
 def test_the_sum() -> None:
-    from jpr.models.kernels_train import added
+    from jpr.models.kernels.training import added
 
     check(lambda x, y: added(x, y, 0.0), torch.add, random(13, 600), random(13, 600).to(DTYPE))
 
@@ -97,14 +97,14 @@ def ends_of(lengths: list[int]) -> Tensor:
     return torch.tensor(np.append(0, np.cumsum(lengths)), dtype=torch.int32, device=DEVICE)
 
 
-def relative() -> Relative:
+def relative() -> RelativeBias:
     torch.manual_seed(1)
-    found = Relative.of(SHAPE, both_ways=True).to(DEVICE)
+    found = RelativeBias.of(SHAPE, both_ways=True).to(DEVICE)
     torch.nn.init.normal_(found.weight)
     return found
 
 
-def attended(qkv: Tensor, of: Relative, kept: Tensor, scale: float) -> Tensor:
+def attended(qkv: Tensor, of: RelativeBias, kept: Tensor, scale: float) -> Tensor:
     """Attend row by row with torch's operations; `kept` (heads, N, T) says what is not dropped."""
     rows, first = [], 0
     for length in filter(None, LENGTHS):
@@ -116,13 +116,13 @@ def attended(qkv: Tensor, of: Relative, kept: Tensor, scale: float) -> Tensor:
     return torch.cat(rows)
 
 
-def ours(qkv: Tensor, of: Relative, dropout: float) -> Tensor:
-    from jpr.models import kernels, kernels_train
+def ours(qkv: Tensor, of: RelativeBias, dropout: float) -> Tensor:
+    from jpr.models.kernels import inference, training
 
     q, k, v = qkv.unbind(1)
     torch.manual_seed(3)
-    tiles = kernels.bias_tiles(of, torch.float32)
-    return kernels_train.attend(q, k, v, tiles, ends_of(LENGTHS), max(LENGTHS), dropout)
+    tiles = inference.bias_tiles(of, torch.float32)
+    return training.attend(q, k, v, tiles, ends_of(LENGTHS), max(LENGTHS), dropout)
 
 
 def check_attention(d: int, dropout: float, kept: Tensor) -> None:
@@ -152,10 +152,10 @@ def test_an_mpnet_of_rows_end_to_end() -> None:
         bert.zero_grad()
         with torch.autocast(DEVICE, DTYPE, enabled=GPU and packed):
             if packed:
-                out = bert.end_to_end(ids, ends_of(lengths.tolist()), max(LENGTHS))
+                out = bert.forward_varlen(ids, ends_of(lengths.tolist()), max(LENGTHS))
             else:
-                places = inside(lengths, max(LENGTHS))
-                out = bert(padded(ids, places), lengths)[places]
+                places = length_mask(lengths, max(LENGTHS))
+                out = bert(pad_rows(ids, places), lengths)[places]
         torch.autograd.backward(out, slope.to(out.dtype))
         grads = [weight.grad for weight in (bert.relative.weight, bert.words.weight)]
         found.append((out, *(None if grad is None else grad.clone() for grad in grads)))
@@ -165,10 +165,10 @@ def test_an_mpnet_of_rows_end_to_end() -> None:
 
 def dropped(dropout: float, d: int) -> Tensor:
     """Tell which shares are kept (heads, N, T), by values that tell d keys apart at a time."""
-    from jpr.models import kernels, kernels_train
+    from jpr.models.kernels import inference, training
 
     nothing = torch.zeros(N, HEADS, d, device=DEVICE, dtype=DTYPE)
-    tiles = torch.zeros(HEADS, 3, kernels.TILE, kernels.TILE, device=DEVICE)
+    tiles = torch.zeros(HEADS, 3, inference.TILE, inference.TILE, device=DEVICE)
     place = torch.cat([torch.arange(length) for length in LENGTHS]).to(DEVICE)
     found = []
     for first in range(0, max(LENGTHS), d):
@@ -176,7 +176,7 @@ def dropped(dropout: float, d: int) -> Tensor:
         v = v.expand(-1, HEADS, -1).contiguous()
         torch.manual_seed(3)
         ends, longest = ends_of(LENGTHS), max(LENGTHS)
-        found.append(kernels_train.attend(nothing, nothing, v, tiles, ends, longest, dropout) > 0)
+        found.append(training.attend(nothing, nothing, v, tiles, ends, longest, dropout) > 0)
     return torch.cat(found, dim=-1)[..., : max(LENGTHS)].transpose(0, 1).float()
 
 
@@ -189,13 +189,13 @@ def test_attention_drops_the_same_in_all_gradients() -> None:
 
 @pytest.mark.parametrize("which", ["added", "relu", "gated"])
 def test_other_dropout_keeps_the_mean_and_its_mask(which: str) -> None:
-    from jpr.models import kernels_train
+    from jpr.models.kernels import training
 
     def work(x: Tensor) -> Tensor:
         torch.manual_seed(4)
         if which == "added":
-            return kernels_train.added(torch.zeros_like(x), x, 0.25)
-        return kernels_train.activated(x, which == "gated", 0.25)
+            return training.added(torch.zeros_like(x), x, 0.25)
+        return training.activated(x, which == "gated", 0.25)
 
     given = torch.ones(40, 2000, device=DEVICE, dtype=DTYPE).requires_grad_()
     out = work(given)
@@ -208,16 +208,16 @@ def test_other_dropout_keeps_the_mean_and_its_mask(which: str) -> None:
     for grad in grads:
         assert torch.equal(grad != 0, out != 0)
     torch.manual_seed(5)
-    assert not torch.equal(out, kernels_train.added(torch.zeros_like(out), out, 0.25))
+    assert not torch.equal(out, training.added(torch.zeros_like(out), out, 0.25))
 
 
 def test_what_is_dropped_is_even() -> None:
     """Neighbours, rows and columns are dropped independently of each other."""
-    from jpr.models import kernels_train
+    from jpr.models.kernels import training
 
     torch.manual_seed(6)
     ones = torch.ones(256, 1024, device=DEVICE)
-    kept = (kernels_train.added(torch.zeros_like(ones), ones, 0.5) > 0).float() * 2 - 1
+    kept = (training.added(torch.zeros_like(ones), ones, 0.5) > 0).float() * 2 - 1
     assert kept.mean(0).abs().max() < 5 / 256**0.5
     assert kept.mean(1).abs().max() < 5 / 1024**0.5
     for shift in ((0, 1), (1, 0), (1, 1), (0, 64), (64, 0)):
@@ -230,7 +230,9 @@ def kernels_or_not(ours: bool, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     """Train by the kernels, which a CPU would not, or by torch's operations."""
     with monkeypatch.context() as patch:
         for module in ("t5", "t5_blocks"):
-            patch.setattr(f"jpr.models.{module}.trains_fused", lambda x: ours and x.ndim == 2)
+            patch.setattr(
+                f"jpr.models.{module}.uses_training_kernels", lambda x: ours and x.ndim == 2
+            )
         yield
 
 
@@ -238,7 +240,7 @@ def trained(encoder: T5Encoder, ids: Tensor, lengths: Tensor, half: bool) -> dic
     """Return the output and all gradients."""
     encoder.zero_grad()
     with torch.autocast(DEVICE, torch.bfloat16, enabled=half):
-        out = encoder.packed(ids, lengths)
+        out = encoder.forward_packed(ids, lengths)
     torch.autograd.backward(out, random(*out.shape, seed=9).to(out.dtype))
     grads = {name: weight.grad for name, weight in encoder.named_parameters()}
     return {"out": out.detach()} | {name: grad for name, grad in grads.items() if grad is not None}

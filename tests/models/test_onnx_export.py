@@ -5,9 +5,9 @@ import torch
 from numpy.typing import NDArray
 
 from jpr.errors import DataError
-from jpr.models import export
 from jpr.models.bert import Bert, BertConfig
-from jpr.models.tower import Head, Tower
+from jpr.models.onnx_export import tower_to_onnx, tower_to_onnx_int8
+from jpr.models.tower import Tower, VectorHead
 
 Rows = list[list[int]]
 Vectors = NDArray[np.float32]
@@ -19,7 +19,7 @@ def one_thread() -> None:
     torch.set_num_threads(1)
 
 
-def tower(head: Head, kind: str = "bert", dimension: int | None = None) -> Tower:
+def tower(head: VectorHead, kind: str = "bert", dimension: int | None = None) -> Tower:
     torch.manual_seed(2)
     shape = BertConfig(60, 32, 2, 4, 64, 40, model_type=kind, pad_token_id=1)
     made = Tower(Bert(shape), head, dimension).eval()
@@ -60,39 +60,39 @@ def cosines(a: Vectors, b: Vectors) -> Vectors:
 
 
 HEADS = [
-    pytest.param(Head(), "bert", None, id="mean"),
-    pytest.param(Head(), "mpnet", None, id="mpnet"),
-    pytest.param(Head("cls", "none", False), "bert", None, id="dpr"),
-    pytest.param(Head("mean", "tanh", True), "bert", 12, id="dense"),
-    pytest.param(Head("pooler", "norm", False), "bert", 8, id="realm"),
+    pytest.param(VectorHead(), "bert", None, id="mean"),
+    pytest.param(VectorHead(), "mpnet", None, id="mpnet"),
+    pytest.param(VectorHead("cls", "none", False), "bert", None, id="dpr"),
+    pytest.param(VectorHead("mean", "tanh", True), "bert", 12, id="dense"),
+    pytest.param(VectorHead("pooler", "norm", False), "bert", 8, id="realm"),
 ]
 
 
 @pytest.mark.parametrize(("head", "kind", "dimension"), HEADS)
-def test_onnx_gives_what_torch_gives(head: Head, kind: str, dimension: int | None) -> None:
+def test_onnx_gives_what_torch_gives(head: VectorHead, kind: str, dimension: int | None) -> None:
     made, given = tower(head, kind, dimension), rows(12)
     for level in ("BASIC", "ALL"):
-        found = by_onnx(export.to_onnx(made), given, level)
+        found = by_onnx(tower_to_onnx(made), given, level)
         np.testing.assert_allclose(found, by_torch(made, given), atol=1e-4)
 
 
 @pytest.mark.parametrize(("head", "kind", "dimension"), HEADS)
-def test_eight_bits_are_close(head: Head, kind: str, dimension: int | None) -> None:
+def test_eight_bits_are_close(head: VectorHead, kind: str, dimension: int | None) -> None:
     made, given = tower(head, kind, dimension), rows(12)
-    found = by_onnx(export.to_onnx_int8(made, rows(40, seed=1)), given)
+    found = by_onnx(tower_to_onnx_int8(made, rows(40, seed=1)), given)
     close = cosines(found, by_torch(made, given))
     assert close.min() > 0.95  # .976 was the least when this was written, .995 the usual
     assert close.mean() > 0.99
 
 
 def test_eight_bits_take_a_quarter() -> None:
-    made = tower(Head())
+    made = tower(VectorHead())
     numbers = sum(weight.numel() for weight in made.parameters())
-    plain, coded = len(export.to_onnx(made)), len(export.to_onnx_int8(made, rows(5)))
+    plain, coded = len(tower_to_onnx(made)), len(tower_to_onnx_int8(made, rows(5)))
     assert plain > 4 * numbers
     assert coded < plain - 2.5 * (numbers - 40 * 32 - 60)  # positions stay in 32 bits
 
 
 def test_without_a_sample_there_are_no_scales() -> None:
     with pytest.raises(DataError, match="without a sample"):
-        export.to_onnx_int8(tower(Head()), [])
+        tower_to_onnx_int8(tower(VectorHead()), [])

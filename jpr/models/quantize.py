@@ -28,7 +28,7 @@ _NUMBERS_HELD = 2**29
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class InputScale:
     """How the inputs of a matrix become whole numbers."""
 
     smoothing: Tensor
@@ -42,20 +42,22 @@ class Scale:
 
 
 @dataclass(frozen=True, slots=True)
-class Matrix:
+class QuantizedMatrix:
     """A matrix in whole numbers, a step for each output, and the scale of its inputs."""
 
     codes: Tensor
     steps: Tensor
-    scale: Scale
+    scale: InputScale
 
 
-def coded_matrices(encoder: Bert | T5Encoder, sample: Sequence[Sequence[int]]) -> dict[str, Matrix]:
+def quantize_matrices(
+    encoder: Bert | T5Encoder, sample: Sequence[Sequence[int]]
+) -> dict[str, QuantizedMatrix]:
     """Find whole numbers for every matrix, from its inputs for the texts of a sample."""
     if not sample:
         raise DataError("scales cannot be found without a sample of texts; give some passages")
     matrices = {n: module for n, module in encoder.named_modules() if isinstance(module, nn.Linear)}
-    found: dict[str, Matrix] = {}
+    found: dict[str, QuantizedMatrix] = {}
     for names in _shares(matrices, sum(map(len, sample))):
         inputs = _inputs(encoder, {name: matrices[name] for name in names}, sample)
         with torch.inference_mode():
@@ -93,26 +95,26 @@ def _inputs(
     hooks = [module.register_forward_hook(watch(name)) for name, module in matrices.items()]
     with torch.enable_grad():  # without, blocks may take shortcuts past their layers
         for row in sample:  # one by one, since padding would count too
-            encoder.packed(torch.tensor(row), torch.tensor([len(row)]))
+            encoder.forward_packed(torch.tensor(row), torch.tensor([len(row)]))
     for hook in hooks:
         hook.remove()
     return inputs
 
 
-def matrix_of(inputs: Tensor, weight: Tensor) -> Matrix:
+def matrix_of(inputs: Tensor, weight: Tensor) -> QuantizedMatrix:
     """Find whole numbers for a matrix (out, in) and its inputs (tokens, in)."""
     scale = _best_scale(inputs, weight)
     smooth = weight * scale.smoothing
     steps = _steps(smooth)
-    return Matrix(_rounded(smooth / steps[:, None], scale.coded(inputs)), steps, scale)
+    return QuantizedMatrix(_rounded(smooth / steps[:, None], scale.coded(inputs)), steps, scale)
 
 
-def _best_scale(inputs: Tensor, weight: Tensor) -> Scale:
+def _best_scale(inputs: Tensor, weight: Tensor) -> InputScale:
     """Try how far to smooth, and take what gives the products with the least error."""
     some = inputs[:: max(1, len(inputs) // _TOKENS_TRIED)]
     wanted = some @ weight.T
 
-    def error(scale: Scale) -> float:
+    def error(scale: InputScale) -> float:
         smooth = weight * scale.smoothing
         steps = _steps(smooth)
         codes = (smooth / steps[:, None]).round()
@@ -122,7 +124,7 @@ def _best_scale(inputs: Tensor, weight: Tensor) -> Scale:
     return min((_scale(inputs, weight, power) for power in _SMOOTHINGS), key=error)
 
 
-def _scale(inputs: Tensor, weight: Tensor, power: float) -> Scale:
+def _scale(inputs: Tensor, weight: Tensor, power: float) -> InputScale:
     """Return the scale for smoothing to some power of the channels' largest inputs."""
     largest = inputs.abs().amax(dim=0).clamp(min=1e-4)
     heaviest = weight.abs().amax(dim=0).clamp(min=1e-4)
@@ -130,7 +132,7 @@ def _scale(inputs: Tensor, weight: Tensor, power: float) -> Scale:
     smooth = inputs / smoothing
     low, high = min(0.0, float(smooth.min())), max(1e-6, float(smooth.max()))
     step = (high - low) / LARGEST_INPUT
-    return Scale(smoothing, step, round(-low / step))
+    return InputScale(smoothing, step, round(-low / step))
 
 
 def _steps(weight: Tensor) -> Tensor:

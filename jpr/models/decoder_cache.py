@@ -4,8 +4,8 @@ Attention to the memory is turned round: instead of keys and values of the whole
 memory, for every layer, the query is taken to the memory and the mixture brought back, which is the
 same by associativity and costs no keys and values.
 
-A step is one function of tensors whose shapes are those of a `Room`. On a GPU it is recorded once
-per shape and played back (`jpr.models.recorded`); rooms are kept for the next questions (`Rooms`).
+A step is one function of tensors of fixed shapes. On a GPU it is captured once per shape as a CUDA
+graph and replayed; a `CachePool` keeps the buffers for the next questions.
 """
 
 import threading
@@ -18,16 +18,16 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from jpr.models.joint import Candidates, Encoded, JointModel, distribution
-from jpr.models.ragged import Grain, Whole, counts, in_parts, inside
-from jpr.models.recorded import Recorded, Recordings
-from jpr.models.t5_blocks import CrossAttention, is_fused
+from jpr.models.joint import EncodedBatch, JointModel, PackedCandidates, masked_log_softmax
+from jpr.models.kernels.cuda_graph import CudaGraph, CudaGraphCache
+from jpr.models.padding import Grouping, Whole, counts, in_parts, length_mask
+from jpr.models.t5_blocks import CrossAttention, uses_inference_kernels
 
 SLOTS = (1, 4, 12)
 """Prefixes per question for which steps are recorded; more are done unrecorded."""
 
 
-class Room:
+class DecoderCache:
     """Where the tensors of some questions lie: as many as fit, of shapes that do not change."""
 
     def __init__(self, model: JointModel, shape: tuple[int, int, int]) -> None:
@@ -43,7 +43,7 @@ class Room:
         self.prior = torch.zeros(questions, candidates, device=like.device)
         self.inside = torch.zeros(questions, candidates, dtype=torch.bool, device=like.device)
         self.owner: object = None
-        self._recorded: dict[tuple[int, int], Recorded] = {}
+        self._recorded: dict[tuple[int, int], CudaGraph] = {}
         config, layers = model.decoder.config, len(model.decoder.layers)
         self.places = 32 * questions  # for prefixes, and one more that stands for none
         kept = layers, self.places + 1, 2, config.num_heads, config.d_kv
@@ -55,10 +55,10 @@ class Room:
         self.cache, self.places = longer, 2 * self.places
         self._recorded.clear()
 
-    def fill(self, encoded: Encoded, owner: object) -> None:
+    def fill(self, encoded: EncodedBatch, owner: object) -> None:
         """Let questions in, in place of others."""
         self.owner = owner
-        count, candidates = encoded.inside.shape
+        count, candidates = encoded.mask.shape
         lengths = encoded.memory_lengths.tolist()
         for at, part in enumerate(torch.split(encoded.memory, lengths)):
             self.memory[at, : len(part)] = part
@@ -68,15 +68,15 @@ class Room:
         self.keys[:count, :candidates] = head.keys(encoded)
         self.prior[:count, :candidates] = encoded.prior
         self.inside.zero_()
-        self.inside[:count, :candidates] = encoded.inside
+        self.inside[:count, :candidates] = encoded.mask
         self.inside[count:, 0] = True  # a softmax over nothing is not a number
 
     @property
     def is_recorded(self) -> bool:
         """Whether steps are of few shapes, for all questions at once."""
-        return is_fused(self.memory)
+        return uses_inference_kernels(self.memory)
 
-    def narrowed(self, questions: list[int]) -> "Room":
+    def narrowed(self, questions: list[int]) -> "DecoderCache":
         """Return a room for some of the questions, with the same places."""
         if len(questions) == self.shape[0]:
             return self
@@ -96,11 +96,11 @@ class Room:
             blank = torch.full(asked.shape, -1, dtype=torch.int32)
             blank[:, :2] = torch.tensor([0, self.places])  # no prefix, kept nowhere
             work = partial(step, self, depth=depth)
-            self._recorded[slots, depth] = Recorded(work, [blank], self.memory.device)
+            self._recorded[slots, depth] = CudaGraph(work, [blank], self.memory.device)
         return self._recorded[slots, depth](numbers)
 
 
-def step(room: Room, asked: Tensor, depth: int) -> Tensor:
+def step(room: DecoderCache, asked: Tensor, depth: int) -> Tensor:
     """Run the decoder on the last passage of each prefix, and remember it.
 
     `asked` (P, 1 + 2 · depth) has for each prefix its length, the places of its beginnings and,
@@ -112,7 +112,7 @@ def step(room: Room, asked: Tensor, depth: int) -> Tensor:
     question = torch.arange(len(asked), device=asked.device) // slots
     length = asked[:, :1].long()
     last = passages.gather(1, (length - 1).clamp(min=0)).clamp(min=0)[:, 0]
-    first = model.head.first().to(room.inputs.dtype)
+    first = model.head.start_input().to(room.inputs.dtype)
     x = torch.where(length > 0, room.inputs[question, last], first)  # (P, d)
     back = model.decoder.relative(-torch.arange(depth, device=asked.device)).float()
     for layer, block in enumerate(model.decoder.layers):
@@ -130,15 +130,15 @@ def step(room: Room, asked: Tensor, depth: int) -> Tensor:
     taken = torch.zeros(len(asked), candidates + 1, dtype=torch.bool, device=asked.device)
     taken = taken.scatter(1, passages.where(passages >= 0, candidates), True)[:, :-1]
     out = taken.view(questions, slots, -1) | ~room.inside[:, None]
-    return distribution(model.head.logits(hidden, room.keys, room.prior), out)
+    return masked_log_softmax(model.head.logits(hidden, room.keys, room.prior), out)
 
 
 def _look_back(
     q: Tensor, k: Tensor, v: Tensor, cache: Tensor, path: Tensor, bias: Tensor
 ) -> Tensor:
     """Attend to each prefix's beginnings and itself, (P, heads, d_kv), and remember the latter."""
-    if is_fused(q):
-        from jpr.models.kernels import step_attend
+    if uses_inference_kernels(q):
+        from jpr.models.kernels.inference import step_attend
 
         return step_attend(q, k, v, cache, path, bias)
     length, places = path[:, 0].long(), path[:, 1:].long()
@@ -166,33 +166,33 @@ def _look_up(q: Tensor, cross: CrossAttention, memory: Tensor, lengths: Tensor) 
 
 
 def _shares(scores: Tensor, lengths: Tensor) -> Tensor:
-    if is_fused(scores):
-        from jpr.models.kernels import softmax_
+    if uses_inference_kernels(scores):
+        from jpr.models.kernels.inference import softmax_
 
         return softmax_(scores, lengths)
-    there = inside(lengths, scores.shape[-1])[:, None]
+    there = length_mask(lengths, scores.shape[-1])[:, None]
     return scores.float().masked_fill(~there, -torch.inf).softmax(-1).to(scores.dtype)
 
 
-class Rooms:
+class CachePool:
     """The rooms of a model, one of each shape for each thread, and recordings of its encoder."""
 
     def __init__(self, model: JointModel) -> None:
         """Begin with none."""
         self._model, self._mine = model, threading.local()
-        self._recordings = Recordings()
+        self._recordings = CudaGraphCache()
 
     @torch.inference_mode()
-    def encode(self, candidates: Candidates) -> Encoded:
+    def encode(self, candidates: PackedCandidates) -> EncodedBatch:
         """Read every candidate, as the model does by itself."""
-        if not is_fused(self._model.decoder.norm.weight):
+        if not uses_inference_kernels(self._model.decoder.norm.weight):
             return self._model.encode(candidates)
         return self._model.encode(candidates, self._packed)
 
     def _packed(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """Map rows of `lengths` (B,) laid end to end, ids (N,), to (N, d), by recordings."""
         rows = counts(lengths, len(ids))
-        return in_parts(ids, rows, Grain.of(ids.device).budget, self._recorded)
+        return in_parts(ids, rows, Grouping.of(ids.device).budget, self._recorded)
 
     def _recorded(self, ids: Tensor, rows: Whole) -> Tensor:
         """Pad to a shape that comes again; what lies after the last row's end belongs to none."""
@@ -203,21 +203,23 @@ class Rooms:
         ends = np.append(0, rows.cumsum()).astype(np.int32)
         ends = np.pad(ends, (0, -len(rows) % 32), mode="edge")
         key = len(padded), len(ends), longest
-        work = partial(encoder.end_to_end, longest=longest)
+        work = partial(encoder.forward_varlen, longest=longest)
         found = self._recordings.play(key, work, padded, torch.from_numpy(ends), device=ids.device)
         return found[: len(ids)].clone()
 
-    def of(self, encoded: Encoded) -> Room:
+    def of(self, encoded: EncodedBatch) -> DecoderCache:
         """Return a room with space for these questions; on a GPU, one that can be used again."""
-        questions, candidates = encoded.inside.shape
+        questions, candidates = encoded.mask.shape
         longest = int(encoded.memory_lengths.max())
-        if not is_fused(self._model.decoder.norm.weight):
-            return Room(self._model, (questions, longest, candidates))
+        if not uses_inference_kernels(self._model.decoder.norm.weight):
+            return DecoderCache(self._model, (questions, longest, candidates))
         grain = 2048 if longest > 2048 else 64
         shape = power(questions), -(-longest // grain) * grain, -(-candidates // 32) * 32
-        known: dict[tuple[int, int, int], Room] = self._mine.__dict__.setdefault("rooms", {})
+        known: dict[tuple[int, int, int], DecoderCache] = self._mine.__dict__.setdefault(
+            "rooms", {}
+        )
         if shape not in known:
-            known[shape] = Room(self._model, shape)
+            known[shape] = DecoderCache(self._model, shape)
         return known[shape]
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 _MOST = 64
 
 
-def recorded(work: Callable[[], None]) -> Callable[[], None]:
+def captured(work: Callable[[], None]) -> Callable[[], None]:
     """Record work on tensors that keep their place, without doing it; it must have run before."""
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
@@ -24,7 +24,7 @@ def recorded(work: Callable[[], None]) -> Callable[[], None]:
     return graph.replay
 
 
-class Recorded:
+class CudaGraph:
     """One piece of work, with a place for each of its inputs."""
 
     def __init__(
@@ -49,7 +49,7 @@ class Recorded:
         return self._found
 
 
-class Recordings:
+class CudaGraphCache:
     """Recordings by what they are of; those not used for longest go when there are many."""
 
     def __init__(self) -> None:
@@ -60,11 +60,11 @@ class Recordings:
         self, key: object, work: Callable[..., Tensor], *given: Tensor, device: torch.device
     ) -> Tensor:
         """Play what is known by a key, which tells work and shapes; record it first if need be."""
-        known: OrderedDict[object, Recorded] = self._mine.__dict__.setdefault(
+        known: OrderedDict[object, CudaGraph] = self._mine.__dict__.setdefault(
             "known", OrderedDict()
         )
         if key not in known:
-            known[key] = Recorded(work, given, device)
+            known[key] = CudaGraph(work, given, device)
         known.move_to_end(key)
         while len(known) > _MOST:
             known.popitem(last=False)

@@ -15,7 +15,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd import Function
 
-from jpr.models.kernels import TILE, _between
+from jpr.models.kernels.inference import TILE, _between
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 _PROGRAMS = 1024

@@ -5,9 +5,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jpr.models.generation import (
+    GeneratedAnswer,
+    GenerateOptions,
+    generate_answers,
+    generate_tokens,
+)
 from jpr.models.t5 import T5, T5Config
 from jpr.models.tries import Tries
-from jpr.models.writing import Ways, Written, generate, write
 from tests.models.runs import Text, tries_of, whole_runs
 
 SEPARATOR, END, VOCABULARY = 2, 1, 12
@@ -44,8 +49,10 @@ def runs(passages: list[list[int]]) -> set[tuple[int, ...]]:
 @pytest.mark.parametrize("seed", range(5))
 def test_free_writing_is_t5s_own(seed: int) -> None:
     t5 = model(seed)
-    wanted = generate(t5, memory(), LENGTHS, 12)
-    for found, ended in zip(write(t5, memory(), LENGTHS, Ways(SEPARATOR, 12)), wanted, strict=True):
+    wanted = generate_tokens(t5, memory(), LENGTHS, 12)
+    for found, ended in zip(
+        generate_answers(t5, memory(), LENGTHS, GenerateOptions(SEPARATOR, 12)), wanted, strict=True
+    ):
         answers: list[tuple[int, ...]] = []
         rest: list[int] = []
         for token in ended:
@@ -59,8 +66,8 @@ def test_free_writing_is_t5s_own(seed: int) -> None:
 @pytest.mark.parametrize("width", [1, 3])
 @pytest.mark.parametrize("seed", range(5))
 def test_grounded_answers_are_runs_of_the_passages_and_differ(seed: int, width: int) -> None:
-    ways = Ways(SEPARATOR, 14, width, stop_penalty=20.0)
-    found = write(model(seed), memory(), LENGTHS, ways, tries(*PASSAGES))
+    ways = GenerateOptions(SEPARATOR, 14, width, stop_penalty=20.0)
+    found = generate_answers(model(seed), memory(), LENGTHS, ways, tries(*PASSAGES))
     assert any(len(answers) > 1 for answers in found)
     for answers, passages in zip(found, PASSAGES, strict=True):
         written = [answer.tokens for answer in answers]
@@ -71,11 +78,11 @@ def test_grounded_answers_are_runs_of_the_passages_and_differ(seed: int, width: 
 
 @pytest.mark.parametrize("width", [1, 2])
 def test_questions_do_not_touch_each_other(width: int) -> None:
-    ways, t5 = Ways(SEPARATOR, 10, width), model(3)
-    together = write(t5, memory(), LENGTHS, ways, tries(*PASSAGES))
+    ways, t5 = GenerateOptions(SEPARATOR, 10, width), model(3)
+    together = generate_answers(t5, memory(), LENGTHS, ways, tries(*PASSAGES))
     parts = torch.split(memory(), LENGTHS.tolist())
     for at, (part, answers) in enumerate(zip(parts, together, strict=True)):
-        (alone,) = write(t5, part, LENGTHS[at : at + 1], ways, tries(PASSAGES[at]))
+        (alone,) = generate_answers(t5, part, LENGTHS[at : at + 1], ways, tries(PASSAGES[at]))
         assert [one.tokens for one in alone] == [one.tokens for one in answers]
         assert [one.log_prob for one in alone] == pytest.approx([one.log_prob for one in answers])
 
@@ -84,11 +91,11 @@ def test_questions_do_not_touch_each_other(width: int) -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_a_question_that_has_ended_waits_for_the_others(seed: int, width: int) -> None:
     passages = [[3, 4, 5, 6, 7, 8, 3, 5, 7]], [[8, 3, 4, 5, 6]], [[5, 5, 4], [7, 6, 3, 4]]
-    ways, t5 = Ways(SEPARATOR, 60, width), model(seed)
-    together = write(t5, memory(), LENGTHS, ways, tries(*passages))
+    ways, t5 = GenerateOptions(SEPARATOR, 60, width), model(seed)
+    together = generate_answers(t5, memory(), LENGTHS, ways, tries(*passages))
     parts = torch.split(memory(), LENGTHS.tolist())
     for part, own, answers in zip(parts, passages, together, strict=True):
-        (alone,) = write(t5, part, torch.tensor([len(part)]), ways, tries(own))
+        (alone,) = generate_answers(t5, part, torch.tensor([len(part)]), ways, tries(own))
         assert [one.tokens for one in alone] == [one.tokens for one in answers]
 
 
@@ -106,7 +113,9 @@ def log_prob(t5: T5, answers: list[tuple[int, ...]]) -> list[float]:
 
 def test_log_probabilities_are_the_models_own() -> None:
     t5 = model(1)
-    (found,) = write(t5, memory()[:5], LENGTHS[:1], Ways(SEPARATOR, 14), tries(PASSAGES[0]))
+    (found,) = generate_answers(
+        t5, memory()[:5], LENGTHS[:1], GenerateOptions(SEPARATOR, 14), tries(PASSAGES[0])
+    )
     wanted = log_prob(t5, [answer.tokens for answer in found])
     assert [answer.log_prob for answer in found] == pytest.approx(wanted, abs=1e-4)
 
@@ -127,7 +136,9 @@ def sequences(passages: list[list[int]], longest: int) -> list[list[tuple[int, .
 def test_a_beam_as_wide_as_all_sequences_finds_the_likeliest(seed: int) -> None:
     passages, t5 = [[3, 4], [5]], model(seed, 1.0)
     every = sequences(passages, 7)
-    (found,) = write(t5, memory()[:5], LENGTHS[:1], Ways(SEPARATOR, 7, 200), tries(passages))
+    (found,) = generate_answers(
+        t5, memory()[:5], LENGTHS[:1], GenerateOptions(SEPARATOR, 7, 200), tries(passages)
+    )
     best = max(every, key=lambda answers: sum(log_prob(t5, answers)))
     assert [answer.tokens for answer in found] == best
 
@@ -136,16 +147,18 @@ def test_a_beam_as_wide_as_all_sequences_finds_the_likeliest(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_every_run_can_be_written(seed: int, width: int) -> None:
     passages = [[3, 9], [4], [5, 10, 11], [5, 10, 9, 3]]
-    ways = Ways(SEPARATOR, 60, width, stop_penalty=1e6)
-    (found,) = write(model(seed), memory()[:5], LENGTHS[:1], ways, tries(passages))
+    ways = GenerateOptions(SEPARATOR, 60, width, stop_penalty=1e6)
+    (found,) = generate_answers(model(seed), memory()[:5], LENGTHS[:1], ways, tries(passages))
     assert {answer.tokens for answer in found} == runs(passages)
     assert len(found) == len(runs(passages))
 
 
 def test_a_penalty_makes_more_answers() -> None:
     counts = [
-        sum(map(len, write(model(2), memory(), LENGTHS, ways, tries(*PASSAGES))))
-        for ways in (Ways(SEPARATOR, 30, stop_penalty=penalty) for penalty in (-50.0, 0.0, 50.0))
+        sum(map(len, generate_answers(model(2), memory(), LENGTHS, ways, tries(*PASSAGES))))
+        for ways in (
+            GenerateOptions(SEPARATOR, 30, stop_penalty=penalty) for penalty in (-50.0, 0.0, 50.0)
+        )
     ]
     assert counts[0] == 3
     assert counts[0] <= counts[1] <= counts[2]
@@ -153,7 +166,9 @@ def test_a_penalty_makes_more_answers() -> None:
 
 
 def test_passages_without_tokens_have_no_answers() -> None:
-    found = write(model(), memory()[:5], LENGTHS[:1], Ways(SEPARATOR, 9), tries([[]]))
+    found = generate_answers(
+        model(), memory()[:5], LENGTHS[:1], GenerateOptions(SEPARATOR, 9), tries([[]])
+    )
     assert found == [[]]
 
 
@@ -162,8 +177,8 @@ def test_passages_without_tokens_have_no_answers() -> None:
     st.lists(st.lists(st.integers(3, 11), max_size=6), min_size=1, max_size=3), st.integers(1, 3)
 )
 def test_whatever_the_passages(passages: list[list[int]], width: int) -> None:
-    ways = Ways(SEPARATOR, 12, width, stop_penalty=3.0)
-    (found,) = write(model(), memory()[:5], LENGTHS[:1], ways, tries(passages))
+    ways = GenerateOptions(SEPARATOR, 12, width, stop_penalty=3.0)
+    (found,) = generate_answers(model(), memory()[:5], LENGTHS[:1], ways, tries(passages))
     written = [answer.tokens for answer in found]
     assert set(written) <= runs(passages)
-    assert all(isinstance(answer, Written) and answer.log_prob <= 0 for answer in found)
+    assert all(isinstance(answer, GeneratedAnswer) and answer.log_prob <= 0 for answer in found)

@@ -7,25 +7,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jpr.errors import DataError
-from jpr.models.ragged import Grain, counts, layout, parts
+from jpr.models.padding import Grouping, counts, layout, parts
 
 LENGTHS = st.lists(st.integers(0, 50), min_size=1, max_size=9)
-GRAINS = st.builds(Grain, st.integers(1, 8), st.integers(0, 60), st.integers(1, 100))
+GRAINS = st.builds(Grouping, st.integers(1, 8), st.integers(0, 60), st.integers(1, 100))
 
 
 def test_by_hand() -> None:
     """Rows of 5, 2 and 2 tokens: the short ones together, then the long one."""
-    found = layout(np.array([5, 2, 2]), Grain(multiple=1, price=1, budget=100))
+    found = layout(np.array([5, 2, 2]), Grouping(multiple=1, price=1, budget=100))
     assert found.shapes == ((2, 2), (1, 5))
     assert found.lengths.tolist() == [2, 2, 5]
     assert found.slots.tolist() == [4, 5, 6, 7, 8, 0, 1, 2, 3]
-    dear = layout(np.array([5, 2, 2]), Grain(multiple=4, price=20, budget=100))
+    dear = layout(np.array([5, 2, 2]), Grouping(multiple=4, price=20, budget=100))
     assert dear.shapes == ((3, 8),)
     assert dear.slots.tolist() == [16, 17, 18, 19, 20, 0, 1, 8, 9]
 
 
 @given(LENGTHS, GRAINS)
-def test_every_token_has_its_own_place_in_its_row(lengths: list[int], grain: Grain) -> None:
+def test_every_token_has_its_own_place_in_its_row(lengths: list[int], grain: Grouping) -> None:
     found = layout(np.array(lengths), grain)
     slots = found.slots.tolist()
     assert len(set(slots)) == len(slots) == sum(lengths)
@@ -40,7 +40,7 @@ def test_every_token_has_its_own_place_in_its_row(lengths: list[int], grain: Gra
 
 
 @given(LENGTHS, GRAINS)
-def test_no_other_cuts_are_cheaper(lengths: list[int], grain: Grain) -> None:
+def test_no_other_cuts_are_cheaper(lengths: list[int], grain: Grouping) -> None:
     found = layout(np.array(lengths), grain)
     padded = sorted(-(-length // grain.multiple) * grain.multiple for length in lengths)
 
@@ -59,7 +59,7 @@ def test_little_is_padding(device: str, most: float) -> None:
     """Lengths as those of a question's 100 passages, of 170 tokens on the mean."""
     chance = np.random.default_rng(1)
     lengths = chance.normal(170, 25, size=100).astype(np.int64).clip(40, 310)
-    found = layout(lengths, Grain.of(torch.device(device)))
+    found = layout(lengths, Grouping.of(torch.device(device)))
     assert found.size < (1 + most) * lengths.sum()
     assert len(found.shapes) < 30
 

@@ -19,7 +19,7 @@ Whole = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Grain:
+class Grouping:
     """How fine to group, which depends on the device."""
 
     multiple: int
@@ -30,7 +30,7 @@ class Grain:
     """How many tokens may be laid out at once; longer inputs go in parts."""
 
     @classmethod
-    def of(cls, device: torch.device) -> "Grain":
+    def of(cls, device: torch.device) -> "Grouping":
         """Return what suits a device: a group costs a GPU one launch of a kernel per layer."""
         return cls(8, 128, 65_536) if device.type == "cuda" else cls(1, 8, 8_192)
 
@@ -52,12 +52,12 @@ class Layout:
         return sum(rows * longest for rows, longest in self.shapes)
 
 
-def inside(lengths: Tensor, longest: int) -> Tensor:
+def length_mask(lengths: Tensor, longest: int) -> Tensor:
     """Return which places of padded rows count (B, T)."""
     return torch.arange(longest, device=lengths.device)[None] < lengths[:, None]
 
 
-def padded(values: Tensor, places: Tensor) -> Tensor:
+def pad_rows(values: Tensor, places: Tensor) -> Tensor:
     """Put rows laid end to end (N, …) into the places that count (B, T), zeros elsewhere."""
     rows = values.new_zeros(*places.shape, *values.shape[1:])
     rows[places] = values
@@ -94,7 +94,7 @@ def in_parts(
     return found[0] if len(found) == 1 else torch.cat(found)
 
 
-def layout(lengths: Whole, grain: Grain) -> Layout:
+def layout(lengths: Whole, grain: Grouping) -> Layout:
     """Group rows with the least padding, where a group more has its price."""
     order = np.argsort(lengths, kind="stable")
     ordered = lengths[order]
@@ -134,7 +134,7 @@ def _cuts(ordered: Whole, price: int) -> list[int]:
     return cuts[::-1]
 
 
-def through(
+def run_block(
     block: nn.Module, x: Tensor, attend: Callable[..., Tensor], checkpointing: bool
 ) -> Tensor:
     """Take vectors through a block; with checkpointing, what is inside is computed again later."""

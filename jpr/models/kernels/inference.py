@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from jpr.models.t5_blocks import Relative
+from jpr.models.t5_blocks import RelativeBias
 
 TILE = 64
 """Queries and keys that one program of `attend` takes at a time."""
@@ -63,7 +63,7 @@ def _gated_gelu(wide_at, out_at, f, size: tl.constexpr):
     tl.store(out_at + row * f + column, out.to(out_at.dtype.element_ty), mask=there)
 
 
-def bias_tiles(relative: Relative, dtype: torch.dtype) -> Tensor:
+def bias_tiles(relative: RelativeBias, dtype: torch.dtype) -> Tensor:
     """Return T5's bias for squares of queries and keys, by how many squares lie between.
 
     (heads, 2n + 1, TILE, TILE): farther than n squares away the bias no longer changes.

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from jpr.errors import ConfigError
-from jpr.models.recorded import recorded
+from jpr.models.kernels.cuda_graph import captured
 from jpr.models.t5 import T5, Memory, T5Config
 from jpr.models.t5_blocks import attention, working_dtype
 from jpr.models.tries import Tries
@@ -26,7 +26,7 @@ _LOOK = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Ways:
+class GenerateOptions:
     """How to write."""
 
     separator: int
@@ -47,7 +47,7 @@ class Ways:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class GeneratedAnswer:
     """An answer's tokens, and the log-probability of them and of what ends them."""
 
     tokens: tuple[int, ...]
@@ -55,18 +55,18 @@ class Written:
 
 
 @torch.inference_mode()
-def write(
-    model: T5, memory: Tensor, lengths: Tensor, ways: Ways, tries: Tries | None = None
-) -> list[list[Written]]:
+def generate_answers(
+    model: T5, memory: Tensor, lengths: Tensor, ways: GenerateOptions, tries: Tries | None = None
+) -> list[list[GeneratedAnswer]]:
     """Return the answers of each question, given memories (N, d) of `lengths` (B,) end to end."""
     done = _done(_Writing(model, memory, lengths, ways, tries), ways.longest)
     return [_answers(*row, ways, model.config) for row in done.best()]
 
 
 @torch.inference_mode()
-def generate(model: T5, memory: Tensor, lengths: Tensor, longest: int) -> list[list[int]]:
+def generate_tokens(model: T5, memory: Tensor, lengths: Tensor, longest: int) -> list[list[int]]:
     """Return the likeliest word after word of each question, to its end or the longest."""
-    done = _done(_Writing(model, memory, lengths, Ways(0, longest), None), longest)
+    done = _done(_Writing(model, memory, lengths, GenerateOptions(0, longest), None), longest)
     end = model.config.eos_token_id
     rows = [tokens for tokens, _ in done.best()]
     return [row[: row.index(end) + 1] if end in row else row for row in rows]
@@ -76,7 +76,7 @@ def _done(writing: "_Writing", longest: int) -> "_Writing":
     """Write to the end."""
     writing.advance()
     # On a GPU a step is hundreds of small operations: recorded once, it is started as one.
-    advance = recorded(writing.advance) if writing.done.is_cuda and longest > 2 else writing.advance
+    advance = captured(writing.advance) if writing.done.is_cuda and longest > 2 else writing.advance
     for step in range(1, longest):
         if step % _LOOK == 0 and bool(writing.done.all()):
             break
@@ -88,7 +88,7 @@ class _Writing:
     """Sequences of some questions, all at the same length; every tensor keeps its place."""
 
     def __init__(
-        self, model: T5, memory: Tensor, lengths: Tensor, ways: Ways, tries: Tries | None
+        self, model: T5, memory: Tensor, lengths: Tensor, ways: GenerateOptions, tries: Tries | None
     ) -> None:
         questions, width, device = len(lengths), ways.width, memory.device
         rows = questions * width
@@ -144,15 +144,17 @@ class _Writing:
         return zip(*found, strict=True)
 
 
-def _answers(tokens: list[int], gains: list[float], ways: Ways, config: T5Config) -> list[Written]:
+def _answers(
+    tokens: list[int], gains: list[float], ways: GenerateOptions, config: T5Config
+) -> list[GeneratedAnswer]:
     """Cut a sequence at its separators; what was not ended in time, or again, is left out."""
-    found: list[Written] = []
+    found: list[GeneratedAnswer] = []
     own: list[int] = []
     total = 0.0
     for token, gained in zip(tokens, gains, strict=True):
         total += gained
         if token in (ways.separator, config.eos_token_id):
-            found.append(Written(tuple(own), total))
+            found.append(GeneratedAnswer(tuple(own), total))
             own, total = [], 0.0
         else:
             own.append(token)
@@ -178,7 +180,7 @@ class _Rules(Protocol):
 class _Free:
     """Any token."""
 
-    def __init__(self, model: T5, ways: Ways) -> None:
+    def __init__(self, model: T5, ways: GenerateOptions) -> None:
         self._end, self._penalty = model.config.eos_token_id, ways.stop_penalty
 
     def scores(self, log_probs: Tensor) -> Tensor:
@@ -199,7 +201,7 @@ class _Grounded:
     give up (padding).
     """
 
-    def __init__(self, model: T5, ways: Ways, tries: Tries) -> None:
+    def __init__(self, model: T5, ways: GenerateOptions, tries: Tries) -> None:
         config, device, widest = model.config, tries.roots.device, max(tries.widest, 1)
         self._root = tries.roots.repeat_interleave(ways.width)
         self._node = self._root.clone()
@@ -257,7 +259,7 @@ class _Grounded:
 class _Steps:
     """The decoder, a token further at each call; keys and values of earlier ones are kept."""
 
-    def __init__(self, model: T5, memory: Tensor, lengths: Tensor, ways: Ways) -> None:
+    def __init__(self, model: T5, memory: Tensor, lengths: Tensor, ways: GenerateOptions) -> None:
         self._model, self._questions = model, len(lengths)
         found = Memory(memory, lengths)
         blocks, config = model.decoder.layers, model.config

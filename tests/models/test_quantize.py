@@ -2,7 +2,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jpr.models.quantise import LARGEST_INPUT, LARGEST_WEIGHT, matrix_of
+from jpr.models.quantize import LARGEST_INPUT, LARGEST_WEIGHT, matrix_of
 
 
 def test_two_products_fit_sixteen_bits() -> None:

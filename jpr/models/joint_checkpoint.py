@@ -16,13 +16,13 @@ import torch
 
 from jpr.errors import ConfigError, DataError, FormatError
 from jpr.io.checksums import checked_sums, write_folder
-from jpr.models.answers import Answers
 from jpr.models.bert import Bert, BertConfig, from_hugging_face
-from jpr.models.checkpoint import read_checkpoint, shapes_alone, write_checkpoint
+from jpr.models.checkpoint import read_checkpoint, shapes_only, write_checkpoint
+from jpr.models.heads import SpanHead
 from jpr.models.joint import IndexHead, JointModel, PointerHead
-from jpr.models.joint_about import ABOUT, FORMAT, KIND, read_about
+from jpr.models.joint_config import FORMAT, JOINT_JSON, KIND, read_joint_json
 from jpr.models.t5 import T5, T5Config, T5Decoder, T5Encoder
-from jpr.models.t5_names import read_t5
+from jpr.models.t5_checkpoint import read_t5
 
 HEADS = ("pointer", "index")
 
@@ -42,7 +42,7 @@ def joint_over_bert(
     bert.load_state_dict(named)
     head = PointerHead(shape.hidden_size)
     decoder = _decoder_for(shape, layers, dropout)
-    return JointModel(bert, decoder, head, memory, Answers(shape.hidden_size) if answers else None)
+    return JointModel(bert, decoder, head, memory, SpanHead(shape.hidden_size) if answers else None)
 
 
 def _decoder_for(shape: BertConfig, layers: int, dropout: float) -> T5Decoder:
@@ -74,7 +74,7 @@ def _over(
         made = IndexHead(words, out, t5.config.decoder_start_token_id, number_tokens)
     else:
         raise ConfigError(f"head {head!r}; choose of {', '.join(HEADS)}")
-    reads = Answers(t5.config.d_model) if answers else None
+    reads = SpanHead(t5.config.d_model) if answers else None
     return JointModel(t5.encoder, t5.decoder, made, memory, reads)
 
 
@@ -105,16 +105,16 @@ def write_joint(
     }
     weights = {name: w for name, w in model.state_dict().items() if name != "head.words.weight"}
     config: dict[str, object] = {"model_type": "jpr-joint"}
-    write_folder(folder / ABOUT, about, lambda: write_checkpoint(folder, config, weights))
+    write_folder(folder / JOINT_JSON, about, lambda: write_checkpoint(folder, config, weights))
 
 
 def read_joint(folder: Path) -> tuple[JointModel, dict[str, object]]:
     """Read a model and how its texts are to be read."""
-    about = read_about(folder)
-    checked_sums(folder / ABOUT)
+    about = read_joint_json(folder)
+    checked_sums(folder / JOINT_JSON)
     _, weights = read_checkpoint(folder)
     try:
-        with shapes_alone():  # until these are known to be those of the weights
+        with shapes_only():  # until these are known to be those of the weights
             described = joint_of(about)
         if isinstance(described.head, IndexHead):
             weights["head.words.weight"] = weights["encoder.words.weight"]
@@ -140,7 +140,7 @@ def joint_of(about: Mapping[str, object]) -> JointModel:
     answers = about.get("answers", False)  # absent in folders of before there were any
     if type(answers) is not bool:
         raise DataError(f"whether it reads answers is {answers!r}")
-    reads = Answers(config.d_model) if answers else None
+    reads = SpanHead(config.d_model) if answers else None
     if about["encoder"] == "bert":
         bert, head = Bert(BertConfig(**shape)), PointerHead(config.d_model)
         return JointModel(bert, T5Decoder(config), head, memory, reads)

@@ -8,8 +8,9 @@ The step takes, of each prefix, its `last` passage (-1 for none), where it and i
 the caches, those of this step at their end (`path` (P, D), -1 for none), how far `back` each is,
 and which candidates are `taken`; the caches `keys` and `values` (layers, N, heads · d_kv); of the
 question, its `memory` (M, d), and what the head needs of the candidates: `marked` (C, d) and
-`prior` (C,), or `numbers` (C,). As in `jpr.models.rooms`, the query is taken to the memory, and a
-pointer's query to the candidates, so that nothing is computed for each of them but products.
+`prior` (C,), or `numbers` (C,). As in `jpr.models.decoder_cache`, the query is taken to the
+memory, and a pointer's query to the candidates, so that nothing is computed for each of them but
+products.
 
 In 8 bits the encoder multiplies whole numbers, or, where it is told to be `exact` (a flag),
 the same matrices in 32 bits, for the few candidates that matter. The decoder and the head only
@@ -24,10 +25,9 @@ from onnx import TensorProto
 from torch import Tensor
 
 from jpr.models.bert import Bert
-from jpr.models.export import TOKENS, bert_vectors, places
-from jpr.models.export_t5 import DecoderStep, Keep, keep_bytes, keep_numbers, t5_vectors
 from jpr.models.joint import IndexHead, JointModel, PointerHead
-from jpr.models.joint_about import EXACT
+from jpr.models.joint_config import EXACT_INPUT
+from jpr.models.onnx_export import TOKENS, bert_vectors, places
 from jpr.models.onnx_graph import (
     Graph,
     Multiply,
@@ -37,32 +37,33 @@ from jpr.models.onnx_graph import (
     words,
     words_in_bytes,
 )
-from jpr.models.quantise import coded_matrices
+from jpr.models.onnx_t5 import DecoderStep, Keep, keep_bytes, keep_numbers, t5_vectors
+from jpr.models.quantize import quantize_matrices
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class JointOnnx:
     """The two models, as the files hold them."""
 
     encoder: bytes
     step: bytes
 
 
-def joint_to_onnx(model: JointModel, weights: str) -> Exported:
+def joint_to_onnx(model: JointModel, weights: str) -> JointOnnx:
     """Return a model in 32 bits; both files will tell the name of the weights they are of."""
     about = _about(model, weights)
     graph = Graph()
     found = words(graph, model.encoder.words.weight, "ids")
     outputs = _encoder(graph, model, found, places(graph), Graph.linear)
-    return Exported(graph.model(TOKENS, outputs, about), _step(model, keep_numbers, about))
+    return JointOnnx(graph.model(TOKENS, outputs, about), _step(model, keep_numbers, about))
 
 
 def joint_to_onnx_int8(
     model: JointModel, weights: str, sample: Sequence[Sequence[int]]
-) -> Exported:
+) -> JointOnnx:
     """Return a model in 8 bits, with scales that fit a sample of token ids."""
     about = _about(model, weights)
-    matrices = coded_matrices(model.encoder, sample)
+    matrices = quantize_matrices(model.encoder, sample)
     graph = Graph()
     found, place = words_in_bytes(graph, model.encoder.words.weight, "ids"), places(graph)
     ways = {"exact": by_stored_numbers(matrices), "rounded": by_whole_numbers(matrices)}
@@ -70,9 +71,9 @@ def joint_to_onnx_int8(
         (branch, _encoder(branch, model, found, place, multiply))
         for branch, multiply in ((graph.branch(name), way) for name, way in ways.items())
     ]
-    inputs = {**TOKENS, EXACT: (TensorProto.BOOL, [])}
-    encoder = graph.model(inputs, graph.either(EXACT, branches), about)
-    return Exported(encoder, _step(model, keep_bytes, about))
+    inputs = {**TOKENS, EXACT_INPUT: (TensorProto.BOOL, [])}
+    encoder = graph.model(inputs, graph.either(EXACT_INPUT, branches), about)
+    return JointOnnx(encoder, _step(model, keep_bytes, about))
 
 
 def _about(model: JointModel, weights: str) -> dict[str, str]:
@@ -156,7 +157,9 @@ class _Pointer:
         """Add the decoder's inputs (P, d)."""
         graph = self._graph
         key = graph.add("Gemm", graph.add("Gather", "marked", "last"), self._key, transB=1)
-        return _or_start(graph, graph.add("Gemm", key, self._chosen, transB=1), self._head.first())
+        return _or_start(
+            graph, graph.add("Gemm", key, self._chosen, transB=1), self._head.start_input()
+        )
 
     def logits(self, hidden: str) -> str:
         """Add a number for each candidate (P, C)."""
@@ -183,7 +186,7 @@ class _Index:
         """Add the decoder's inputs (P, d)."""
         graph = self._graph
         number = graph.add("Gather", "numbers", "last")
-        return _or_start(graph, graph.add("Gather", self._heard, number), self._head.first())
+        return _or_start(graph, graph.add("Gather", self._heard, number), self._head.start_input())
 
     def logits(self, hidden: str) -> str:
         """Add a number for each candidate (P, C)."""

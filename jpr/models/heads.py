@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 
-class Answers(nn.Module):
+class SpanHead(nn.Module):
     """The weights by which tokens are told that begin or end an answer."""
 
     def __init__(self, d: int) -> None:
@@ -28,7 +28,9 @@ class Answers(nn.Module):
         row = torch.repeat_interleave(lengths, output_size=len(hidden))  # (N,) whose token it is
         of_text = torch.nonzero(in_passages(row, lengths, texts))[:, 0]
         scores, row = scores[of_text], row[of_text]
-        sums = torch.stack([log_sums(part, row, len(lengths)) for part in scores.unbind(1)], 1)
+        sums = torch.stack(
+            [segment_logsumexp(part, row, len(lengths)) for part in scores.unbind(1)], 1
+        )
         none = scores.new_full((len(hidden), 2), -torch.inf)
         return none.index_copy(0, of_text, scores - sums[row])
 
@@ -39,7 +41,7 @@ def in_passages(row: Tensor, lengths: Tensor, texts: Tensor) -> Tensor:
     return (place >= texts[row]) & (place < lengths[row] - 1)
 
 
-def log_sums(values: Tensor, row: Tensor, rows: int) -> Tensor:
+def segment_logsumexp(values: Tensor, row: Tensor, rows: int) -> Tensor:
     """Return log Σ exp of the values (N,) of each row (R,); −∞ for a row without any."""
     least = values.new_full((rows,), -torch.inf)
     most = least.scatter_reduce(0, row, values.detach(), "amax")

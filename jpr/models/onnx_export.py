@@ -1,7 +1,7 @@
 """A tower as one ONNX file for the CPU: ids (B, T) and lengths (B,) to vectors (B, d).
 
 In 8 bits, words and matrices are stored as whole numbers and multiplied as such; how these are
-found is in `jpr.models.quantise`.
+found is in `jpr.models.quantize`.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from onnx import TensorProto
 
-from jpr.models.bert import Bert, Block
+from jpr.models.bert import Bert, BertBlock
 from jpr.models.onnx_graph import (
     OURS,
     Graph,
@@ -20,7 +20,7 @@ from jpr.models.onnx_graph import (
     words,
     words_in_bytes,
 )
-from jpr.models.quantise import coded_matrices
+from jpr.models.quantize import quantize_matrices
 from jpr.models.tower import Tower
 
 TOKENS: dict[str, Shape] = {
@@ -30,15 +30,15 @@ TOKENS: dict[str, Shape] = {
 """What encoders take."""
 
 
-def to_onnx(tower: Tower) -> bytes:
+def tower_to_onnx(tower: Tower) -> bytes:
     """Return a tower as an ONNX model in 32 bits."""
     graph = Graph()
     return _model(tower, graph, words(graph, tower.bert.words.weight, "ids"), Graph.linear)
 
 
-def to_onnx_int8(tower: Tower, sample: Sequence[Sequence[int]]) -> bytes:
+def tower_to_onnx_int8(tower: Tower, sample: Sequence[Sequence[int]]) -> bytes:
     """Return a tower as an ONNX model in 8 bits, with scales that fit a sample of token ids."""
-    matrices = coded_matrices(tower.bert, sample)
+    matrices = quantize_matrices(tower.bert, sample)
     graph = Graph()
     found = words_in_bytes(graph, tower.bert.words.weight, "ids")
     return _model(tower, graph, found, by_whole_numbers(matrices))
@@ -66,7 +66,7 @@ def bert_vectors(graph: Graph, bert: Bert, found: str, place: str, multiply: Mul
     bias = _relative(graph, bert, place) if bert.is_mpnet else ""
     counts = graph.add("Cast", "lengths", to=TensorProto.INT32)
     for i, block in enumerate(bert.blocks):
-        assert isinstance(block, Block)
+        assert isinstance(block, BertBlock)
         x = _block(graph, f"blocks.{i}", x, block, (counts, bias), multiply)
     return x
 
@@ -98,7 +98,7 @@ def _relative(graph: Graph, bert: Bert, place: str) -> str:
 
 
 def _block(
-    graph: Graph, name: str, x: str, block: Block, mask: tuple[str, str], multiply: Multiply
+    graph: Graph, name: str, x: str, block: BertBlock, mask: tuple[str, str], multiply: Multiply
 ) -> str:
     """Add attention and the feed-forward layer, each with its norm."""
     q, k, v = graph.split(multiply(graph, f"{name}.qkv", x, block.qkv), 3)

@@ -1,7 +1,7 @@
 """A T5's encoder and one step of its decoder, as parts of ONNX graphs.
 
 The step is for P prefixes of one question over caches of their ancestors; see
-`jpr.models.export_joint` for what it takes.
+`jpr.models.onnx_joint` for what it takes.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ import torch
 from onnx import TensorProto
 from torch import Tensor, nn
 
-from jpr.models.export import distances
+from jpr.models.onnx_export import distances
 from jpr.models.onnx_graph import OURS, Graph, Multiply, in_bytes
 from jpr.models.t5 import T5Decoder, T5Encoder
 from jpr.models.t5_blocks import CrossAttention, DecoderBlock, EncoderBlock, FeedForward

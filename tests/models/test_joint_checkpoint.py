@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from jpr.models.joint import IndexHead, JointModel
-from jpr.models.joint_folder import read_joint, write_joint
+from jpr.models.joint_checkpoint import read_joint, write_joint
 from jpr.models.t5 import T5
 from tests.models.joint_models import NUMBERS, candidates, t5_config
 
