@@ -22,11 +22,11 @@ from jpr.read.spans import SpanReader
 from jpr.rerank.joint import DEFAULT, JointReranker
 from jpr.rerank.prompt import PromptSettings
 from jpr.retrieve.custom import FunctionRetriever
-from jpr.serve.corpora import Corpora
-from jpr.serve.limits import Limits
-from jpr.serve.log import log_to
-from jpr.serve.run import Address, serve
+from jpr.serve.limits import ServiceLimits
+from jpr.serve.logs import log_to
+from jpr.serve.server import Address, serve
 from jpr.serve.service import Service
+from jpr.serve.uploads import UploadedCorpora
 from jpr.types import Hit, Passage
 
 WORDS = 100
@@ -80,10 +80,14 @@ def main(model: Path, batch: int, waiting: int) -> None:
     hits = [Hit(Passage(str(at), "", text(draw, WORDS)), -float(at)) for at in range(100)]
     joint = JointReranker.load(model, device="cpu")
     retriever = FunctionRetriever(lambda _, k: hits[:k])
-    limits = Limits(waiting=waiting, batch=batch, seconds=3600)
+    limits = ServiceLimits(waiting=waiting, batch=batch, seconds=3600)
     log_to(sys.stderr)
     pipeline = Pipeline(retriever, joint, SpanReader(joint))
-    serve(Service(pipeline, limits, Corpora(limits, load_tokenizer(model))), Address(port=0), None)
+    serve(
+        Service(pipeline, limits, UploadedCorpora(limits, load_tokenizer(model))),
+        Address(port=0),
+        None,
+    )
 
 
 def tiny_model(folder: Path) -> Path:

@@ -34,7 +34,7 @@ EXTRAS = {
     "llamaindex": ("llama_index",),
     "pyterrier": ("pyterrier",),
     "rerankers": ("rerankers",),
-    "serve": ("fastapi", "python_multipart", "uvicorn"),
+    "serve": ("fastapi", "prometheus_client", "python_multipart", "starlette", "uvicorn"),
     "mcp": ("mcp",),
 }
 """What each extra brings."""

@@ -12,7 +12,7 @@ from jpr.cli import screen
 from jpr.cli.doctor import EXTRAS
 from jpr.cli.inputs import DocsOption, IndexOption, refuse_both
 from jpr.errors import ConfigError, MissingExtraError
-from jpr.serve.limits import Limits
+from jpr.serve.limits import ServiceLimits
 
 if TYPE_CHECKING:
     from jpr.pipeline import Pipeline
@@ -33,7 +33,7 @@ Example: jpr serve --docs contracts --mcp
 """
 _TOKEN = "JPR_TOKEN"
 _HOST, _PORT = "127.0.0.1", 8080
-_USUAL = Limits()
+_USUAL = ServiceLimits()
 
 
 def run(
@@ -76,13 +76,15 @@ def run(
         serve_mcp(_opened(docs, index))
         return
     _need("serve")
-    from jpr.serve.log import log_to
-    from jpr.serve.run import Address, serve
+    from jpr.serve.logs import log_to
+    from jpr.serve.server import Address, serve
 
     token, address = token_of(token_file), Address(host, port)
     if token is None and not address.is_local:
         screen.note("others than this machine can ask, and need no token; see --token-file")
-    limits = Limits(max_body, max_passages, max_characters, max_waiting, max_seconds, max_batch)
+    limits = ServiceLimits(
+        max_body, max_passages, max_characters, max_waiting, max_seconds, max_batch
+    )
     source = "documents" if docs else "index" if index else "encyclopedia"
     service = _service(_opened(docs, index), limits, source)
     log_to(sys.stderr)
@@ -124,12 +126,14 @@ def _opened(docs: Path | None, index: Path | None) -> "Pipeline":
         return open_pipeline(docs, index, watched=screen.progress)
 
 
-def _service(pipeline: "Pipeline", limits: Limits, source: str) -> "Service":
+def _service(pipeline: "Pipeline", limits: ServiceLimits, source: str) -> "Service":
     from jpr.asking import shared_encoder
     from jpr.encode.encoder_folder import BUNDLED_ENCODER
     from jpr.formats.corpus.split import load_tokenizer
-    from jpr.serve.corpora import Corpora
     from jpr.serve.service import Service
+    from jpr.serve.uploads import UploadedCorpora
 
-    corpora = Corpora(limits, load_tokenizer(BUNDLED_ENCODER), lambda: shared_encoder("auto"))
+    corpora = UploadedCorpora(
+        limits, load_tokenizer(BUNDLED_ENCODER), lambda: shared_encoder("auto")
+    )
     return Service(pipeline, limits, corpora, source)

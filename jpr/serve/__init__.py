@@ -1,1 +1,4 @@
-"""The pipeline behind HTTP, and behind the Model Context Protocol."""
+"""The pipeline as a service: HTTP (`app`) with a web page, and the Model Context Protocol (`mcp`).
+
+`engine` runs the models and knows nothing of HTTP; `middleware` guards every request.
+"""

@@ -1,12 +1,11 @@
-"""Work for a thread of its own: requests that come together, or meanwhile, are done together.
+"""A thread that processes jobs in batches.
 
-The thread takes the first job that waits and those that come within some milliseconds of it; while
-it works, others gather. What fails by one job fails for that job alone.
+A batch is the first job in the queue and those that arrive within some milliseconds of it, or while
+the batch before is running. A job that fails does not affect the others of its batch.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from threading import Thread
 from time import monotonic
@@ -15,83 +14,71 @@ from typing import Generic, TypeVar
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 Work = Callable[[Sequence[Job]], Iterable[tuple[int, Result]]]
-"""Does some jobs, and yields each result with its job's place as soon as it is there."""
+"""Processes some jobs, and yields each result with its job's position as soon as it is ready."""
 
 WAIT = 0.003
 """Seconds that a first job waits for others."""
-_PACE = 0.2
-"""How much the last batch counts for how long a job takes."""
+_SMOOTHING = 0.2
+"""Weight of the last batch in the average time of a job."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Ticket(Generic[Job, Result]):
-    """A job, and who waits for it."""
+class BatchThread(Generic[Job, Result]):
+    """A thread that processes jobs in batches until it is closed."""
 
-    job: Job
-    future: "Future[Result]" = field(default_factory=Future)
-
-
-class WorkThread(Generic[Job, Result]):
-    """A thread that does jobs in batches until it is closed."""
-
-    def __init__(self, work: Work[Job, Result], most: int, wait: float = WAIT) -> None:
-        """Start it; at most so many jobs are a batch."""
-        self._work, self._most, self._wait = work, most, wait
-        self._queue: SimpleQueue[_Ticket[Job, Result] | None] = SimpleQueue()
-        self._ends = False
+    def __init__(self, work: Work[Job, Result], max_batch: int, wait: float = WAIT) -> None:
+        """Start the thread."""
+        self._work, self._max_batch, self._wait = work, max_batch, wait
+        self._queue: SimpleQueue[tuple[Job, Future[Result]] | None] = SimpleQueue()
+        self._is_closing = False
         self.seconds_per_job = 0.0
-        """How long a job has taken of late."""
+        """Moving average."""
         self._thread = Thread(target=self._run, name="jpr-work", daemon=True)
         self._thread.start()
 
     def submit(self, job: Job) -> "Future[Result]":
-        """Put a job at the end; to cancel its future before its turn takes it out again."""
-        ticket: _Ticket[Job, Result] = _Ticket(job)
-        self._queue.put(ticket)
-        return ticket.future
+        """Queue a job; cancelling its future before its turn removes it."""
+        future: Future[Result] = Future()
+        self._queue.put((job, future))
+        return future
 
     def close(self) -> None:
-        """Do what waits, and end."""
+        """Process what is queued, and end."""
         self._queue.put(None)
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._ends:
-            batch = [ticket for ticket in self._gathered() if _begins(ticket)]
+        while not self._is_closing:
+            batch = [one for one in self._gather() if one[1].set_running_or_notify_cancel()]
             if batch:
-                begun = monotonic()
-                self._do(batch)
-                took = (monotonic() - begun) / len(batch)
-                self.seconds_per_job += _PACE * (took - self.seconds_per_job)
+                start = monotonic()
+                self._process(batch)
+                seconds = (monotonic() - start) / len(batch)
+                self.seconds_per_job += _SMOOTHING * (seconds - self.seconds_per_job)
 
-    def _gathered(self) -> Iterator[_Ticket[Job, Result]]:
+    def _gather(self) -> "Iterator[tuple[Job, Future[Result]]]":
         """Wait for a job, then a little for others."""
-        ticket = self._queue.get()
-        until, count = monotonic() + self._wait, 0
-        while ticket is not None:
-            yield ticket
+        job = self._queue.get()
+        deadline, count = monotonic() + self._wait, 0
+        while job is not None:
+            yield job
             count += 1
-            left = until - monotonic()
-            if count == self._most:
+            if count == self._max_batch:
                 return
+            left = deadline - monotonic()
             try:
-                ticket = self._queue.get(left > 0, max(left, 0))
+                job = self._queue.get(left > 0, max(left, 0))
             except Empty:
                 return
-        self._ends = True
+        self._is_closing = True
 
-    def _do(self, batch: Sequence[_Ticket[Job, Result]]) -> None:
+    def _process(self, batch: "Sequence[tuple[Job, Future[Result]]]") -> None:
         left = dict(enumerate(batch))
         try:
-            for place, result in self._work([ticket.job for ticket in batch]):
-                left.pop(place).future.set_result(result)
-        except BaseException as error:  # it belongs to who waits for the job, not to this thread
-            if len(batch) == 1:
-                left[0].future.set_exception(error)
-                return
-            for ticket in left.values():
-                self._do([ticket])
-
-
-def _begins(ticket: _Ticket[Job, Result]) -> bool:
-    return ticket.future.set_running_or_notify_cancel()
+            for position, result in self._work([job for job, _ in batch]):
+                left.pop(position)[1].set_result(result)
+        except BaseException as error:  # belongs to the caller that waits, not to this thread
+            for job, future in left.values():
+                if len(batch) == 1:
+                    future.set_exception(error)
+                else:
+                    self._process([(job, future)])

@@ -1,12 +1,12 @@
-"""What requests ask for, done by a pipeline, some together; knows nothing of HTTP.
+"""The jobs of requests, run by a pipeline, some together; knows nothing of HTTP.
 
-The candidates of the last questions stay as the model has read them, where it can keep that: the
-same question with another β, decoder or k is then a matter of milliseconds.
+The encoded candidates of the last questions are kept where the scorer can keep them: the same
+question with another β, decoder or k then takes milliseconds.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from math import exp, inf, nextafter
 from typing import TypeVar
 
@@ -23,56 +23,121 @@ from jpr.reply import (
 )
 from jpr.rerank.decoding import Decoding
 from jpr.rerank.joint import JointReranker
-from jpr.serve.jobs import Ask, How, Rerank, Reranked, Search, Told
-from jpr.serve.metrics import Metrics
-from jpr.serve.patience import PatientScorer
-from jpr.types import Hit, Ranking
+from jpr.serve.deadline import DeadlineScorer
+from jpr.types import Answer, Hit, Ranking
 
-JOINTLY = 20
-"""Of candidates to rerank, so many are chosen jointly at most; the others follow by how likely each
-is by itself: after twenty passages there is hardly an answer left to cover."""
-KEPT = 16
-"""Questions whose candidates stay read."""
+MAX_JOINT = 20
+"""Candidates of a rerank job that are chosen jointly; the others follow by their own probability.
+After twenty passages there is hardly an answer left to cover."""
+CACHED_QUESTIONS = 16
+"""Questions whose encoded candidates are kept."""
 SEARCH_SECONDS = 5.0
-"""For one search, once candidates are read."""
+"""Deadline of one search, once candidates are encoded."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeOptions:
+    """How passages are to be chosen; None is the pipeline's default."""
+
+    k: int | None = None
+    decoder: str | None = None
+    beta: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AskJob:
+    """A question to a corpus."""
+
+    pipeline: Pipeline
+    corpus: str
+    """Its name: the same question to the same corpus has the same candidates."""
+    question: str
+    options: DecodeOptions
+    compare: bool = False
+    """Whether to return the passages ranked independently, too."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Identifies the candidates."""
+        return self.corpus, self.question
+
+
+@dataclass(frozen=True, slots=True)
+class RerankJob:
+    """Candidates to choose from; without k, all are ranked."""
+
+    candidates: Ranking
+    """Each has its position as its id."""
+    options: DecodeOptions
+
+
+@dataclass(frozen=True, slots=True)
+class RerankResult:
+    """The candidates of a job in their new order."""
+
+    order: tuple[tuple[int, float], ...]
+    """Positions and scores, which decrease from 1 towards 0."""
+    answers: tuple[Answer, ...]
+    tree: dict[str, object]
+    tokens: int
+    """Tokens that the model read."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchJob:
+    """A query to a corpus."""
+
+    pipeline: Pipeline
+    query: str
+    k: int
+
 
 Job = TypeVar("Job")
 Placed = tuple[int, Job]
-"""A job, or its result, and the job's place in a batch."""
+"""A job, or its result, after the job's position in a batch."""
 
 
-class Engine:
-    """A pipeline at work for many; belongs to one thread, `search` apart."""
+def _ignore(_: str, __: int) -> None:
+    """Count nothing."""
 
-    def __init__(self, pipeline: Pipeline, metrics: Metrics) -> None:
-        """Take a pipeline with a joint model, whose searches get a limit of time."""
+
+class ServiceEngine:
+    """A pipeline at work for many requests; belongs to one thread, except for `search`."""
+
+    def __init__(self, pipeline: Pipeline, count: Callable[[str, int], None] = _ignore) -> None:
+        """Take a pipeline with a joint model, whose searches get a deadline.
+
+        `count(name, n)` is called with the numbers of jobs, batches, tokens and reused questions.
+        """
         if not isinstance(pipeline.reranker, JointReranker):
-            raise ConfigError("only a joint model can be served; take a JointReranker")
-        self._patient = PatientScorer(pipeline.reranker.scorer, SEARCH_SECONDS)
-        self._joint = pipeline.reranker.over(self._patient)
-        self._metrics = metrics
-        self._kept: OrderedDict[tuple[str, str], OpenQuestion] = OrderedDict()
+            raise ConfigError("only a joint model can be served; use a JointReranker")
+        self._scorer = DeadlineScorer(pipeline.reranker.scorer, SEARCH_SECONDS)
+        self._joint = pipeline.reranker.over(self._scorer)
+        self._count = count
+        self._cache: OrderedDict[tuple[str, str], OpenQuestion] = OrderedDict()
         self.pipeline = replace(pipeline, reranker=self._joint)
-        """What is to be asked, or the same with another retriever."""
+        """The pipeline of jobs, perhaps with another retriever."""
 
     @property
     def weights(self) -> str:
-        """Names the model's weights."""
+        """Identifies the model's weights."""
         return self._joint.weights
 
-    def work(self, jobs: Sequence[Ask | Rerank]) -> Iterator[Placed[Told | Reranked]]:
-        """Do some jobs, questions first; each result comes as soon as it is there."""
-        before = self._patient.read
-        asks = [(place, job) for place, job in enumerate(jobs) if isinstance(job, Ask)]
-        reranks = [(place, job) for place, job in enumerate(jobs) if isinstance(job, Rerank)]
-        yield from self._asked_each(asks) if self._patient.stays_open else self._asked(asks)
-        yield from self._reranked(reranks)
-        self._metrics.count("jpr_batches_total")
-        self._metrics.count("jpr_jobs_total", len(jobs))
-        self._metrics.count("jpr_tokens_total", self._patient.read - before)
+    def work(
+        self, jobs: Sequence[AskJob | RerankJob]
+    ) -> Iterator[Placed[dict[str, object] | RerankResult]]:
+        """Run some jobs, questions first; yield each result as soon as it is ready."""
+        before = self._scorer.total_tokens
+        asks = [(place, job) for place, job in enumerate(jobs) if isinstance(job, AskJob)]
+        reranks = [(place, job) for place, job in enumerate(jobs) if isinstance(job, RerankJob)]
+        yield from self._ask_cached(asks) if self._scorer.stays_open else self._ask_batched(asks)
+        yield from self._rerank(reranks)
+        self._count("batches", 1)
+        self._count("jobs", len(jobs))
+        self._count("tokens", self._scorer.total_tokens - before)
 
-    def search(self, jobs: Sequence[Search]) -> Iterator[Placed[Ranking]]:
-        """Find passages, for queries to the same corpus together; any thread may."""
+    def search(self, jobs: Sequence[SearchJob]) -> Iterator[Placed[Ranking]]:
+        """Run the first stage, for queries to the same corpus together; any thread may call it."""
         groups: dict[tuple[int, int], list[int]] = {}
         for place, job in enumerate(jobs):
             groups.setdefault((id(job.pipeline.retriever), job.k), []).append(place)
@@ -81,89 +146,90 @@ class Engine:
             retriever = jobs[places[0]].pipeline.retriever
             yield from zip(places, retriever.retrieve_many(questions, k), strict=True)
 
-    def _asked_each(self, asks: Sequence[Placed[Ask]]) -> Iterator[Placed[Told]]:
-        """Answer one after another, keeping what is read; those first that were read already."""
-        new = {_key(ask): ask for _, ask in asks if _key(ask) not in self._kept}
-        found = dict(self.search([_search(ask) for ask in new.values()]))
+    def _ask_cached(self, asks: Sequence[Placed[AskJob]]) -> Iterator[Placed[dict[str, object]]]:
+        """Answer one question after another, keeping what is encoded; cached ones come first."""
+        new = {ask.key: ask for _, ask in asks if ask.key not in self._cache}
+        searches = [
+            SearchJob(ask.pipeline, ask.question, ask.pipeline.candidates) for ask in new.values()
+        ]
+        found = dict(self.search(searches))
         candidates = {key: found[at] for at, key in enumerate(new)}
-        for place, ask in sorted(asks, key=lambda one: _key(one[1]) in new):
-            opened = self._kept.pop(_key(ask), None)
+        for place, ask in sorted(asks, key=lambda one: one[1].key in new):
+            opened = self._cache.pop(ask.key, None)
             if opened is None:
-                opened = OpenQuestion(ask.pipeline, candidates[_key(ask)])
+                opened = OpenQuestion(ask.pipeline, candidates[ask.key])
             else:
-                self._metrics.count("jpr_reused_total")
-            self._kept[_key(ask)] = opened
-            if len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
-            self._patient.begin()
-            reply = opened.reply(beta=ask.how.beta, decoder=ask.how.decoder, k=ask.how.k)
-            alone = opened.reply(decoder=INDEPENDENT, k=ask.how.k) if ask.compare else None
+                self._count("reused", 1)
+            self._cache[ask.key] = opened
+            if len(self._cache) > CACHED_QUESTIONS:
+                self._cache.popitem(last=False)
+            self._scorer.start()
+            options = ask.options
+            reply = opened.reply(beta=options.beta, decoder=options.decoder, k=options.k)
+            alone = opened.reply(decoder=INDEPENDENT, k=options.k) if ask.compare else None
             yield place, reply_json(reply, alone)
 
-    def _asked(self, asks: Sequence[Placed[Ask]]) -> Iterator[Placed[Told]]:
-        """Answer those together that are to be answered in the same way."""
-        groups: dict[tuple[int, How, bool], list[Placed[Ask]]] = {}
+    def _ask_batched(self, asks: Sequence[Placed[AskJob]]) -> Iterator[Placed[dict[str, object]]]:
+        """Answer questions with the same options together."""
+        groups: dict[tuple[int, DecodeOptions, bool], list[Placed[AskJob]]] = {}
         for place, ask in asks:
-            key = id(ask.pipeline.retriever), ask.how, ask.compare
+            key = id(ask.pipeline.retriever), ask.options, ask.compare
             groups.setdefault(key, []).append((place, ask))
-        for (_, how, compare), group in groups.items():
+        for (_, options, compare), group in groups.items():
             own = [ask for _, ask in group]
-            replies = self._replies(own, how)
-            others = self._replies(own, How(how.k, INDEPENDENT)) if compare else [None] * len(own)
+            replies = self._replies(own, options)
+            others: Sequence[Reply | None] = [None] * len(own)
+            if compare:
+                others = self._replies(own, DecodeOptions(options.k, INDEPENDENT))
             for (place, _), reply, alone in zip(group, replies, others, strict=True):
                 yield place, reply_json(reply, alone)
 
-    def _replies(self, asks: Sequence[Ask], how: How) -> list[Reply]:
+    def _replies(self, asks: Sequence[AskJob], options: DecodeOptions) -> list[Reply]:
         pipeline = asks[0].pipeline
-        joint = self._joint.decoded_by(self._joint.decoding.with_decoder(how.decoder, how.beta))
-        pipeline = replace(pipeline, reranker=joint, k=how.k or pipeline.k)
+        decoding = self._joint.decoding.with_decoder(options.decoder, options.beta)
+        joint = self._joint.decoded_by(decoding)
+        pipeline = replace(pipeline, reranker=joint, k=options.k or pipeline.k)
         return list(replies_to(pipeline, [worded(ask.question) for ask in asks]))
 
-    def _reranked(self, jobs: Sequence[Placed[Rerank]]) -> Iterator[Placed[Reranked]]:
-        """Choose for those together that are to be chosen in the same way."""
-        groups: dict[How, list[Placed[Rerank]]] = {}
+    def _rerank(self, jobs: Sequence[Placed[RerankJob]]) -> Iterator[Placed[RerankResult]]:
+        """Choose for jobs with the same options together."""
+        groups: dict[DecodeOptions, list[Placed[RerankJob]]] = {}
         for place, job in jobs:
-            how = replace(job.how, k=min(job.how.k or JOINTLY, JOINTLY))
-            groups.setdefault(how, []).append((place, job))
-        most = self._patient.batch
-        for how, group in groups.items():
-            for first in range(0, len(group), most):
-                yield from self._chosen(group[first : first + most], how)
+            options = replace(job.options, k=min(job.options.k or MAX_JOINT, MAX_JOINT))
+            groups.setdefault(options, []).append((place, job))
+        size = self._scorer.batch
+        for options, group in groups.items():
+            for first in range(0, len(group), size):
+                yield from self._rerank_batch(group[first : first + size], options)
 
-    def _chosen(self, jobs: Sequence[Placed[Rerank]], how: How) -> Iterator[Placed[Reranked]]:
-        decoding = self._joint.decoding.with_decoder(how.decoder, how.beta)
-        read = self._joint.consider([job.candidates for _, job in jobs])
-        choices = list(read.choose(decoding, how.k or JOINTLY, explain=True))
+    def _rerank_batch(
+        self, jobs: Sequence[Placed[RerankJob]], options: DecodeOptions
+    ) -> Iterator[Placed[RerankResult]]:
+        decoding = self._joint.decoding.with_decoder(options.decoder, options.beta)
+        encoded = self._joint.consider([job.candidates for _, job in jobs])
+        choices = list(encoded.choose(decoding, options.k or MAX_JOINT, explain=True))
         longest = max(len(job.candidates.hits) for _, job in jobs)
-        alone = read.choose(Decoding(INDEPENDENT), longest, explain=False)
+        alone = encoded.choose(Decoding(INDEPENDENT), longest, explain=False)
         for at, ((place, job), rest) in enumerate(zip(jobs, alone, strict=True)):
             hits, choice = job.candidates.hits, choices[at]
-            every = _falling([*choice.ranking.hits, *rest.ranking.hits])
+            order = _decreasing([*choice.ranking.hits, *rest.ranking.hits])
             yield (
                 place,
-                Reranked(
-                    tuple(every.items())[: job.how.k or len(hits)],
+                RerankResult(
+                    tuple(order.items())[: job.options.k or len(hits)],
                     choice.answers,
                     tree_json(tree_of(decoding, job.candidates, choice)),
-                    self._patient.tokens[at],
+                    self._scorer.tokens[at],
                 ),
             )
 
 
-def _key(ask: Ask) -> tuple[str, str]:
-    return ask.corpus, ask.question
-
-
-def _search(ask: Ask) -> Search:
-    return Search(ask.pipeline, ask.question, ask.pipeline.candidates)
-
-
-def _falling(hits: Sequence[Hit]) -> dict[int, float]:
-    """Return the places of candidates, each once, with probabilities that fall from 1 on.
+def _decreasing(hits: Sequence[Hit]) -> dict[int, float]:
+    """Return the positions of candidates, each once, with strictly decreasing probabilities.
 
     >>> from jpr.types import Passage
     >>> hits = [Hit(Passage(id, "", ""), score) for id, score in [("4", -1.0), ("2", 0.0)]]
-    >>> _falling(hits) == {4: exp(-1), 2: nextafter(exp(-1), 0)}
+    >>> _decreasing(hits) == {4: exp(-1), 2: nextafter(exp(-1), 0)}
     True
     """
     found: dict[int, float] = {}

@@ -6,28 +6,28 @@ from jpr.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """Bounds of a service. A passage is read up to the model's own number of tokens, no further."""
+class ServiceLimits:
+    """Bounds of a service. The model truncates passages itself, so tokens need no limit."""
 
     body: int = 16 << 20
-    """Bytes of a request; more are not read."""
+    """Bytes of a request body; more are not read."""
     passages: int = 1000
-    """Passages in a request, or in an answer to it."""
+    """Passages in a request or in its response."""
     characters: int = 2_000_000
     """Characters of all texts of a request together."""
     waiting: int = 32
-    """Requests at work or waiting for it; more are sent away, to come again."""
+    """Requests running or queued; further ones are rejected with 429 and Retry-After."""
     seconds: float = 60.0
-    """For a request, from its first byte to its answer."""
+    """Time for a request, from its first byte to its response."""
     batch: int = 8
-    """Requests that the model takes up together."""
+    """Requests that the model processes together."""
     corpora: int = 8
-    """Corpora made of files that were sent; the one not asked for longest makes room."""
+    """Uploaded corpora kept; a new one replaces the least recently used."""
     corpus_passages: int = 2000
-    """Passages of such a corpus."""
+    """Passages of an uploaded corpus."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
             if not value > 0:
-                raise ConfigError(f"max {field.name} is {value}; give a number above 0")
+                raise ConfigError(f"limit {field.name} = {value}; it must be above 0")

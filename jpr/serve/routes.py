@@ -3,64 +3,70 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, UploadFile
-from fastapi.responses import JSONResponse, PlainTextResponse
+from fastapi.responses import JSONResponse, Response
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 import jpr
+from jpr.serve.schemas import AskRequest, Json, RerankRequest, RerankResponse, SearchRequest
 from jpr.serve.service import Service
-from jpr.serve.shapes import AskBody, Json, RerankAnswer, RerankBody, SearchBody
 
 router = APIRouter()
 
 
-def _of(request: Request) -> Service:
-    found: Service = request.app.state.service
-    return found
+def _service(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
 
 
-Serving = Annotated[Service, Depends(_of)]
+ServiceOf = Annotated[Service, Depends(_service)]
 
 
 @router.get("/healthz")
-async def healthz(service: Serving) -> dict[str, str | int]:
-    """Tell that the service is there, its model, and what kind of corpus it asks."""
-    told = {"version": jpr.__version__, "model": service.model, "corpus": service.source}
-    return {"status": "ok", **told, "k": service.k}
+async def healthz(service: ServiceOf) -> dict[str, str | int]:
+    """Return the version, the model and the kind of corpus of a running service."""
+    return {
+        "status": "ok",
+        "version": jpr.__version__,
+        "model": service.model,
+        "corpus": service.source,
+        "k": service.k,
+    }
 
 
-@router.get("/metrics", response_class=PlainTextResponse)
-async def metrics(service: Serving) -> PlainTextResponse:
-    """Tell what the service has done, for Prometheus."""
-    return PlainTextResponse(service.metrics.text(), media_type="text/plain; version=0.0.4")
+@router.get("/metrics", response_class=Response)
+async def metrics(service: ServiceOf) -> Response:
+    """Return metrics for Prometheus."""
+    return Response(service.metrics.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 
-@router.post("/v1/rerank", response_model=RerankAnswer)
-async def rerank_v1(body: RerankBody, service: Serving, request: Request) -> JSONResponse:
-    """Choose from documents, in the shape of Jina and of Cohere's first version."""
-    request.state.told["passages"] = len(body.documents)
+@router.post("/v1/rerank", response_model=RerankResponse)
+async def rerank_v1(body: RerankRequest, service: ServiceOf, request: Request) -> JSONResponse:
+    """Choose from documents, in the format of Jina and of Cohere's version 1."""
+    request.state.log_fields["passages"] = len(body.documents)
     return Json(await service.rerank(body, 1))
 
 
-@router.post("/v2/rerank", response_model=RerankAnswer)
-async def rerank_v2(body: RerankBody, service: Serving, request: Request) -> JSONResponse:
-    """Choose from documents, in the shape of Cohere's second version."""
-    request.state.told["passages"] = len(body.documents)
+@router.post("/v2/rerank", response_model=RerankResponse)
+async def rerank_v2(body: RerankRequest, service: ServiceOf, request: Request) -> JSONResponse:
+    """Choose from documents, in the format of Cohere's version 2."""
+    request.state.log_fields["passages"] = len(body.documents)
     return Json(await service.rerank(body, 2))
 
 
 @router.post("/v1/ask")
-async def ask(body: AskBody, service: Serving) -> JSONResponse:
+async def ask(body: AskRequest, service: ServiceOf) -> JSONResponse:
     """Answer a question."""
     return Json(await service.ask(body))
 
 
 @router.post("/v1/search")
-async def search(body: SearchBody, service: Serving) -> JSONResponse:
-    """Find passages, one by one."""
-    return Json(await service.find(body))
+async def search(body: SearchRequest, service: ServiceOf) -> JSONResponse:
+    """Return passages of the first stage."""
+    return Json(await service.search(body))
 
 
 @router.post("/v1/corpora", status_code=201)
-async def corpora(files: list[UploadFile], service: Serving, request: Request) -> JSONResponse:
-    """Make a corpus of files."""
-    request.state.told["files"] = len(files)
-    return Json(await service.make_corpus(files), 201)
+async def corpora(files: list[UploadFile], service: ServiceOf, request: Request) -> JSONResponse:
+    """Make a corpus of uploaded files."""
+    request.state.log_fields["files"] = len(files)
+    return Json(await service.add_corpus(files), 201)

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
-from jpr.serve.gate import LOCAL, Door
-from jpr.serve.http import make_app
-from jpr.serve.limits import Limits
+from jpr.serve.app import make_app
+from jpr.serve.auth import LOCAL, AccessPolicy
+from jpr.serve.limits import ServiceLimits
 from tests.serve.running import make_service, open_pipeline
 
 from .hostile import altered, damaged, fuzzing
@@ -49,7 +49,10 @@ NAMES = st.text(max_size=80) | st.sampled_from(
 
 @pytest.fixture(scope="module")
 def client(served: Path) -> Iterator[TestClient]:
-    app = make_app(make_service(open_pipeline(served), Limits(seconds=20)), Door("s3cret", LOCAL))
+    app = make_app(
+        make_service(open_pipeline(served), ServiceLimits(seconds=20)),
+        AccessPolicy("s3cret", LOCAL),
+    )
     with TestClient(
         app,
         base_url="http://127.0.0.1",

@@ -13,9 +13,9 @@ from starlette.testclient import TestClient
 from jpr.cli import _exit_code
 from jpr.pipeline import Pipeline
 from jpr.retrieve.index import build_index
-from jpr.serve.gate import Door
-from jpr.serve.http import make_app
-from jpr.serve.log import JsonLines
+from jpr.serve.app import make_app
+from jpr.serve.auth import AccessPolicy
+from jpr.serve.logs import JsonLines
 from jpr.types import Passage
 from tests.serve.running import PASSAGES, QUESTION, make_service, open_pipeline, running
 
@@ -69,7 +69,7 @@ def test_errors_quote_nothing_raw(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 def test_the_token_is_wanted_wherever_the_app_is_mounted(pipeline: Pipeline) -> None:
-    inner = make_app(make_service(pipeline), Door(SECRET))
+    inner = make_app(make_service(pipeline), AccessPolicy(SECRET))
     with TestClient(Starlette(routes=[Mount("/jpr", inner)])) as client:
         assert client.get("/jpr/healthz").status_code == 200
         for path in ("/jpr/v1/ask", "/jpr/v1/search", "/jpr/v2/rerank", "/jpr/v1/corpora"):

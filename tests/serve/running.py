@@ -1,4 +1,4 @@
-"""Services of tiny random models on loopback ports; as a program, one until it is told to end."""
+"""Services of tiny random models on loopback ports; as a program, one until it is stopped."""
 
 import asyncio
 import sys
@@ -15,12 +15,12 @@ from jpr.rerank.joint import JointReranker
 from jpr.retrieve.custom import FunctionRetriever
 from jpr.retrieve.index import build_index
 from jpr.retrieve.retrievers import open_retriever
-from jpr.serve.corpora import Corpora
-from jpr.serve.limits import Limits
-from jpr.serve.log import log_to
+from jpr.serve.limits import ServiceLimits
+from jpr.serve.logs import log_to
 from jpr.serve.mcp import serve_mcp
-from jpr.serve.run import Address, serve, server_of
+from jpr.serve.server import Address, make_server, serve
 from jpr.serve.service import Service
+from jpr.serve.uploads import UploadedCorpora
 from jpr.types import Hit, Passage
 from tests.rerank.words import NAMES, tokenizer
 
@@ -49,19 +49,19 @@ def open_pipeline(folder: Path) -> Pipeline:
     return Pipeline(open_retriever(folder / "index"), joint, SpanReader(joint), 3, 10)
 
 
-def make_service(pipeline: Pipeline, limits: Limits | None = None) -> Service:
-    limits = limits or Limits()
-    return Service(pipeline, limits, Corpora(limits, tokenizer()))
+def make_service(pipeline: Pipeline, limits: ServiceLimits | None = None) -> Service:
+    limits = limits or ServiceLimits()
+    return Service(pipeline, limits, UploadedCorpora(limits, tokenizer()))
 
 
 @contextmanager
 def running(
-    pipeline: Pipeline, limits: Limits | None = None, token: str | None = None
+    pipeline: Pipeline, limits: ServiceLimits | None = None, token: str | None = None
 ) -> Iterator[str]:
     """Run a service in a thread of its address's name, and yield that."""
     address = Address(port=0)
     with address.bind() as bound:
-        server = server_of(make_service(pipeline, limits), address.door(token))
+        server = make_server(make_service(pipeline, limits), address.policy(token))
         url = f"http://127.0.0.1:{bound.getsockname()[1]}"
         thread = Thread(target=lambda: asyncio.run(server.serve(sockets=[bound])), name=url)
         thread.start()

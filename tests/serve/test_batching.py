@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jpr.serve.batching import WorkThread
+from jpr.serve.batching import BatchThread
 
 
 class Squares:
@@ -29,7 +29,7 @@ class Squares:
 
 def test_what_comes_while_the_thread_is_busy_is_done_together() -> None:
     work = Squares()
-    thread = WorkThread(work, most=3)
+    thread = BatchThread(work, max_batch=3)
     first = thread.submit(1)
     work.begun.wait()
     others = [thread.submit(n) for n in (2, 3, 4, 5)]
@@ -41,10 +41,10 @@ def test_what_comes_while_the_thread_is_busy_is_done_together() -> None:
 
 @settings(max_examples=20)
 @given(st.lists(st.integers(-3, 9), max_size=12), st.integers(1, 5))
-def test_every_job_gets_its_own_result_or_error(jobs: list[int], most: int) -> None:
+def test_every_job_gets_its_own_result_or_error(jobs: list[int], max_batch: int) -> None:
     work = Squares()
     work.may_go.set()
-    thread = WorkThread(work, most)
+    thread = BatchThread(work, max_batch)
     futures = [thread.submit(job) for job in jobs]
     thread.close()  # what waits is finished first
     for job, future in zip(jobs, futures, strict=True):
@@ -53,26 +53,26 @@ def test_every_job_gets_its_own_result_or_error(jobs: list[int], most: int) -> N
                 future.result(0)
         else:
             assert future.result(0) == job**2
-    assert all(len(batch) <= most for batch in work.batches)
+    assert all(len(batch) <= max_batch for batch in work.batches)
 
 
-def test_a_job_nobody_waits_for_any_more_is_not_begun() -> None:
+def test_a_cancelled_job_is_not_started() -> None:
     work = Squares()
-    thread = WorkThread(work, most=1)
+    thread = BatchThread(work, max_batch=1)
     thread.submit(1)
     work.begun.wait()
-    unwanted, wanted = thread.submit(2), thread.submit(3)
-    assert unwanted.cancel()
+    cancelled, kept = thread.submit(2), thread.submit(3)
+    assert cancelled.cancel()
     work.may_go.set()
-    assert wanted.result() == 9
+    assert kept.result() == 9
     assert work.batches == [[1], [3]]
     thread.close()
 
 
-def test_the_pace_is_that_of_late_jobs() -> None:
+def test_the_average_time_of_a_job_is_known() -> None:
     work = Squares()
     work.may_go.set()
-    thread = WorkThread(work, most=4)
+    thread = BatchThread(work, max_batch=4)
     assert thread.seconds_per_job == 0
     thread.submit(1).result()
     thread.close()

@@ -13,7 +13,7 @@ from llama_index.postprocessor.jinaai_rerank import JinaRerank
 
 from jpr.pipeline import Pipeline
 from jpr.rerank.joint import JointReranker
-from jpr.serve.limits import Limits
+from jpr.serve.limits import ServiceLimits
 from jpr.types import Hit, Passage, Question
 from tests.serve.running import QUESTION, running
 
@@ -99,7 +99,7 @@ def test_cohere_asynchronously(url: str, pipeline: Pipeline) -> None:
 
 def test_cohere_sees_our_errors(pipeline: Pipeline) -> None:
     with (
-        running(pipeline, Limits(passages=4), token="secret") as url,
+        running(pipeline, ServiceLimits(passages=4), token="secret") as url,
         cohere.ClientV2(api_key="guessed", base_url=url) as stranger,
         cohere.ClientV2(api_key="secret", base_url=url) as client,
     ):

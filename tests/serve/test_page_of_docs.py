@@ -1,4 +1,4 @@
-"""What docs/serve.md shows is so: its clients' blocks run against a service of the model inside."""
+"""The blocks of docs/serve.md for clients run against a service of the bundled model."""
 
 import io
 import re
@@ -15,8 +15,8 @@ from jpr.pipeline import Pipeline
 from jpr.read.spans import SpanReader
 from jpr.rerank.joint import JointReranker
 from jpr.retrieve.custom import FunctionRetriever
-from jpr.serve.engine import JOINTLY, KEPT, SEARCH_SECONDS
-from jpr.serve.limits import Limits
+from jpr.serve.engine import CACHED_QUESTIONS, MAX_JOINT, SEARCH_SECONDS
+from jpr.serve.limits import ServiceLimits
 from tests.serve.running import HITS, running
 
 PAGE = (Path(__file__).parents[2] / "docs" / "serve.md").read_text(encoding="utf-8")
@@ -28,7 +28,7 @@ def blocks(kind: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def inside() -> Iterator[str]:
+def bundled() -> Iterator[str]:
     joint = JointReranker.load(device="cpu")
     retriever = FunctionRetriever(lambda _, k: HITS[:k])
     with running(Pipeline(retriever, joint, SpanReader(joint), 5, 10)) as url:
@@ -36,18 +36,18 @@ def inside() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("code", blocks("python"))
-def test_python_runs_and_prints_what_is_shown(inside: str, code: str) -> None:
+def test_python_runs_and_prints_what_is_shown(bundled: str, code: str) -> None:
     names: dict[str, Any] = {"__name__": "block"}
     with redirect_stdout(io.StringIO()) as printed:
-        exec(compile(code.replace(HOST, inside), "block", "exec"), names)
+        exec(compile(code.replace(HOST, bundled), "block", "exec"), names)
     names["client"].__exit__(None, None, None)  # closes its connections, as the end of a script
     assert f"# {printed.getvalue()}" == code.splitlines(keepends=True)[-1]
 
 
 @pytest.mark.skipif(not which("curl"), reason="there is no curl here")
 @pytest.mark.parametrize("commands", blocks("bash"))
-def test_commands_are_answered(inside: str, commands: str, tmp_path: Path) -> None:
-    script = commands.replace(HOST, inside).replace("curl -s", "curl -sf")
+def test_commands_are_answered(bundled: str, commands: str, tmp_path: Path) -> None:
+    script = commands.replace(HOST, bundled).replace("curl -s", "curl -sf")
     done = subprocess.run(
         ["bash", "-euc", script], cwd=tmp_path, capture_output=True, text=True, check=True
     )
@@ -55,7 +55,7 @@ def test_commands_are_answered(inside: str, commands: str, tmp_path: Path) -> No
 
 
 def test_limits_are_those_of_the_page() -> None:
-    usual = Limits()
+    usual = ServiceLimits()
     named = [f"| {number:,} " for number in (usual.passages, usual.characters, usual.waiting)]
     named += [
         f"| {usual.body >> 20} MiB |",
@@ -63,8 +63,8 @@ def test_limits_are_those_of_the_page() -> None:
         f"| {usual.batch} requests",
     ]
     named += [
-        f"The first {JOINTLY} at most",
-        f"last {KEPT} questions",
+        f"The first {MAX_JOINT} at most",
+        f"last {CACHED_QUESTIONS} questions",
         f"has {SEARCH_SECONDS:g} sec",
     ]
     named += [f"or {usual.corpora} newer"]

@@ -14,7 +14,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 from tests.serve.running import QUESTION
-from tests.serve.test_gate import wait_for, waiting
+from tests.serve.test_middleware import wait_for, waiting
 
 ROOT = Path(__file__).parents[2]
 

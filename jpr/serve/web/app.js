@@ -359,7 +359,7 @@ async function start() {
     // Without it the page only says less.
   }
   tellCorpus();
-  await recall(location.hash);
+  if (!state.asking) await recall(location.hash); // a question may have been asked meanwhile
 }
 
 start();

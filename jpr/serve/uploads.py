@@ -1,6 +1,6 @@
-"""Corpora made of files that somebody sent: in a temporary folder, until newer ones need the room.
+"""Corpora of uploaded files: in a temporary folder, until newer ones replace them.
 
-Their names are drawn at random, so that only who made one can ask it.
+Their names are random, so that only whoever uploaded one can ask it.
 """
 
 import secrets
@@ -21,16 +21,16 @@ from jpr.formats.corpus.documents import EXTRA, KINDS, read_document
 from jpr.io.locks import temporary_folder
 from jpr.retrieve.index import build_index
 from jpr.retrieve.retrievers import open_retriever
-from jpr.serve.limits import Limits
+from jpr.serve.limits import ServiceLimits
 from jpr.stages import Encoder, Retriever
 from jpr.types import Passage
 
-_LONGEST = 60
+_MAX_NAME = 60
 """Characters of a file's name that are kept."""
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class UploadedFile:
     """A file that was sent."""
 
     name: str
@@ -38,7 +38,7 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
-class Corpus:
+class UploadedCorpus:
     """Passages that can be asked."""
 
     id: str
@@ -47,72 +47,72 @@ class Corpus:
     folder: Path
 
 
-class Corpora:
-    """The corpora of a service; threads may share them."""
+class UploadedCorpora:
+    """The uploaded corpora of a service; threads may share them."""
 
     def __init__(
-        self, limits: Limits, tokenizer: Tokenizer, encoder: Callable[[], Encoder] | None = None
+        self,
+        limits: ServiceLimits,
+        tokenizer: Tokenizer,
+        encoder: Callable[[], Encoder] | None = None,
     ) -> None:
-        """Cut files by a tokenizer; without an encoder, passages are found by their words alone."""
+        """Split files by a tokenizer; without an encoder, retrieval is lexical only."""
         self._limits, self._tokenizer, self._encoder = limits, tokenizer, encoder
-        self._open = ExitStack()
-        self._home = self._open.enter_context(temporary_folder("jpr-corpora-"))
-        self._kept: OrderedDict[str, Corpus] = OrderedDict()
+        self._resources = ExitStack()
+        self._home = self._resources.enter_context(temporary_folder("jpr-corpora-"))
+        self._corpora: OrderedDict[str, UploadedCorpus] = OrderedDict()
         self._lock = Lock()
 
     def close(self) -> None:
         """Remove all of them."""
-        self._open.close()
+        self._resources.close()
 
-    def get(self, id: str) -> Corpus | None:
-        """Return a corpus, if it is still there."""
+    def get(self, id: str) -> UploadedCorpus | None:
+        """Return a corpus, if it still exists."""
         with self._lock:
-            if id in self._kept:
-                self._kept.move_to_end(id)
-            return self._kept.get(id)
+            if id in self._corpora:
+                self._corpora.move_to_end(id)
+            return self._corpora.get(id)
 
-    def work(self, jobs: Sequence[Sequence[File]]) -> Iterator[tuple[int, Corpus]]:
+    def work(self, jobs: Sequence[Sequence[UploadedFile]]) -> Iterator[tuple[int, UploadedCorpus]]:
         """Make corpora of files."""
         for place, files in enumerate(jobs):
-            yield place, self._add(files)
+            folder = Path(tempfile.mkdtemp(dir=self._home))
+            try:
+                corpus = self._build(files, folder)
+            except BaseException:
+                shutil.rmtree(folder, ignore_errors=True)
+                raise
+            self._keep(corpus)
+            yield place, corpus
 
-    def _add(self, files: Sequence[File]) -> Corpus:
-        folder = Path(tempfile.mkdtemp(dir=self._home))
-        try:
-            corpus = self._made(files, folder)
-        except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
+    def _keep(self, corpus: UploadedCorpus) -> None:
         with self._lock:
-            self._kept[corpus.id] = corpus
-            old = (
-                self._kept.popitem(last=False)[1]
-                if len(self._kept) > self._limits.corpora
-                else None
-            )
-        if old:
-            shutil.rmtree(old.folder, ignore_errors=True)
-        return corpus
+            self._corpora[corpus.id] = corpus
+            if len(self._corpora) <= self._limits.corpora:
+                return
+            _, oldest = self._corpora.popitem(last=False)
+        shutil.rmtree(oldest.folder, ignore_errors=True)
 
-    def _made(self, files: Sequence[File], folder: Path) -> Corpus:
-        names = _names(files)
+    def _build(self, files: Sequence[UploadedFile], folder: Path) -> UploadedCorpus:
         passages: list[Passage] = []
-        most = self._limits.corpus_passages
-        for name, file in zip(names, files, strict=True):
+        limit = self._limits.corpus_passages
+        for name, file in zip(_names(files), files, strict=True):
             passages += self._read(name, file.content, folder)
-            if len(passages) > most:
-                told = f"the files are more than {most:,} passages"
-                raise DataError(f"{told}; send fewer, or index them with jpr index")
+            if len(passages) > limit:
+                raise DataError(
+                    f"the files hold more than {limit:,} passages; send fewer, or use jpr index"
+                )
         encoder = self._encoder() if self._encoder else None
         build_index(passages, folder / "index", source="files", encoder=encoder)
         retriever = open_retriever(folder / "index", encoder=encoder)
-        return Corpus(secrets.token_urlsafe(12), retriever, len(passages), folder)
+        return UploadedCorpus(secrets.token_urlsafe(12), retriever, len(passages), folder)
 
     def _read(self, name: str, content: bytes, folder: Path) -> list[Passage]:
-        """Read a file, which some kinds take their title from the name of."""
+        """Read a file under its own name, from which some kinds take their title."""
         ending = PurePosixPath(name).suffix.lower()
         if ending not in KINDS:
-            raise DataError(f"{name}: no file of a known kind; send {' '.join(KINDS)}")
+            raise DataError(f"{name}: unknown kind of file; send {' '.join(KINDS)}")
         if not all(map(find_spec, KINDS[ending].needs)):
             raise MissingExtraError(f"to read {ending} files, the service", EXTRA)
         path = folder / name
@@ -125,17 +125,18 @@ class Corpora:
             path.unlink()
 
 
-def _names(files: Sequence[File]) -> list[str]:
-    """Return what files are called, without folders; the same name again gets a number.
+def _names(files: Sequence[UploadedFile]) -> list[str]:
+    """Return the names of files without folders; a repeated name gets a number.
 
-    >>> _names([File("a/notes.txt", b""), File("notes.txt", b""), File("C:\\\\notes.md", b"")])
+    >>> names = ["a/notes.txt", "notes.txt", "C:\\\\notes.md"]
+    >>> _names([UploadedFile(name, b"") for name in names])
     ['notes.txt', 'notes (2).txt', 'notes.md']
     """
     names: dict[str, None] = {}
     for file in files:
         given = file.name.encode("utf-8", "replace").decode()
         whole = PurePosixPath(given.replace("\\", "/").replace("\0", ""))
-        path = PurePosixPath(whole.name[-_LONGEST:] or "file")
+        path = PurePosixPath(whole.name[-_MAX_NAME:] or "file")
         name, number = str(path), 1
         while name in names:
             number += 1

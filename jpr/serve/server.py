@@ -1,4 +1,4 @@
-"""`jpr serve` at work: the service on its address until it is told to end."""
+"""`jpr serve` at work: the service on its address until it is stopped."""
 
 import asyncio
 import signal
@@ -9,42 +9,41 @@ from dataclasses import dataclass
 import uvicorn
 
 from jpr.errors import ConfigError
-from jpr.serve.gate import LOCAL, Door
-from jpr.serve.http import make_app
-from jpr.serve.log import tell
+from jpr.serve.app import make_app
+from jpr.serve.auth import LOCAL, AccessPolicy
+from jpr.serve.logs import log_event
 from jpr.serve.service import Service
 
 _CONNECTIONS = 1000
-"""Open at once at most; more are closed with 503."""
+"""Open at once at most; further ones are closed with 503."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where the service is."""
+    """Where the service listens."""
 
     host: str = "127.0.0.1"
     port: int = 0
-    """0 for any that is free."""
+    """0 for any free port."""
 
     def bind(self) -> socket.socket:
-        """Take the address, or say why not."""
+        """Return a socket that listens there."""
         try:
             info = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)[0]
-            bound = socket.create_server(info[4][:2], family=info[0], backlog=2048)
+            return socket.create_server(info[4][:2], family=info[0], backlog=2048)
         except OSError as error:
             reason = str(error.strerror or error).partition(" (while attempting")[0]
-            told = f"{self.host}:{self.port}: {reason}"
-            raise ConfigError(f"{told}; take another --host or --port") from error
-        return bound
+            where = f"{self.host}:{self.port}"
+            raise ConfigError(f"{where}: {reason}; use another --host or --port") from error
 
     @property
     def is_local(self) -> bool:
-        """Whether only this machine can come in."""
+        """Whether only this machine can connect."""
         return self.host in LOCAL
 
-    def door(self, token: str | None) -> Door:
-        """Return who may come in: of this machine, and without a token, by its names alone."""
-        return Door(token, LOCAL if self.is_local and token is None else ())
+    def policy(self, token: str | None) -> AccessPolicy:
+        """Return who may connect; a local service without a token checks host names."""
+        return AccessPolicy(token, LOCAL if self.is_local and token is None else ())
 
 
 def serve(
@@ -53,26 +52,23 @@ def serve(
     token: str | None,
     ready: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT, then finish what is under way; new requests are refused.
-
-    `ready` is told the URL.
-    """
+    """Serve until SIGTERM or SIGINT, then finish running requests; call `ready` with the URL."""
     with address.bind() as bound:
-        server = server_of(service, address.door(token))
+        server = make_server(service, address.policy(token))
         host, port = bound.getsockname()[:2]
         url = f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
         signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn raises it again at the end
-        tell("serving", url=url, model=service.model, token=token is not None)
+        log_event("serving", url=url, model=service.model, token=token is not None)
         ready(url)
         asyncio.run(server.serve(sockets=[bound]))
-    tell("ended")
+    log_event("ended")
 
 
-def server_of(service: Service, door: Door) -> uvicorn.Server:
+def make_server(service: Service, policy: AccessPolicy) -> uvicorn.Server:
     """Return the HTTP server of a service."""
     return uvicorn.Server(
         uvicorn.Config(
-            make_app(service, door),
+            make_app(service, policy),
             log_config=None,
             access_log=False,
             server_header=False,

@@ -1,0 +1,192 @@
+"""ASGI middleware around the whole service: access, limits, deadline, log and metrics.
+
+A request is rejected before its body is read where its headers are enough to decide. Otherwise
+its body is read up to the limit, and the app answers until the deadline or a disconnect.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from math import ceil
+from time import monotonic
+from uuid import uuid4
+
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.middleware.body_limit import RequestBodyLimitMiddleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from jpr.serve.auth import AccessPolicy
+from jpr.serve.limits import ServiceLimits
+from jpr.serve.logs import log_event
+from jpr.serve.metrics import Metrics
+from jpr.serve.schemas import Json, error_body
+
+_DISCONNECTED = 499
+"""The status, in logs and metrics only, of requests whose client has disconnected."""
+_LINGER = 2.0
+"""Seconds in which a rejected client may finish sending, so that it reads the response."""
+
+
+class RequestMiddleware:
+    """Checks, limits, logs and counts every request to an app."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        limits: ServiceLimits,
+        policy: AccessPolicy,
+        metrics: Metrics,
+        seconds_per_job: Callable[[], float],
+    ) -> None:
+        """Wrap an app; `seconds_per_job` returns how long a job takes at present."""
+        self._app, self._limits, self._policy = app, limits, policy
+        self._metrics, self._seconds_per_job = metrics, seconds_per_job
+        self._limited = RequestBodyLimitMiddleware(self._answer, limits.body)
+        self._active = 0
+        metrics.waiting.set_function(lambda: self._active)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        start, response = monotonic(), _Response(send)
+        scope.setdefault("state", {})["log_fields"] = response.log_fields
+        try:
+            self._policy.check(scope["method"], scope["path"], Headers(scope=scope))
+            if scope["method"] == "POST":
+                await self._admit(scope, receive, response)
+            else:
+                await self._app(scope, receive, response.send)
+        except HTTPException as error:
+            await response.send_error(error, scope, receive, self._limits.body)
+        except ClientDisconnect:
+            response.status = _DISCONNECTED
+        finally:
+            self._record(scope, response, monotonic() - start)
+
+    async def _admit(self, scope: Scope, receive: Receive, response: "_Response") -> None:
+        if self._active >= self._limits.waiting:
+            seconds = ceil(self._active * self._seconds_per_job())
+            seconds = min(max(seconds, 1), ceil(self._limits.seconds))
+            message = f"{self._active} requests are waiting already; retry in {seconds} s"
+            raise HTTPException(429, message, {"retry-after": str(seconds)})
+        self._active += 1
+        try:
+            await self._limited(scope, receive, response.send)
+        finally:
+            self._active -= 1
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Read the body and let the app answer, until the deadline or a disconnect."""
+        deadline = monotonic() + self._limits.seconds
+        body = await self._body(scope, receive)
+        scope["state"]["log_fields"]["bytes"] = len(body)
+        app = asyncio.ensure_future(self._app(scope, _replay(body), send))
+        gone = asyncio.ensure_future(receive())
+        try:
+            left = max(deadline - monotonic(), 0)
+            await asyncio.wait({app, gone}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            if app.done():
+                app.result()
+            elif gone.done():
+                raise ClientDisconnect
+            else:
+                message = f"no response within {self._limits.seconds:g} seconds; request less"
+                raise HTTPException(504, message)
+        finally:
+            await _cancel(app, gone)
+
+    async def _body(self, scope: Scope, receive: Receive) -> bytes:
+        try:
+            async with asyncio.timeout(self._limits.seconds):
+                return await Request(scope, receive).body()
+        except TimeoutError:
+            raise HTTPException(408, "the request body did not arrive in time") from None
+        except HTTPException as error:  # of Starlette's limit, which has no JSON
+            message = f"the body is too large; send at most {self._limits.body:,} bytes"
+            raise HTTPException(error.status_code, message, {"connection": "close"}) from None
+
+    def _record(self, scope: Scope, response: "_Response", seconds: float) -> None:
+        """Log and count a request; paths that are not routes are not revealed."""
+        route = getattr(scope.get("route"), "path", "other")
+        status = response.status or 500
+        self._metrics.requests.labels(route, str(status)).inc()
+        self._metrics.seconds.labels(route).observe(seconds)
+        log_event(
+            "request",
+            id=response.id,
+            method=scope["method"],
+            route=route,
+            status=status,
+            ms=round(1000 * seconds, 1),
+            **response.log_fields,
+        )
+
+
+class _Response:
+    """What is sent to a client, with the facts for the log."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.id = uuid4().hex
+        self.status = 0
+        """0 until the response starts."""
+        self.log_fields: dict[str, object] = {}
+        """Counts that the app adds to the log line."""
+
+    async def send(self, message: Message) -> None:
+        """Pass a message on, with the request's id among the headers."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = [*message.get("headers", ()), (b"x-request-id", self.id.encode())]
+            message = {**message, "headers": headers}
+        await self._send(message)
+
+    async def send_error(
+        self, error: HTTPException, scope: Scope, receive: Receive, limit: int
+    ) -> None:
+        """Answer with an error, unless a response has started.
+
+        The rest of the body is read and dropped: a client that is still sending would not read.
+        """
+        if self.status:
+            return
+
+        async def send(message: Message) -> None:
+            await self.send({**message, "more_body": True} if "body" in message else message)
+
+        await Json(error_body(error.detail), error.status_code, error.headers)(scope, receive, send)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LINGER):
+                await _drop(receive, limit)
+        await self.send({"type": "http.response.body", "body": b""})
+
+
+async def _drop(receive: Receive, limit: int) -> None:
+    size = 0
+    while size <= limit:
+        message = await receive()
+        size += len(message.get("body", b""))
+        if message["type"] != "http.request" or not message.get("more_body", False):
+            return
+
+
+def _replay(body: bytes) -> Receive:
+    """Return a `receive` that gives a body that was read."""
+    messages = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+    async def receive() -> Message:
+        return next(messages, {"type": "http.disconnect"})
+
+    return receive
+
+
+async def _cancel(*tasks: "asyncio.Future[None] | asyncio.Future[Message]") -> None:
+    """Cancel the unfinished tasks and wait for their end."""
+    unfinished = [task for task in tasks if not task.done()]
+    for task in unfinished:
+        task.cancel()
+    await asyncio.gather(*unfinished, return_exceptions=True)
