@@ -1,19 +1,22 @@
 """The one definition of "this passage contains this answer".
 
-An answer string is found in a text when its tokens stand in the text one after another, as in
-DPR's and FiD's `has_answer`. Step by step, for text and answer alike:
+A text contains an answer if it contains the answer's tokens in a row, as in DPR's and FiD's
+`has_answer`. The steps, for text and answer alike:
 
 1. Unicode NFD: é becomes e + combining accent, so both spellings of é agree;
 2. lower case, and ς as σ (Greek writes a final sigma differently);
-3. tokens: a run of letters, digits and combining marks, or any other visible character by itself.
+3. tokens: a run of letters, digits and combining marks, or any other single visible character.
    White space and control characters only separate; punctuation counts ("U.S." is not "US"),
    and so do articles ("the Who" is not "who").
 
-So "art" is not found in "party", nor "9" in "1997". A title and a text are searched apart: no
+So "party" does not contain "art", nor "1997" "9". Title and text are searched separately: no
 answer spans both. An answer without a token is found nowhere.
 
-`normalise_answer` is the other, looser convention (SQuAD's), by which generated answers are
-compared with gold ones; passages are never searched by it.
+`normalize_answer` is the other, looser convention (SQuAD's), for comparing generated answers with
+gold ones; it is never used to search passages.
+
+The `regex` library is loaded on first use: training imports this module and has only the standard
+library, numpy, tokenizers, safetensors and torch.
 """
 
 import string
@@ -21,18 +24,19 @@ import unicodedata
 from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
-from typing import Literal
-
-import regex
+from typing import TYPE_CHECKING, Literal
 
 from jpr.errors import DataError
 from jpr.types import Question
 
-_TOKEN = regex.compile(r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]")
-_WORD = regex.compile(r"[\p{L}\p{N}\p{M}]")
+if TYPE_CHECKING:
+    import regex
+
+_TOKEN = r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]"
+_WORD = r"[\p{L}\p{N}\p{M}]"
+_MANY_MARKS = r"\p{M}{1000}"
+_ARTICLES = r"\b(a|an|the)\b"
 _LONG = 2000
-_MANY_MARKS = regex.compile(r"\p{M}{1000}")
-_ARTICLES = regex.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 WEAK = frozenset(
@@ -48,11 +52,18 @@ WEAK = frozenset(
     was we were what when where which while who whom why will would yes you your true false none
     """.split()  # noqa: SIM905  a list literal would fill a page
 )
-"""Words that say nothing when a passage holds them: what the strict mode ignores, with numerals."""
+"""Words too common to prove an answer; the strict mode ignores them, and numerals."""
+
+
+@cache
+def _compiled(pattern: str) -> "regex.Pattern[str]":
+    import regex
+
+    return regex.compile(pattern)
 
 
 def fold(text: str) -> str:
-    """Return the text with what matching does not distinguish made the same."""
+    """Return the text in NFD and lower case."""
     if text.isascii():
         return text.lower()
     return decomposed(text).lower().replace("ς", "σ")
@@ -61,84 +72,79 @@ def fold(text: str) -> str:
 def decomposed(text: str, form: Literal["NFD", "NFKD"] = "NFD") -> str:
     """Return a text in NFD.
 
-    Python sorts the marks of a letter in the square of their number, so of a letter with more than
-    a thousand, which no person wrote, they are sorted a thousand at a time.
+    Python needs quadratic time to sort the marks of a letter, so they are sorted a thousand at a
+    time; only hostile texts have more.
     """
     if len(text) < _LONG or text.isascii():
         return unicodedata.normalize(form, text)
-    ends = [found.end() for found in _MANY_MARKS.finditer(text)]
+    ends = [found.end() for found in _compiled(_MANY_MARKS).finditer(text)]
     pieces = (text[first:last] for first, last in pairwise((0, *ends, len(text))))
     return "".join(unicodedata.normalize(form, piece) for piece in pieces)
 
 
 def tokens(text: str) -> list[str]:
-    """Split a text into the tokens by which answers are found.
+    """Split a text into tokens.
 
     >>> tokens("The U.S. won 9–2.")
     ['the', 'u', '.', 's', '.', 'won', '9', '–', '2', '.']
     """
-    found: list[str] = _TOKEN.findall(fold(text))
+    found: list[str] = _compiled(_TOKEN).findall(fold(text))
     return found
 
 
 def has_answer(text: str, answer: str) -> bool:
-    """Tell whether the tokens of the answer stand in the text one after another.
+    """Return whether the text contains the tokens of the answer in a row.
 
     >>> has_answer("It stars Glenn\\nQuinn.", "glenn quinn"), has_answer("a party", "art")
     (True, False)
     """
-    wanted = _spaced(answer)
-    return wanted != "  " and wanted in _spaced(text)
+    needle = _joined(tokens(answer))
+    return needle != "  " and needle in _joined(tokens(text))
 
 
 def answer_spans(text: str, answer: str) -> list[tuple[int, int]]:
-    """Return from where to where in a text the answer stands; nowhere where `has_answer` is False.
+    """Return the (start, end) offsets of an answer in a text, in line with `has_answer`.
 
     >>> text = "Zoë\u0308's band, ZOË’S BAND."
     >>> [text[first:last] for first, last in answer_spans(text, "band")]
     ['band', 'BAND']
     """
-    wanted = tokens(answer)
-    folded, places = _folded_places(text)
-    found = list(_TOKEN.finditer(folded))
-    words, n = [match[0] for match in found], len(wanted)
+    needle = tokens(answer)
+    folded, offsets = _folded_offsets(text)
+    found = list(_compiled(_TOKEN).finditer(folded))
+    words, n = [match[0] for match in found], len(needle)
     return [
-        (places[found[at].start()], places[found[at + n - 1].end() - 1] + 1)
+        (offsets[found[at].start()], offsets[found[at + n - 1].end() - 1] + 1)
         for at in range(len(words) - n + 1 if n else 0)
-        if words[at] == wanted[0] and words[at : at + n] == wanted
+        if words[at] == needle[0] and words[at : at + n] == needle
     ]
 
 
-def _folded_places(text: str) -> tuple[str, Sequence[int]]:
-    """Return a text folded, and of which character of the text each of its characters is."""
+def _folded_offsets(text: str) -> tuple[str, Sequence[int]]:
+    """Return a folded text, and for each of its characters the offset in the text."""
     if text.isascii():
         return text.lower(), range(len(text))
-    # Sorted as NFD sorts them, marks of one letter may change places, never letters.
+    # NFD may reorder the marks of one letter, never letters.
     parts = [fold(character) for character in text]
-    places = [at for at, part in enumerate(parts) for _ in part]
-    return fold(text), places
-
-
-def _spaced(text: str) -> str:
-    return _joined(tokens(text))
+    return fold(text), [at for at, part in enumerate(parts) for _ in part]
 
 
 def _joined(words: list[str]) -> str:
     return f" {' '.join(words)} "
 
 
-def normalise_answer(answer: str) -> str:
+def normalize_answer(answer: str) -> str:
     """Return SQuAD's normal form: lower case, no punctuation, no articles, single spaces.
 
-    >>> normalise_answer("The  Beatles!")
+    >>> normalize_answer("The  Beatles!")
     'beatles'
     """
     bare = answer.lower().translate(_PUNCTUATION)
-    return " ".join(_ARTICLES.sub(" ", bare).split())
+    return " ".join(_compiled(_ARTICLES).sub(" ", bare).split())
 
 
 def is_weak(alias: str) -> bool:
-    """Tell whether a string is a lone numeral or stop word, too common to prove an answer.
+    """Return whether a string is a single numeral or stop word, too common to prove an answer.
 
     >>> [is_weak(alias) for alias in ("one", "0", "No.", "no way", "Mary")]
     [True, True, True, False, False]
@@ -148,34 +154,35 @@ def is_weak(alias: str) -> bool:
 
 
 _FEW, _SHORT = 8, 100
-"""How many words of an answer, of how many characters, are looked for one by one; with more, a text
-that nearly holds them again and again would take for ever."""
+"""Words of an answer, and characters of a word, up to which texts are searched without splitting
+them; above, a text that nearly contains the answer many times would take quadratic time."""
 
 
 class _Needle:
-    """An answer's tokens, found in folded text without splitting the text: 20 times as fast."""
+    """An answer's tokens, searched in folded text without splitting it: 20 times as fast."""
 
     def __init__(self, words: list[str]) -> None:
         self._words = words
         self.longest = max(words, key=len)
-        """What a text without it cannot hold the answer for: most are seen off by that alone."""
+        """Most texts are rejected because they lack this one."""
 
     def is_in(self, folded: str) -> bool:
-        """Tell what `has_answer` tells, of a text that is folded already."""
+        """Return `has_answer` for a text that is folded already."""
         if self.longest not in folded:
             return False
         if len(self._words) > _FEW or len(self.longest) > _SHORT:
-            return _joined(self._words) in _joined(_TOKEN.findall(folded))
+            return _joined(self._words) in _joined(_compiled(_TOKEN).findall(folded))
         at = folded.find(self._words[0])
         while at >= 0:
-            if self._stands_at(folded, at):
+            if self._is_at(folded, at):
                 return True
             at = folded.find(self._words[0], at + 1)
         return False
 
-    def _stands_at(self, folded: str, at: int) -> bool:
+    def _is_at(self, folded: str, at: int) -> bool:
         for word in self._words:
-            at = _skip_separators(folded, at)
+            while at < len(folded) and _kind(folded[at]) == "separator":
+                at += 1
             end = at + len(word)
             if not folded.startswith(word, at):
                 return False
@@ -188,18 +195,12 @@ class _Needle:
         return True
 
 
-def _skip_separators(text: str, at: int) -> int:
-    while at < len(text) and _kind(text[at]) == "separator":
-        at += 1
-    return at
-
-
 @cache
 def _kind(character: str) -> str:
-    """Return what a character is to the tokenizer, by the same tables as its expression."""
-    if _WORD.match(character):
+    """Return what a character is to the tokenizer."""
+    if _compiled(_WORD).match(character):
         return "word"
-    return "sign" if _TOKEN.match(character) else "separator"
+    return "sign" if _compiled(_TOKEN).match(character) else "separator"
 
 
 class AnswerMatcher:
@@ -213,19 +214,15 @@ class AnswerMatcher:
     def __init__(
         self, question: Question, *, strict: bool = False, time_limit: float = 1.0
     ) -> None:
-        """Prepare the answers; `strict` ignores lone numerals and stop words.
+        """Prepare the answers; `strict` ignores single numerals and stop words.
 
-        A regular expression gets `time_limit` seconds per text; what it has not matched by then
-        counts as not found, and `timed_out` says that this happened. After three such texts it
-        is given up for the rest.
+        A regular expression gets `time_limit` seconds per text; after that it counts as not found
+        and `timed_out` is set. After three such texts it is not tried again.
         """
-        self._times_out = 0
+        self._timeouts = 0
         self._time_limit = time_limit
-        self._pattern = (
-            regex.compile(pattern_source(question), PATTERN_FLAGS)
-            if question.regex and not question.answers
-            else None
-        )
+        by_pattern = question.regex and not question.answers
+        self._pattern = compile_pattern(pattern_source(question)) if by_pattern else None
         self._answers = [
             [
                 _Needle(words)
@@ -238,7 +235,7 @@ class AnswerMatcher:
     @property
     def timed_out(self) -> bool:
         """Whether the expression ran out of time on any text."""
-        return self._times_out > 0
+        return self._timeouts > 0
 
     @property
     def n_answers(self) -> int:
@@ -260,37 +257,46 @@ class AnswerMatcher:
 
     def _matches(self, text: str) -> bool:
         assert self._pattern is not None
-        if self._times_out >= _PATIENCE:
+        if self._timeouts >= _MAX_TIMEOUTS:
             return False
         try:
             found = self._pattern.search(
                 decomposed(text), timeout=self._time_limit, concurrent=False
             )
         except TimeoutError:
-            self._times_out += 1
+            self._timeouts += 1
             return False
         return found is not None
 
 
-_PATIENCE = 3
-"""Texts on which an expression may run out of time before it is given up."""
-PATTERN_FLAGS = regex.IGNORECASE | regex.UNICODE | regex.MULTILINE | regex.VERSION0
+_MAX_TIMEOUTS = 3
+"""Texts on which an expression may run out of time before it is no longer tried."""
+
+
+def compile_pattern(source: str) -> "regex.Pattern[str]":
+    """Compile an expression that answers match, with DPR's flags."""
+    import regex
+
+    flags = regex.IGNORECASE | regex.UNICODE | regex.MULTILINE | regex.VERSION0
+    return regex.compile(source, flags)
 
 
 def pattern_source(question: Question) -> str:
     r"""Return a question's expression in NFD, as the texts are; refuse one that is not valid.
 
-    A needless backslash goes first: the NFD of `\š` would be `\s` and a caron.
+    A needless backslash is removed first: the NFD of `\š` would be `\s` and a caron.
     """
+    import regex
+
     if not question.regex:
         raise DataError(f"question {question.id!r} has no regular expression to take answers from")
     bare = regex.sub(r"(\\[\x00-\x7f])|\\(?=[^\x00-\x7f])", r"\1", question.regex)
     source = unicodedata.normalize("NFD", bare)
     try:
-        regex.compile(source, PATTERN_FLAGS)
+        compile_pattern(source)
     except (regex.error, RecursionError, OverflowError) as error:
         raise DataError(
             f"question {question.id!r}: {question.regex!r} is not a regular expression: {error}; "
-            "correct it or leave the question out"
+            "correct it or remove the question"
         ) from error
     return source

@@ -24,7 +24,7 @@ from jpr.reply import (
 from jpr.rerank.decoding import DECODERS, TREES
 from jpr.rerank.order import FirstStageOrder
 from jpr.rerank.save import export_joint
-from jpr.text import normalise_answer
+from jpr.text import normalize_answer
 from jpr.types import Answer, Hit, Outcome, Passage, Question, Ranking
 from tests.rerank.tiny import NAMES, hits, write_pointer
 
@@ -73,7 +73,7 @@ def check(reply: Reply) -> None:
         for span in passage["spans"]:
             written = passage["text"][span["start"] : span["end"]]
             answer = told["answers"][span["answer"]]
-            assert normalise_answer(written) == normalise_answer(answer["text"])
+            assert normalize_answer(written) == normalize_answer(answer["text"])
     assert seen == {answer["text"] for answer in told["answers"]}
     check_tree(told)
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jpr.errors import DataError
-from jpr.text import AnswerMatcher, fold, has_answer, is_weak, normalise_answer, tokens
+from jpr.text import AnswerMatcher, fold, has_answer, is_weak, normalize_answer, tokens
 from jpr.types import Question
 
 # Letters that decompose, Greek's two small sigmas, marks, digits, signs, and odd white space.
@@ -120,7 +120,7 @@ def test_a_broken_expression_names_its_question() -> None:
     ],
 )
 def test_squad_normal_form(answer: str, normal: str) -> None:
-    assert normalise_answer(answer) == normal
+    assert normalize_answer(answer) == normal
 
 
 def test_new_letters_are_letters_both_ways() -> None:

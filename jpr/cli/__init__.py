@@ -23,7 +23,6 @@ from jpr.cli import (
     evaluate,
     export,
     formats,
-    group,
     index,
     pack,
     read,
@@ -61,7 +60,6 @@ for command in (
     train,
     convert,
     validate,
-    group,
     formats,
     doctor,
 ):

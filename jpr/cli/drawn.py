@@ -25,7 +25,7 @@ from jpr.cli import screen
 from jpr.decode import Node, Prefix
 from jpr.reply import Reply
 from jpr.rerank.explain import Added
-from jpr.text import normalise_answer
+from jpr.text import normalize_answer
 from jpr.types import Passage
 
 _COLOURS = ("green", "cyan", "magenta", "yellow", "blue", "red")
@@ -156,10 +156,10 @@ def _perhaps(reply: Reply, at: int) -> list[Added]:
     if reply.adds[at] or not choice.adds:
         return []
     nodes = [i for i, node in enumerate(choice.decoded.nodes) if node.is_new]
-    answers = [f" {normalise_answer(answer.text)} " for answer in reply.answers]
+    answers = [f" {normalize_answer(answer.text)} " for answer in reply.answers]
     found: dict[str, Added] = {}
     for one in choice.adds[nodes[at]]:
-        own = f" {normalise_answer(one.text)} "
+        own = f" {normalize_answer(one.text)} "
         again = any(answer in own for answer in answers)
         again = again or any(own in other or other in own for other in found)
         if one.probability >= _PERHAPS and not again:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from jpr.text import normalise_answer
+from jpr.text import normalize_answer
 from jpr.types import Question
 
 
@@ -38,7 +38,7 @@ def answer_f1(question: Question, given: Sequence[str]) -> float:
     >>> answer_f1(question, ["glenn quinn."])  # precision 1, recall 1/2
     0.6666666666666666
     """
-    said = [normalise_answer(answer) for answer in given]
+    said = [normalize_answer(answer) for answer in given]
     return max((_f1(answers, said) for answers in _annotations(question)), default=0.0)
 
 
@@ -47,7 +47,7 @@ def _f1(answers: Sequence[Sequence[str]], said: Sequence[str]) -> float:
     free = list(said)
     hits = 0
     for aliases in answers:
-        accepted = {normalise_answer(alias) for alias in aliases}
+        accepted = {normalize_answer(alias) for alias in aliases}
         match = next((answer for answer in free if answer in accepted), None)
         if match is not None:
             free.remove(match)
@@ -57,8 +57,8 @@ def _f1(answers: Sequence[Sequence[str]], said: Sequence[str]) -> float:
 
 def exact_match(question: Question, given: Sequence[str]) -> float:
     """Return 1 if the first given answer is any accepted answer, as for NQ-open."""
-    accepted = {normalise_answer(a) for answers in question.answers for a in answers}
-    return float(bool(given) and normalise_answer(given[0]) in accepted)
+    accepted = {normalize_answer(a) for answers in question.answers for a in answers}
+    return float(bool(given) and normalize_answer(given[0]) in accepted)
 
 
 AnswerF1 = AnswerMeasure("AnswerF1", answer_f1)

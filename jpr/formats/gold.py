@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from jpr.errors import DataError, FormatError
 from jpr.formats.format import field_of
 from jpr.io.json_files import iter_json
-from jpr.text import normalise_answer
+from jpr.text import normalize_answer
 from jpr.types import Question
 
 T = TypeVar("T")
@@ -209,7 +209,7 @@ def merged(answers: Iterable[Aliases]) -> Answers:
 
 
 def _key(alias: str) -> str:
-    return normalise_answer(alias) or alias.strip().lower()  # "The The" has no normal form
+    return normalize_answer(alias) or alias.strip().lower()  # "The The" has no normal form
 
 
 def united(annotations: Iterable[Answers]) -> tuple[Answers, tuple[Answers, ...]]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from jpr.rerank.told import together
-from jpr.text import answer_spans, normalise_answer
+from jpr.text import answer_spans, normalize_answer
 from jpr.types import Answer, Hit, Passage, Support
 
 
@@ -37,7 +37,7 @@ def distinct(answers: Iterable[Answer]) -> tuple[Answer, ...]:
     """
     found: dict[str, Answer] = {}
     for answer in answers:
-        name = normalise_answer(answer.text)
+        name = normalize_answer(answer.text)
         if name in found:
             support = together([*found[name].support, *answer.support])
             found[name] = replace(found[name], support=support)

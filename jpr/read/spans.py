@@ -13,7 +13,7 @@ from pathlib import Path
 
 from jpr.errors import ConfigError
 from jpr.rerank.joint import Auto, JointReranker
-from jpr.text import normalise_answer
+from jpr.text import normalize_answer
 from jpr.types import Answer, Outcome, Ranking
 
 LEAST = 0.3
@@ -71,7 +71,7 @@ def likely(answers: Sequence[Answer], least: float = LEAST, most: int = MOST) ->
     kept: list[Answer] = []
     words: list[str] = []
     for answer in answers:
-        own = f" {normalise_answer(answer.text)} "
+        own = f" {normalize_answer(answer.text)} "
         if answer.log_prob < answers[0].log_prob + log(least):
             break
         if not any(own in other or other in own for other in words):

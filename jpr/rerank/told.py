@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from jpr.decode import Evidence
 from jpr.rerank.explain import Places
-from jpr.text import normalise_answer
+from jpr.text import normalize_answer
 from jpr.types import Answer, Hit, Passage, Support
 
 _MOST = 64
@@ -43,7 +43,7 @@ def told(
                 written[answer].append((text, Support(passage, spans)))
     groups: dict[str, list[int]] = {}
     for answer in wanted:
-        if written[answer] and (name := normalise_answer(written[answer][0][0])):
+        if written[answer] and (name := normalize_answer(written[answer][0][0])):
             groups.setdefault(name, []).append(answer)
     answers = [
         Answer(

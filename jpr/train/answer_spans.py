@@ -9,15 +9,18 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
+from typing import TYPE_CHECKING
 
 import numpy as np
-import regex
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from jpr.encode.tokenizer import continuation_tokens, truncated_tokens
-from jpr.text import PATTERN_FLAGS, is_weak, pattern_source
+from jpr.text import compile_pattern, is_weak, pattern_source
 from jpr.types import Passage, Question
+
+if TYPE_CHECKING:
+    import regex
 
 _LONGEST = int(np.iinfo(np.uint8).max)
 _TIME_LIMIT = 1.0
@@ -103,11 +106,11 @@ def spellings(question: Question, answer: int, passage: Passage) -> Sequence[str
 
 
 @lru_cache(maxsize=64)  # those of one question come one after another
-def _pattern(question: Question) -> regex.Pattern[str]:
-    return regex.compile(pattern_source(question), PATTERN_FLAGS)
+def _pattern(question: Question) -> "regex.Pattern[str]":
+    return compile_pattern(pattern_source(question))
 
 
-def _matches(pattern: regex.Pattern[str], text: str) -> Iterator[str]:
+def _matches(pattern: "regex.Pattern[str]", text: str) -> Iterator[str]:
     """Yield what an expression matches, until it takes too long."""
     decomposed = unicodedata.normalize("NFD", text)
     try:

@@ -178,23 +178,6 @@ def test_convert_splits_articles(tmp_path: Path) -> None:
     assert [line["text"] for line in lines] == ["one two", "three four", "five"]
 
 
-def test_expressions_become_answers(tmp_path: Path) -> None:
-    (tmp_path / "trec.jsonl").write_text(
-        '{"id": "1", "question": "From?", "answers": [], "regex": "Long I.*d|New\\\\s?York"}\n'
-        '{"id": "2", "question": "Never?", "answers": [], "regex": "nowhere"}\n'
-    )
-    (tmp_path / "corpus.tsv").write_text("1\tHe left New York\tA\n2\tLong Island, NewYork\tB\n")
-    jpr(
-        "group-answers",
-        tmp_path / "trec.jsonl",
-        tmp_path / "corpus.tsv",
-        "-o",
-        tmp_path / "out.jsonl",
-    )
-    (line,) = (tmp_path / "out.jsonl").read_text().splitlines()
-    assert json.loads(line)["answers"] == [["new york", "newyork"], ["long island"]]
-
-
 def test_format_names_are_unique() -> None:
     names = [format.name for kind in KINDS for format in kind.formats]
     assert len(set(names)) == len(names)

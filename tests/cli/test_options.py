@@ -63,8 +63,6 @@ EVALUATE = ["evaluate", "-q", "questions"]
         ([*EVALUATE, "questions"], "rewrite it: jpr convert FILE OUT --from NAME --to NAME"),
         ([*EVALUATE, "--answers", "questions"], "docs/formats.md shows what they look like"),
         (["validate", "expression"], "jpr: expression: question 't': '(x' is not a regular"),
-        (["group-answers", "expression", "corpus", "-o", "out"], "jpr: expression: question 't'"),
-        (["group-answers", "expression", "corpus", "-o", "out", "--workers", "0"], "'--workers'"),
         (["convert", "trec", "out", "--to", "tsv"], "jpr: trec: the run holds ids only; give the"),
         (["convert", "trec", "out", "--to", "jpr"], "give the questions with --questions"),
         (["convert", "corpus", "out", "--to", "dpr", "--tokenizer", "t"], "leave it out"),
@@ -148,7 +146,7 @@ def test_equal_scores_are_told_without_advice_that_a_trec_run_cannot_follow(
 
 def test_help_and_version() -> None:
     assert "..." not in run_jpr("--help").partition("Commands:")[2]  # whole on 80 columns
-    shown = run_jpr("evaluate", "--help") + run_jpr("group-answers", "--help")
+    shown = run_jpr("evaluate", "--help")
     assert "--no-cache" in shown
     assert "--no-no-cache" not in shown
     assert "Do not count a lone numeral" in shown

@@ -9,7 +9,7 @@ from jpr.errors import FormatError
 from jpr.formats.gold import Answers, Row, json_rows, merged, united
 from jpr.formats.questions import load_questions
 from jpr.formats.runs import load_rankings
-from jpr.text import normalise_answer
+from jpr.text import normalize_answer
 
 
 def row(value: object) -> Row:
@@ -121,7 +121,7 @@ def test_merging_loses_no_alias_and_leaves_nothing_to_merge(answers: list[tuple[
         {name for each in answers for name in each}
     )
     assert merged(result) == result
-    forms = [{normalise_answer(name) or name for name in each} for each in result]
+    forms = [{normalize_answer(name) or name for name in each} for each in result]
     assert len(set().union(*forms)) == sum(map(len, forms))
 
 

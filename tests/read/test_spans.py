@@ -26,7 +26,7 @@ from jpr.rerank.evidence import Words
 from jpr.rerank.explain import Places
 from jpr.rerank.order import FirstStageOrder
 from jpr.rerank.told import told
-from jpr.text import answer_spans, normalise_answer
+from jpr.text import answer_spans, normalize_answer
 from jpr.types import Answer, Hit, Outcome, Passage, Prediction, Question, Ranking
 from tests.cli.running import EXAMPLE
 from tests.rerank.tiny import NAMES, WORDS, hits, ranking, tokenizer, write_pointer
@@ -60,8 +60,8 @@ def check_laws(outcome: Outcome) -> None:
             for first, last in support.spans:
                 written = support.passage.text[first:last]
                 assert (first, last) in answer_spans(support.passage.text, written)
-                assert normalise_answer(written) == normalise_answer(answer.text)
-    names = [normalise_answer(answer.text) for answer in outcome.answers]
+                assert normalize_answer(written) == normalize_answer(answer.text)
+    names = [normalize_answer(answer.text) for answer in outcome.answers]
     assert len(set(names)) == len(names)
     scores = [answer.log_prob for answer in outcome.answers]
     assert scores == sorted(scores, reverse=True)
@@ -108,9 +108,9 @@ def test_choosing_and_reading_at_once_is_choosing_and_reading(joint: JointRerank
         alone = joint.rank(given.question, given.hits, 3)
         assert [h.passage for h in outcome.ranking.hits] == [h.passage for h in alone.hits]
         check_laws(outcome)
-        every = {normalise_answer(a.text): a.log_prob for a in reader.read(given).answers}
+        every = {normalize_answer(a.text): a.log_prob for a in reader.read(given).answers}
         for answer in outcome.answers:  # as likely as with all the candidates
-            assert answer.log_prob == pytest.approx(every[normalise_answer(answer.text)], abs=1e-5)
+            assert answer.log_prob == pytest.approx(every[normalize_answer(answer.text)], abs=1e-5)
 
 
 def test_spellings_are_one_answer_and_their_chances_add_up() -> None:

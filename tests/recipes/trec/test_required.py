@@ -4,9 +4,9 @@ import pytest
 import regex
 from hypothesis import given, settings
 
-from jpr.formats.questions.literals import Alternative, alternatives_of, folded, may_match, squeezed
-from jpr.text import PATTERN_FLAGS
-from tests.formats.questions.patterns import patterns, texts
+from jpr.text import compile_pattern
+from recipes.trec.required import Alternative, alternatives_of, folded, may_match, squeezed
+from tests.recipes.trec.patterns import patterns, texts
 
 
 @pytest.mark.parametrize(
@@ -47,8 +47,8 @@ def test_only_an_alternative_of_fixed_strings_is_exact() -> None:
 
 def test_characters_that_ignoring_case_makes_ascii_fold_to_it() -> None:
     every = "".join(map(chr, range(0x110000)))
-    for odd in regex.findall(r"[\x00-\x7f]", every[128:], PATTERN_FLAGS):
-        for same in regex.findall(regex.escape(odd), every[:128], PATTERN_FLAGS):
+    for odd in compile_pattern(r"[\x00-\x7f]").findall(every[128:]):
+        for same in compile_pattern(regex.escape(odd)).findall(every[:128]):
             assert folded(odd)[0] == folded(same)
 
 
@@ -61,6 +61,6 @@ def test_no_white_space_is_left() -> None:
 @given(patterns, texts)
 def test_a_text_with_a_match_contains_what_it_requires(pattern: str, text: str) -> None:
     pattern, text = unicodedata.normalize("NFD", pattern), unicodedata.normalize("NFD", text)
-    if regex.search(pattern, text, PATTERN_FLAGS):
+    if compile_pattern(pattern).search(text):
         ways = [way.needles() for way in alternatives_of(pattern)]
         assert may_match(ways, squeezed(folded(text)))

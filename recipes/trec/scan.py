@@ -1,7 +1,7 @@
 """All that many regular expressions match in many texts, in one pass over the texts.
 
 Running 2,000 expressions on a million passages one by one takes days. Here strings that a match
-must contain (`questions.literals`) tell which expressions can match in a text, and only those
+must contain (`recipes.trec.required`) show which expressions can match in a text, and only those
 are run; one that can match but a few strings is not run to find them again. The result is the
 same as from running all of them.
 
@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import regex
 
-from jpr.formats.questions.literals import (
+from jpr.text import compile_pattern, decomposed
+from recipes.trec.required import (
     LINE_END,
     ODD_CASES,
     SPACES,
@@ -31,7 +31,6 @@ from jpr.formats.questions.literals import (
     selectivity,
     squeezed,
 )
-from jpr.text import PATTERN_FLAGS, decomposed
 
 _RUN = 4
 _SLOT_BITS = 20
@@ -49,7 +48,7 @@ class Matches:
 
     strings: tuple[str, ...] = ()
     too_many: bool = False
-    """There were more than wanted; they are not kept."""
+    """There were more than `most`; they are not kept."""
     timed_out: bool = False
     """It was given up on a text; `strings` are those of the texts before."""
 
@@ -63,7 +62,7 @@ class Scanner:
 
     def __init__(self, patterns: Sequence[str], *, most: int, time_limit: float) -> None:
         """Prepare to find up to `most` matches each, in `time_limit` seconds per text."""
-        self.patterns = [regex.compile(pattern, PATTERN_FLAGS) for pattern in patterns]
+        self.patterns = [compile_pattern(pattern) for pattern in patterns]
         alternatives = [alternatives_of(pattern) for pattern in patterns]
         self.required = [[way.needles() for way in ways] for ways in alternatives]
         self.watches = [
@@ -112,7 +111,7 @@ class _Watch:
     """Of the string's runs of four bytes; of itself if it is shorter."""
 
     def fires(self, needle: str) -> bool:
-        """Tell whether the expression can match in a text on account of this string."""
+        """Return whether the expression can match in a text on account of this string."""
         return self.string in needle and (not self.others or satisfied(self.others, needle))
 
 

@@ -27,13 +27,13 @@ import regex
 
 from jpr.errors import ConfigError, FormatError
 from jpr.formats.format import field_of
-from jpr.formats.questions.literals import squeezed
-from jpr.formats.questions.scan import Matches, Scanner
 from jpr.io.atomic import publish
 from jpr.io.json_files import iter_json
 from jpr.stages import Progress
-from jpr.text import normalise_answer, pattern_source, tokens
+from jpr.text import normalize_answer, pattern_source, tokens
 from jpr.types import Passage, Question
+from recipes.trec.required import squeezed
+from recipes.trec.scan import Matches, Scanner
 
 MOST_MATCHES = 100
 MOST_TOKENS = 5
@@ -135,7 +135,7 @@ def answers_from_matches(matches: Iterable[str]) -> tuple[tuple[str, ...], ...]:
         spelling = unicodedata.normalize("NFC", match).lower()
         if 1 <= len(tokens(spelling)) <= MOST_TOKENS:
             # "the" and "$" have no normal form: they stand for themselves
-            key = squeezed(normalise_answer(spelling)) or squeezed(spelling)
+            key = squeezed(normalize_answer(spelling)) or squeezed(spelling)
             groups[key].setdefault(spelling)
     return tuple(tuple(spellings) for spellings in groups.values())
 

@@ -1,13 +1,12 @@
 import unicodedata
 
 import pytest
-import regex
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from jpr.formats.questions.scan import Matches, Scanner
-from jpr.text import PATTERN_FLAGS
-from tests.formats.questions.patterns import patterns, texts
+from jpr.text import compile_pattern
+from recipes.trec.scan import Matches, Scanner
+from tests.recipes.trec.patterns import patterns, texts
 
 MOST = 3
 
@@ -21,7 +20,7 @@ def plain(pattern: str, texts: list[str]) -> Matches:
     found = [
         match.group().lower()
         for text in texts
-        for match in regex.finditer(pattern, unicodedata.normalize("NFD", text), PATTERN_FLAGS)
+        for match in compile_pattern(pattern).finditer(unicodedata.normalize("NFD", text))
     ]
     strings = tuple(dict.fromkeys(filter(None, found)))
     return Matches(too_many=True) if len(strings) > MOST else Matches(strings)

@@ -1,9 +1,9 @@
-"""What every match of a regular expression must contain, told from the expression alone.
+"""The strings that every match of a regular expression must contain.
 
 An expression then needs to run only on texts that contain it. Nothing is ever lost: syntax that
 is not read here (flags, look-around, back references, fuzzy matching, nested sets) and characters
 other than ASCII say nothing, and an expression of which nothing can be said runs everywhere.
-Expressions are meant as `questions.scan` compiles them: any case, many lines, `regex` version
+Expressions are meant as `recipes.trec.scan` compiles them: any case, many lines, `regex` version
 0, Unicode NFD. Texts are compared folded and without their white space.
 """
 
@@ -21,7 +21,7 @@ LINE_END = "\n"
 ODD_CASES = ("ſ", "ı")
 """Characters that match s and I when case is ignored, though no lower case of theirs."""
 _MOST_SPELLINGS = 64
-"""How many strings that a part can match are told apart, e.g. ten for `19[0-9]`."""
+"""How many strings that a part can match are enumerated, e.g. ten for `19[0-9]`."""
 _ZERO_WIDTH = frozenset("bBAZ")
 _SPACE_ESCAPES = frozenset("snrtfv")
 _OTHER_CLASSES = frozenset("SdDwW")
@@ -59,12 +59,12 @@ def squeezed(text: str) -> str:
 
 
 def satisfied(clauses: Clauses, text: str) -> bool:
-    """Tell whether a text, folded and squeezed, contains a string of each clause."""
+    """Return whether a text, folded and squeezed, contains a string of each clause."""
     return all(any(string in text for string in clause) for clause in clauses)
 
 
 def may_match(ways: Iterable[Clauses], text: str) -> bool:
-    """Tell whether a text, folded and squeezed, contains what one of the ways requires."""
+    """Return whether a text, folded and squeezed, contains what one of the ways requires."""
     return any(satisfied(clauses, text) for clauses in ways)
 
 
@@ -170,7 +170,7 @@ class _Reader:
         self._at = 0
 
     def at_end(self) -> bool:
-        """Tell whether all has been read."""
+        """Return whether all has been read."""
         return self._at >= len(self._pattern)
 
     def parts(self) -> Iterator[_Part]:

@@ -4,16 +4,16 @@ from pathlib import Path
 import pytest
 
 from jpr.errors import ConfigError, DataError
-from jpr.formats.questions import trec_regex
-from jpr.formats.questions.trec_regex import (
+from jpr.text import pattern_source
+from jpr.types import Passage, Question
+from recipes.trec import grouping
+from recipes.trec.grouping import (
     Dropped,
     Grouped,
     Reason,
     answers_from_matches,
     group_answers,
 )
-from jpr.text import pattern_source
-from jpr.types import Passage, Question
 
 FLIGHT = Question(
     "1434", "Where did the flight begin?", regex=r"Long Island|New\s?York|Roosevelt Field"
@@ -141,12 +141,12 @@ def test_chunks_and_workers_change_nothing(
     chunk: int, workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = group_answers(MANY, passages(*TEXTS))
-    monkeypatch.setattr(trec_regex, "_CHUNK", chunk)
+    monkeypatch.setattr(grouping, "_CHUNK", chunk)
     assert group_answers(MANY, passages(*TEXTS), workers=workers) == expected
 
 
 def test_too_many_and_too_long_are_judged_over_all_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trec_regex, "_CHUNK", 1)
+    monkeypatch.setattr(grouping, "_CHUNK", 1)
     numbers = [" ".join(str(n) for n in range(i, i + 60)) for i in (0, 41)]
     assert outcome(r"\d+", *numbers) is Reason.TOO_MANY
     assert outcome("(a|aa)+$|b", "a" * 60 + "b", "b") is Reason.TIMED_OUT
@@ -156,15 +156,15 @@ def test_too_many_and_too_long_are_judged_over_all_chunks(monkeypatch: pytest.Mo
 @pytest.fixture
 def scanned(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """Chunks of one passage; the list of those that were scanned."""
-    scan: Callable[..., object] = trec_regex._scan_texts
+    scan: Callable[..., object] = grouping._scan_texts
     calls: list[list[str]] = []
 
     def counted(patterns: tuple[str, ...], limit: float, texts: list[str]) -> object:
         calls.append(texts)
         return scan(patterns, limit, texts)
 
-    monkeypatch.setattr(trec_regex, "_CHUNK", 1)
-    monkeypatch.setattr(trec_regex, "_scan_texts", counted)
+    monkeypatch.setattr(grouping, "_CHUNK", 1)
+    monkeypatch.setattr(grouping, "_scan_texts", counted)
     return calls
 
 

@@ -1,0 +1,1 @@
+"""CuratedTREC's regular expressions into distinct answers: `python -m recipes.group_answers`."""
