@@ -1,5 +1,5 @@
 # mypy: disable-error-code="no-untyped-def, untyped-decorator, misc, no-untyped-call"
-# ruff: noqa: ANN001, ANN202  # Triton's functions take what no type says
+# Triton's functions take what no type says
 """Kernels for training on the GPU, in Triton: what torch does in several passes, with gradients.
 
 Nothing as large as all pairs of tokens is ever written: scores, shares and what is dropped of them
@@ -74,7 +74,7 @@ def _kept(seed, row, column, least: tl.constexpr):
 class _Attend(Function):
     @staticmethod
     def forward(
-        ctx: Any,  # noqa: ANN401  # torch's own
+        ctx: Any,  # torch's own
         q: Tensor,
         k: Tensor,
         v: Tensor,
@@ -97,7 +97,7 @@ class _Attend(Function):
         return out
 
     @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, tiles, ends, out, log_sums = ctx.saved_tensors
         slope, mean = slope.contiguous(), torch.empty_like(log_sums)
         to_q, to_k, to_v = (torch.empty_like(out) for _ in range(3))
@@ -303,7 +303,7 @@ def _bias(at, there, tile: tl.constexpr):
 class _RmsNorm(Function):
     @staticmethod
     def forward(
-        ctx: Any,  # noqa: ANN401
+        ctx: Any,
         x: Tensor,
         weight: Tensor,
         eps: float,
@@ -318,7 +318,7 @@ class _RmsNorm(Function):
         return out
 
     @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, scales = ctx.saved_tensors
         n, d = x.shape
         out, programs = torch.empty_like(x), min(_PROGRAMS, triton.cdiv(n, 2))
@@ -371,7 +371,7 @@ def _to_normed(
 
 class _Activated(Function):
     @staticmethod
-    def forward(ctx: Any, wide: Tensor, gated: bool, dropout: float) -> Tensor:  # noqa: ANN401
+    def forward(ctx: Any, wide: Tensor, gated: bool, dropout: float) -> Tensor:
         n, f = wide.shape[0], wide.shape[1] // (2 if gated else 1)
         wide, out = wide.contiguous(), wide.new_empty(n, f)
         ctx.given = n, f, *_drawn(dropout), gated, 4, 512
@@ -381,7 +381,7 @@ class _Activated(Function):
         return out
 
     @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
         (known,) = ctx.saved_tensors
         out = torch.empty_like(known)
         _to_activated[ctx.grid](known, slope.contiguous(), out, *ctx.given, num_warps=4)
@@ -448,7 +448,7 @@ def _below(x):
 
 class _Added(Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, y: Tensor, dropout: float) -> Tensor:  # noqa: ANN401
+    def forward(ctx: Any, x: Tensor, y: Tensor, dropout: float) -> Tensor:
         n, d = x.shape
         x, out = x.contiguous(), torch.empty_like(x)
         ctx.dtype, ctx.given = y.dtype, (n, d, *_drawn(dropout), 4, 512)
@@ -457,7 +457,7 @@ class _Added(Function):
         return out
 
     @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
         slope = slope.contiguous()
         out = torch.empty_like(slope, dtype=ctx.dtype)
         _added[ctx.grid](slope, slope, out, False, *ctx.given, num_warps=4)

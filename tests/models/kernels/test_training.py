@@ -1,15 +1,9 @@
-"""Our kernels with gradients against torch's operations, each output and each gradient.
+"""Kernels with gradients against torch's operations: each output and each gradient."""
 
-On a GPU in bfloat16; without one in 32 bits by Triton's interpreter, `TRITON_INTERPRET=1`.
-"""
-
-import importlib.util
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -19,32 +13,14 @@ from jpr.models.bert import Bert, BertConfig
 from jpr.models.padding import length_mask, pad_rows
 from jpr.models.t5 import T5Config, T5Encoder
 from jpr.models.t5_blocks import RelativeBias
+from tests.models.kernels.compare import DEVICE, DTYPE, GPU, MARKS, NEAR, ends_of, far, random
 
-GPU = torch.cuda.is_available()
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1" and bool(importlib.util.find_spec("triton"))
-pytestmark = [
-    pytest.mark.skipif(not GPU and not INTERPRETED, reason="needs a GPU"),
-    pytest.mark.filterwarnings("ignore:Conversion of an array with ndim > 0:DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore:overflow encountered in exp:RuntimeWarning"),
-]  # numpy's, which the interpreter uses, and of which it takes 2.3 at most
-DEVICE, DTYPE = ("cuda", torch.bfloat16) if GPU else ("cpu", torch.float32)
-NEAR = 0.01 if GPU else 2e-5
-LENGTHS = [1, 63, 64, 65, 200, 0, 7]
-# The bias no longer changes two squares away, and the longest row has three.
-SHAPE = T5Config(50, 48, 16, 80, 2, 2, 2, relative_attention_max_distance=40)
+pytestmark = MARKS
+LENGTHS = [1, 64, 200, 0, 7]
+FEW = [70, 5]
+# The bias no longer changes two tiles away, and the longest row has four.
+SHAPE = T5Config(50, 48, 16, 80, 1, 2, 1, relative_attention_max_distance=40)
 HEADS, N = 2, sum(LENGTHS)
-
-
-def random(*shape: int, seed: int = 0) -> Tensor:
-    chance = torch.Generator().manual_seed(seed)
-    return torch.randn(shape, generator=chance).to(DEVICE)
-
-
-def far(found: Tensor | None, wanted: Tensor | None) -> float:
-    assert found is not None
-    assert wanted is not None
-    a, b = found.detach().float(), wanted.detach().float()
-    return float((a - b).norm() / b.norm())
 
 
 def check(
@@ -93,10 +69,6 @@ def test_the_sum() -> None:
     check(lambda x, y: added(x, y, 0.0), torch.add, random(13, 600), random(13, 600).to(DTYPE))
 
 
-def ends_of(lengths: list[int]) -> Tensor:
-    return torch.tensor(np.append(0, np.cumsum(lengths)), dtype=torch.int32, device=DEVICE)
-
-
 def relative() -> RelativeBias:
     torch.manual_seed(1)
     found = RelativeBias.of(SHAPE, both_ways=True).to(DEVICE)
@@ -143,18 +115,18 @@ def test_attention_of_rows_end_to_end(d: int) -> None:
 def test_an_mpnet_of_rows_end_to_end() -> None:
     """Compare with its padded rows: what comes out, and the gradients of two of its weights."""
     torch.manual_seed(8)
-    config = BertConfig(50, 32, 2, 2, 40, 210, model_type="mpnet", pad_token_id=1)
+    config = BertConfig(50, 32, 1, 2, 40, 80, model_type="mpnet", pad_token_id=1)
     bert = Bert(config).to(DEVICE).train()
-    ids = torch.randint(5, 50, (N,), device=DEVICE)
-    lengths = torch.tensor([one for one in LENGTHS if one], device=DEVICE)
-    slope, found = random(N, 32, seed=9), []
+    ids = torch.randint(5, 50, (sum(FEW),), device=DEVICE)
+    lengths = torch.tensor(FEW, device=DEVICE)
+    slope, found = random(sum(FEW), 32, seed=9), []
     for packed in (True, False):
         bert.zero_grad()
         with torch.autocast(DEVICE, DTYPE, enabled=GPU and packed):
             if packed:
-                out = bert.forward_varlen(ids, ends_of(lengths.tolist()), max(LENGTHS))
+                out = bert.forward_varlen(ids, ends_of(lengths.tolist()), max(FEW))
             else:
-                places = length_mask(lengths, max(LENGTHS))
+                places = length_mask(lengths, max(FEW))
                 out = bert(pad_rows(ids, places), lengths)[places]
         torch.autograd.backward(out, slope.to(out.dtype))
         grads = [weight.grad for weight in (bert.relative.weight, bert.words.weight)]
@@ -181,7 +153,7 @@ def dropped(dropout: float, d: int) -> Tensor:
 
 
 def test_attention_drops_the_same_in_all_gradients() -> None:
-    kept = dropped(0.3, 16)
+    kept = dropped(0.3, 64)
     pairs = sum(length**2 for length in LENGTHS) * HEADS
     assert abs(float(kept.sum()) / pairs - 0.7) < 0.01
     check_attention(32, 0.3, kept)
@@ -253,7 +225,7 @@ def test_the_encoder_has_the_gradients_of_the_plain_path(
     """In bfloat16, as nearly as torch's operations have them."""
     torch.manual_seed(0)
     encoder = T5Encoder(replace(SHAPE, feed_forward_proj=feed)).to(DEVICE)
-    lengths, ids = torch.tensor(LENGTHS, device=DEVICE), torch.arange(N, device=DEVICE) % 50
+    lengths, ids = torch.tensor(FEW, device=DEVICE), torch.arange(sum(FEW), device=DEVICE) % 50
     with kernels_or_not(False, monkeypatch):
         wanted = trained(encoder, ids, lengths, half=False)
         plain = trained(encoder, ids, lengths, half=GPU)
@@ -267,7 +239,7 @@ def test_the_encoder_has_the_gradients_of_the_plain_path(
 def test_checkpoints_drop_the_same_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     encoder = T5Encoder(SHAPE, dropout=0.2).to(DEVICE).train()
-    lengths, ids = torch.tensor([5, 70], device=DEVICE), torch.arange(75, device=DEVICE) % 50
+    lengths, ids = torch.tensor(FEW, device=DEVICE), torch.arange(75, device=DEVICE) % 50
     found = []
     with kernels_or_not(True, monkeypatch):
         for encoder.checkpointing in (False, True):
