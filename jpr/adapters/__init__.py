@@ -1,1 +1,4 @@
-"""jpr inside other libraries, one file each, over any reranker; see docs/adapters.md."""
+"""jpr in other libraries, one file each, with any reranker; see docs/adapters.md.
+
+`choose` is what they share; no adapter knows another.
+"""

@@ -1,13 +1,13 @@
 """LangChain: a document compressor and a retriever.
 
-Both put the score into a document's metadata, as `relevance_score`, where LangChain's own rerankers
-have it. Both are asynchronous as their base classes are: in a thread.
+Both put the score into a document's metadata as `relevance_score`, as LangChain's own rerankers do.
+Their base classes run them asynchronously in a thread.
 """
 
 from collections.abc import Sequence
 from typing import Annotated
 
-from jpr.adapters.choose import K, candidate, checked, choose, or_default
+from jpr.adapters.choose import K, check_k, choose, or_default
 from jpr.errors import ConfigError, MissingExtraError
 from jpr.pipeline import Pipeline
 from jpr.stages import Reranker, Retriever
@@ -23,54 +23,54 @@ except ImportError as error:
 
 SCORE = "relevance_score"
 
-TopN = Annotated[int, AfterValidator(checked)]
+TopN = Annotated[int, AfterValidator(check_k)]
 
 
 class JprCompressor(BaseDocumentCompressor):
-    """Keeps, of the documents found for a query, those that together hold the most answers."""
+    """Keeps the documents of a query that together cover the most answers."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     reranker: SkipValidation[Reranker] | None = None
-    """Without one, the joint model that comes with the package, opened at the first query."""
+    """By default the bundled joint model, loaded at the first query."""
     top_n: TopN = K
 
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
     ) -> list[Document]:
-        """Return `top_n` of the documents, best first; all where there are fewer."""
-        hits = [
-            candidate(place, document.page_content, document.metadata)
-            for place, document in enumerate(documents)
+        """Return `top_n` of the documents, best first; all if there are fewer."""
+        given = [(document.page_content, document.metadata, None) for document in documents]
+        chosen = [
+            (documents[at], score) for at, score in choose(self.reranker, query, given, self.top_n)
         ]
         return [
-            documents[place].model_copy(
-                update={"metadata": {**documents[place].metadata, SCORE: score}}
-            )
-            for place, score in choose(self.reranker, query, hits, self.top_n)
+            document.model_copy(update={"metadata": {**document.metadata, SCORE: score}})
+            for document, score in chosen
         ]
 
 
 class JprRetriever(BaseRetriever):
-    """Finds candidates in an index, and keeps those that together hold the most answers."""
+    """Retrieves candidates, and keeps those that together cover the most answers."""
 
     retriever: SkipValidation[Retriever]
     reranker: SkipValidation[Reranker] | None = None
-    """Without one, the joint model that comes with the package, opened at the first query."""
+    """By default the bundled joint model, loaded at the first query."""
     top_n: TopN = K
     candidates: int = 100
-    """Passages chosen from."""
+    """Passages to choose from."""
 
     @model_validator(mode="after")
     def _has_enough_candidates(self) -> "JprRetriever":
         if self.candidates < self.top_n:
-            told = f"top_n = {self.top_n} of {self.candidates} candidates"
-            raise ConfigError(f"{told}; choose no more than there are")
+            raise ConfigError(
+                f"top_n = {self.top_n}, candidates = {self.candidates}; lower top_n or raise "
+                "candidates"
+            )
         return self
 
     @classmethod
     def from_pipeline(cls, pipeline: Pipeline) -> "JprRetriever":
-        """Return the first two stages of a pipeline; what its reader would say is not asked."""
+        """Return the first two stages of a pipeline, without its reader."""
         return cls(
             retriever=pipeline.retriever,
             reranker=pipeline.reranker,

@@ -1,8 +1,8 @@
-"""LlamaIndex: a node postprocessor. It is asynchronous as its base class is: in a thread."""
+"""LlamaIndex: a node postprocessor. Its base class runs it asynchronously in a thread."""
 
 from typing import Annotated
 
-from jpr.adapters.choose import K, candidate, checked, choose
+from jpr.adapters.choose import K, check_k, choose
 from jpr.errors import DataError, MissingExtraError
 from jpr.stages import Reranker
 
@@ -15,15 +15,15 @@ except ImportError as error:
 
 
 class JprPostprocessor(BaseNodePostprocessor):
-    """Keeps, of the nodes found for a query, those that together hold the most answers."""
+    """Keeps the nodes of a query that together cover the most answers."""
 
     reranker: SkipValidation[Reranker] | None = None
-    """Without one, the joint model that comes with the package, opened at the first query."""
-    top_n: Annotated[int, AfterValidator(checked)] = K
+    """By default the bundled joint model, loaded at the first query."""
+    top_n: Annotated[int, AfterValidator(check_k)] = K
 
     @classmethod
     def class_name(cls) -> str:
-        """Return the name under which LlamaIndex writes it down."""
+        """Return the name under which LlamaIndex serializes it."""
         return "JprPostprocessor"
 
     def _postprocess_nodes(
@@ -31,11 +31,9 @@ class JprPostprocessor(BaseNodePostprocessor):
     ) -> list[NodeWithScore]:
         if query_bundle is None:
             raise DataError("nodes without a query; give query_str or query_bundle")
-        hits = [
-            candidate(
-                place, found.node.get_content(MetadataMode.NONE), found.node.metadata, found.score
-            )
-            for place, found in enumerate(nodes)
+        given = [
+            (found.node.get_content(MetadataMode.NONE), found.node.metadata, found.score)
+            for found in nodes
         ]
-        chosen = choose(self.reranker, query_bundle.query_str, hits, self.top_n)
-        return [NodeWithScore(node=nodes[place].node, score=score) for place, score in chosen]
+        chosen = choose(self.reranker, query_bundle.query_str, given, self.top_n)
+        return [NodeWithScore(node=nodes[at].node, score=score) for at, score in chosen]

@@ -1,11 +1,11 @@
-"""AnswerDotAI's rerankers: a ranker as its `Reranker(...)` gives, with its records."""
+"""AnswerDotAI's rerankers: a ranker like those of its `Reranker(...)`, with its records."""
 
 import asyncio
 from collections.abc import Sequence
 from copy import copy
 from typing import Any, TypeAlias
 
-from jpr.adapters.choose import candidate, choose
+from jpr.adapters.choose import choose
 from jpr.errors import ConfigError, DataError, MissingExtraError
 from jpr.stages import Reranker
 
@@ -22,48 +22,47 @@ Metadata = Sequence[dict[str, Any]]
 
 
 class JprRanker(BaseRanker):  # type: ignore[misc]  # the library is not typed
-    """Ranks all documents; `top_k(k)` of what it returns are its choice of k."""
+    """Ranks all documents; `top_k(k)` of its result is its choice of k."""
 
     def __init__(self, reranker: Reranker | None = None) -> None:
-        """Rank by a reranker; without one, by the joint model that comes with the package."""
+        """Rank with a reranker, by default the bundled joint model."""
         self._reranker = reranker
 
     def score(self, query: str, doc: str) -> float:
-        """Refuse: what a document is worth depends on the others."""
-        raise ConfigError("a document alone has no score in a joint ranking; use rank")
+        """Raise ConfigError: the score of a document depends on the others."""
+        raise ConfigError("a joint model does not score single documents; use rank")
 
     def rank(
         self, query: str, docs: Docs, doc_ids: Ids | None = None, metadata: Metadata | None = None
     ) -> RankedResults:
-        """Return all documents, best first; ranks begin with 1."""
+        """Return all documents, best first; ranks start at 1."""
         documents = _documents(docs, doc_ids, metadata)
-        hits = [candidate(place, d.text, d.metadata) for place, d in enumerate(documents)]
-        chosen = choose(self._reranker, query, hits, max(len(hits), 1))
+        given = [(document.text, document.metadata, None) for document in documents]
+        chosen = choose(self._reranker, query, given, max(len(given), 1))
         results = [
-            Result(documents[place], score, rank)
-            for rank, (place, score) in enumerate(chosen, start=1)
+            Result(documents[at], score, rank) for rank, (at, score) in enumerate(chosen, start=1)
         ]
         return RankedResults(results, query, has_scores=True)
 
     async def rank_async(
         self, query: str, docs: Docs, doc_ids: Ids | None = None, metadata: Metadata | None = None
     ) -> RankedResults:
-        """Do the same in a thread."""
+        """Do the same, in a thread."""
         return await asyncio.to_thread(self.rank, query, docs, doc_ids, metadata)
 
 
 def _documents(docs: Docs, doc_ids: Ids | None, metadata: Metadata | None) -> list[Document]:
-    """Return documents of our own, each with an id: the one given, its own or its place."""
+    """Return copies of documents, each with an id: the given one, its own or its position."""
     listed = [docs] if isinstance(docs, str | Document) else list(docs)
     for name, given in (("doc_ids", doc_ids), ("metadata", metadata)):
         if given is not None and len(given) != len(listed):
             raise DataError(f"{len(listed)} docs, but {len(given)} {name}; give one for each")
     made = [copy(doc) if isinstance(doc, Document) else Document(doc) for doc in listed]
-    for place, document in enumerate(made):
+    for at, document in enumerate(made):
         if doc_ids is not None:
-            document.doc_id = doc_ids[place]
+            document.doc_id = doc_ids[at]
         elif document.doc_id is None:
-            document.doc_id = place
+            document.doc_id = at
         if metadata is not None:
-            document.metadata = metadata[place]
+            document.metadata = metadata[at]
     return made

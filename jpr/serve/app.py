@@ -61,8 +61,7 @@ def make_app(service: Service, policy: AccessPolicy) -> ASGIApp:
     for kind, respond in _RESPONSES.items():
         app.add_exception_handler(kind, respond)
     app.mount("/", _Page(directory=WEB, html=True))
-    limits, metrics = service.limits, service.metrics
-    return RequestMiddleware(app, limits, policy, metrics, service.seconds_per_job)
+    return RequestMiddleware(app, service, policy)
 
 
 class _Page(StaticFiles):

@@ -5,7 +5,6 @@ its body is read up to the limit, and the app answers until the deadline or a di
 """
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
 from math import ceil
 from time import monotonic
@@ -18,10 +17,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jpr.serve.auth import AccessPolicy
-from jpr.serve.limits import ServiceLimits
 from jpr.serve.logs import log_event
-from jpr.serve.metrics import Metrics
 from jpr.serve.schemas import Json, error_body
+from jpr.serve.service import Service
 
 _DISCONNECTED = 499
 """The status, in logs and metrics only, of requests whose client has disconnected."""
@@ -32,20 +30,13 @@ _LINGER = 2.0
 class RequestMiddleware:
     """Checks, limits, logs and counts every request to an app."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        limits: ServiceLimits,
-        policy: AccessPolicy,
-        metrics: Metrics,
-        seconds_per_job: Callable[[], float],
-    ) -> None:
-        """Wrap an app; `seconds_per_job` returns how long a job takes at present."""
-        self._app, self._limits, self._policy = app, limits, policy
-        self._metrics, self._seconds_per_job = metrics, seconds_per_job
-        self._limited = RequestBodyLimitMiddleware(self._answer, limits.body)
+    def __init__(self, app: ASGIApp, service: Service, policy: AccessPolicy) -> None:
+        """Wrap the app of a service."""
+        self._app, self._service, self._policy = app, service, policy
+        self._limits, self._metrics = service.limits, service.metrics
+        self._limited = RequestBodyLimitMiddleware(self._answer, self._limits.body)
         self._active = 0
-        metrics.waiting.set_function(lambda: self._active)
+        self._metrics.waiting.set_function(lambda: self._active)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -69,7 +60,7 @@ class RequestMiddleware:
 
     async def _admit(self, scope: Scope, receive: Receive, response: "_Response") -> None:
         if self._active >= self._limits.waiting:
-            seconds = ceil(self._active * self._seconds_per_job())
+            seconds = ceil(self._active * self._service.model.seconds_per_job)
             seconds = min(max(seconds, 1), ceil(self._limits.seconds))
             message = f"{self._active} requests are waiting already; retry in {seconds} s"
             raise HTTPException(429, message, {"retry-after": str(seconds)})

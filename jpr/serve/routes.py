@@ -1,14 +1,26 @@
 """The paths of the service."""
 
+import asyncio
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, UploadFile
 from fastapi.responses import JSONResponse, Response
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from starlette.exceptions import HTTPException
 
 import jpr
-from jpr.serve.schemas import AskRequest, Json, RerankRequest, RerankResponse, SearchRequest
+from jpr.retrieve.retrievers import hits_json
+from jpr.serve.engine import AskJob, DecodeOptions, RerankResult, SearchJob
+from jpr.serve.schemas import (
+    AskRequest,
+    Json,
+    RerankRequest,
+    RerankResponse,
+    SearchRequest,
+    check_characters,
+)
 from jpr.serve.service import Service
+from jpr.serve.uploads import UploadedFile
 
 router = APIRouter()
 
@@ -27,9 +39,9 @@ async def healthz(service: ServiceOf) -> dict[str, str | int]:
     return {
         "status": "ok",
         "version": jpr.__version__,
-        "model": service.model,
+        "model": service.name,
         "corpus": service.source,
-        "k": service.k,
+        "k": service.pipeline().k,
     }
 
 
@@ -42,31 +54,53 @@ async def metrics(service: ServiceOf) -> Response:
 @router.post("/v1/rerank", response_model=RerankResponse)
 async def rerank_v1(body: RerankRequest, service: ServiceOf, request: Request) -> JSONResponse:
     """Choose from documents, in the format of Jina and of Cohere's version 1."""
-    request.state.log_fields["passages"] = len(body.documents)
-    return Json(await service.rerank(body, 1))
+    return await _rerank(body, service, request, 1)
 
 
 @router.post("/v2/rerank", response_model=RerankResponse)
 async def rerank_v2(body: RerankRequest, service: ServiceOf, request: Request) -> JSONResponse:
     """Choose from documents, in the format of Cohere's version 2."""
+    return await _rerank(body, service, request, 2)
+
+
+async def _rerank(
+    body: RerankRequest, service: Service, request: Request, version: int
+) -> JSONResponse:
     request.state.log_fields["passages"] = len(body.documents)
-    return Json(await service.rerank(body, 2))
+    found = await asyncio.wrap_future(service.model.submit(body.job(service.limits)))
+    assert isinstance(found, RerankResult)
+    return Json(body.response(found, version, service.name))
 
 
 @router.post("/v1/ask")
 async def ask(body: AskRequest, service: ServiceOf) -> JSONResponse:
     """Answer a question."""
-    return Json(await service.ask(body))
+    check_characters([body.question], service.limits)
+    pipeline = service.pipeline(body.corpus)
+    _check_k(body.k, pipeline.candidates)
+    options = DecodeOptions(body.k, body.decode, body.beta)
+    job = AskJob(pipeline, body.corpus or "", body.question, options, body.compare)
+    return Json(await asyncio.wrap_future(service.model.submit(job)))
 
 
 @router.post("/v1/search")
 async def search(body: SearchRequest, service: ServiceOf) -> JSONResponse:
     """Return passages of the first stage."""
-    return Json(await service.search(body))
+    check_characters([body.query], service.limits)
+    _check_k(body.k, service.limits.passages)
+    job = SearchJob(service.pipeline(body.corpus), body.query, body.k)
+    return Json({"hits": hits_json(await asyncio.wrap_future(service.first_stage.submit(job)))})
 
 
 @router.post("/v1/corpora", status_code=201)
 async def corpora(files: list[UploadFile], service: ServiceOf, request: Request) -> JSONResponse:
     """Make a corpus of uploaded files."""
     request.state.log_fields["files"] = len(files)
-    return Json(await service.add_corpus(files), 201)
+    given = [UploadedFile(file.filename or "", await file.read()) for file in files]
+    corpus = await asyncio.wrap_future(service.uploads.submit(given))
+    return Json({"corpus": corpus.id, "passages": corpus.passages}, 201)
+
+
+def _check_k(k: int | None, limit: int) -> None:
+    if k is not None and k > limit:
+        raise HTTPException(422, f"k: at most {limit} passages")

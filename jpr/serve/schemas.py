@@ -42,10 +42,6 @@ class AskRequest(_StrictModel):
     )
     compare: bool = Field(False, description="Also return the passages ranked independently.")
 
-    def options(self) -> DecodeOptions:
-        """Return how passages are to be chosen."""
-        return DecodeOptions(self.k, self.decode, self.beta)
-
 
 class SearchRequest(_StrictModel):
     """A query to the first stage."""

@@ -58,7 +58,7 @@ def serve(
         host, port = bound.getsockname()[:2]
         url = f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
         signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn raises it again at the end
-        log_event("serving", url=url, model=service.model, token=token is not None)
+        log_event("serving", url=url, model=service.name, token=token is not None)
         ready(url)
         asyncio.run(server.serve(sockets=[bound]))
     log_event("ended")

@@ -46,5 +46,5 @@ def test_all_come_back_unless_it_is_said(joint: JointReranker) -> None:
 
 @pytest.mark.parametrize("k", [0, -1])
 def test_a_k_without_meaning_is_refused(k: int) -> None:
-    with pytest.raises(ConfigError, match=f"k = {k}; ask for at least one"):
+    with pytest.raises(ConfigError, match=f"k = {k};"):
         JprCrossEncoder(FirstStageOrder()).rank(QUERY, TEXTS, k)

@@ -47,9 +47,9 @@ def test_what_has_no_id_has_its_place() -> None:
 
 def test_one_for_each_is_needed() -> None:
     ranker = JprRanker(FirstStageOrder())
-    with pytest.raises(DataError, match="10 docs, but 1 doc_ids; give one for each"):
+    with pytest.raises(DataError, match="10 docs, but 1 doc_ids"):
         ranker.rank(QUERY, TEXTS, ["a"])
-    with pytest.raises(DataError, match="10 docs, but 1 metadata; give one for each"):
+    with pytest.raises(DataError, match="10 docs, but 1 metadata"):
         ranker.rank(QUERY, TEXTS, metadata=[{}])
 
 
@@ -57,7 +57,7 @@ def test_pictures_and_documents_alone_are_refused() -> None:
     ranker = JprRanker(FirstStageOrder())
     with pytest.raises(DataError, match="document 1 has no text"):
         ranker.rank(QUERY, Document(document_type="image", image_path="a.png"))
-    with pytest.raises(ConfigError, match="has no score in a joint ranking; use rank"):
+    with pytest.raises(ConfigError, match="use rank"):
         ranker.score(QUERY, TEXTS[0])
 
 
