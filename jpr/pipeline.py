@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from jpr.errors import ConfigError, DataError
-from jpr.formats.questions.asked import check_length
+from jpr.formats.questions import check_length
 from jpr.read.spans import ChoosingReader, SpanReader
 from jpr.rerank.joint import JointReranker
 from jpr.stages import Reader, Reranker, Retriever

@@ -35,7 +35,7 @@ def run(
     target: Annotated[Path, typer.Argument(help="File to write.")],
     to: Annotated[str, typer.Option("--to", help="Format to write.")],
     origin: Annotated[
-        str | None, typer.Option("--from", help="Format of the input, if it is not recognised.")
+        str | None, typer.Option("--from", help="Format of the input, if it is not recognized.")
     ] = None,
     split: Split = None,
     tokenizer: TokenizerFile = None,

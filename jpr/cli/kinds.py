@@ -1,6 +1,6 @@
 """The kinds of file there are, and which of them a given file is."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -15,7 +15,7 @@ class Kind:
     """A kind of record, its formats, and how it is read and written."""
 
     name: str
-    formats: tuple[Format[Any], ...]
+    formats: Sequence[Format[Any]]
     read: Callable[[Path, str], Iterator[Any]]
     write: Callable[[Iterable[Any], TextIO, str], None] | None = None
 

@@ -99,7 +99,7 @@ def _load(path: Path) -> "list[Question]":
 
 
 def _retrieved(asked: "Mapping[Path, Sequence[Question]]", index: Path, k: int) -> Sources:
-    from jpr.formats.questions.asked import check_lengths
+    from jpr.formats.questions import check_lengths
     from jpr.retrieve.retrievers import open_retriever
     from jpr.train.sources import from_retriever
 

@@ -208,7 +208,7 @@ def read_run(
 
 
 def _check_texts(ranking: "Ranking") -> None:
-    from jpr.formats.questions.asked import check_lengths
+    from jpr.formats.questions import check_lengths
 
     check_lengths([ranking.question])
     id = ranking.question.id

@@ -37,8 +37,7 @@ def run(
     scheduler: Scheduler = None,
 ) -> None:
     """Retrieve question by question."""
-    from jpr.formats.questions import load_questions
-    from jpr.formats.questions.asked import check_lengths
+    from jpr.formats.questions import check_lengths, load_questions
     from jpr.io.cluster import StageSpec
     from jpr.retrieve.batch import retrieve_to_file
 

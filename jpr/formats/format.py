@@ -1,13 +1,15 @@
-"""The seam every file format stands behind: how to know it, read it and write it.
+"""A file format as a value: how to recognize, read and write it.
 
-A new format is one `Format` value in a file of its own and that file's name in the list of its kind
-(`formats.corpus`, `formats.questions`, `formats.runs`). Reading through `read_records` gives every
-format the same checks: an empty file and a repeated id are errors.
+A new format is a `Format` in a file of its own, or an entry in the file of its family, and the
+file's name in the list of its kind (`formats.corpus`, `formats.questions`, `formats.runs`). Reading
+through `read_records` gives every format the same checks: an empty file and a repeated id are
+errors.
 """
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Generic, TextIO, TypeVar
@@ -19,36 +21,41 @@ from jpr.io.text_files import read_lines
 T = TypeVar("T")
 _COUNT = re.compile("0|[1-9][0-9]{0,17}")
 Located = Iterator[tuple[int, T]]
-"""Records with the line each begins on (0 where the file has no lines)."""
+"""Records with the line each begins on (0 if the file has no lines)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What a format may look at to recognise a file: nothing past its first record."""
+    """The part of a file that recognition may look at: nothing past its first record."""
 
     path: Path
     line: str
     """The first line that is not blank; empty for a folder."""
     value: Any
-    """The first JSON value (of an array: its first item); None where the file is not JSON."""
+    """The first JSON value (of an array: its first item); None if the file is not JSON."""
     broken: FormatError | None = None
-    """What is wrong with the first JSON value, if the file begins like JSON."""
+    """The error in the first JSON value, if the file begins like JSON."""
 
     def has(self, *keys: str) -> bool:
-        """Tell whether the first JSON value is an object with all these keys."""
+        """Return whether the first JSON value is an object with all these keys."""
         return isinstance(self.value, dict) and all(key in self.value for key in keys)
 
-    def columns(self, separator: str | None = "\t") -> list[str]:
-        """Return the first line's columns."""
-        return self.line.split(separator)
+    def columns(self) -> list[str]:
+        """Return the first line's tab-separated columns."""
+        return self.line.split("\t")
+
+
+def has_keys(*keys: str) -> Callable[[Head], bool]:
+    """Make a test for files whose first JSON value is an object with all these keys."""
+    return lambda head: head.has(*keys)
 
 
 @dataclass(frozen=True, slots=True)
 class Format(Generic[T]):
-    """A file format, as a value."""
+    """A file format."""
 
     name: str
-    """What `--from` and `--to` take."""
+    """The value of `--from` and `--to`."""
     about: str
     """One line for `jpr validate` and the documentation."""
     sniff: Callable[[Head], bool]
@@ -56,10 +63,23 @@ class Format(Generic[T]):
     write: Callable[[Iterable[T], TextIO], None] | None = None
 
 
-def formats_in(package: str, *modules: str) -> tuple[Format[Any], ...]:
-    """Return what modules of a package define, each as its `FORMAT` or as several `FORMATS`."""
-    found = [vars(import_module(f"{package}.{module}")) for module in modules]
-    return tuple(format for names in found for format in names.get("FORMATS") or [names["FORMAT"]])
+class Formats(Sequence[Format[T]]):
+    """The formats of one kind of record; their modules are imported when they are first used."""
+
+    def __init__(self, package: str, *modules: str) -> None:
+        """Name the modules of a package that define a `FORMAT` or several `FORMATS`."""
+        self._modules = [f"{package}.{module}" for module in modules]
+
+    @cached_property
+    def _formats(self) -> tuple[Format[T], ...]:
+        found = [vars(import_module(module)) for module in self._modules]
+        return tuple(one for names in found for one in names.get("FORMATS") or [names["FORMAT"]])
+
+    def __getitem__(self, at: Any) -> Any:  # noqa: ANN401  as of any sequence
+        return self._formats[at]
+
+    def __len__(self) -> int:
+        return len(self._formats)
 
 
 def head_of(path: Path) -> Head:
@@ -74,11 +94,11 @@ def head_of(path: Path) -> Head:
     try:
         return Head(path, line, next((value for _, value in iter_json(path)), None))
     except FormatError as error:
-        return Head(path, line, None, error)  # it may still be no JSON at all, e.g. wiki markup
+        return Head(path, line, None, error)  # it may be something else, e.g. wiki markup
 
 
 def detect(path: Path, formats: Sequence[Format[T]], name: str | None = None) -> Format[T]:
-    """Return the format called `name`, or the one that recognises the file."""
+    """Return the format called `name`, or the one that recognizes the file."""
     if name is not None:
         return _named(formats, name, f"unknown format {name!r}; known:")
     head = head_of(path)
@@ -88,8 +108,8 @@ def detect(path: Path, formats: Sequence[Format[T]], name: str | None = None) ->
     if not found and head.broken:
         raise head.broken
     names = ", ".join(format.name for format in found or formats)
-    problem = f"could be any of {names}" if found else f"not recognised as any of {names}"
-    remedy = "docs/formats.md shows what they look like"
+    problem = f"could be any of {names}" if found else f"not recognized as any of {names}"
+    remedy = "docs/formats.md shows examples of them"
     if any(format.write for format in formats):
         remedy = "if it is one, rewrite it: jpr convert FILE OUT --from NAME --to NAME"
     raise FormatError(path, 0, f"{problem}; {remedy}")
@@ -109,13 +129,9 @@ def _named(formats: Sequence[Format[T]], name: str, problem: str) -> Format[T]:
 
 
 def read_records(
-    path: Path,
-    formats: Sequence[Format[T]],
-    name: str | None = None,
-    *,
-    key: Callable[[T], str],
+    path: Path, formats: Sequence[Format[T]], name: str | None = None, *, key: Callable[[T], str]
 ) -> Iterator[T]:
-    """Stream the records of a file, refusing an empty file and an id (`key`) that comes twice."""
+    """Stream the records of a file; refuse an empty file and an id (`key`) that comes twice."""
     format = detect(path, formats, name)
     seen = _Seen()
     count = 0
@@ -145,7 +161,7 @@ class _Seen:
         self._others: set[str] = set()
 
     def add(self, id: str) -> bool:
-        """Add an id; False if it was there."""
+        """Add an id; return whether it is new."""
         number = int(id) if _COUNT.fullmatch(id) else -1
         if number >= 0 and self._first == self._next:
             self._first = self._next = number
@@ -156,30 +172,3 @@ class _Seen:
             return False
         self._others.add(id)
         return True
-
-
-def field_of(record: object, key: str, kind: type[T], path: Path, line: int) -> T:
-    """Return `record[key]`, or say which line lacks it or has something else there.
-
-    >>> field_of({"id": "7"}, "id", str, Path("q.jsonl"), 1)
-    '7'
-    """
-    if not isinstance(record, dict):
-        raise FormatError(path, line, f"a JSON object is expected, not {_kind_name(record)}")
-    if key not in record:
-        there = ", ".join(sorted(map(str, record))[:8])
-        raise FormatError(path, line, f"key {key!r} is missing; there are: {there}")
-    value = record[key]
-    if not isinstance(value, kind):
-        raise FormatError(path, line, f"{key!r} should be {_NAMES[kind]}, not {_kind_name(value)}")
-    return value
-
-
-_NAMES: dict[type, str] = {
-    str: "a string", list: "a list", dict: "an object", int: "a whole number", float: "a number",
-    bool: "true or false", type(None): "null",
-}  # fmt: skip
-
-
-def _kind_name(value: object) -> str:
-    return _NAMES.get(type(value), type(value).__name__)

@@ -1,9 +1,9 @@
-"""Gold answers as files spell them: the one set of rules for questions and for runs.
+"""Records of files and the gold answers in them: one set of rules for questions and for runs.
 
-An alias is a string accepted for an answer. Nulls and blank strings are no alias, a number is the
-string that writes it, and an answer without an alias is dropped. A flat list is ONE answer's
-aliases, a list of lists holds distinct answers. What several annotators answered is united:
-answers that share an alias are one.
+An alias is a string accepted for an answer. Nulls and blank strings are not aliases, a number is
+an alias as it is written, and an answer without an alias is dropped. A flat list is ONE answer's
+aliases, a list of lists holds distinct answers. The answers of several annotators are united:
+those that share an alias are one.
 """
 
 import json
@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from jpr.errors import DataError, FormatError
-from jpr.formats.format import field_of
 from jpr.io.json_files import iter_json
 from jpr.text import normalize_answer
 from jpr.types import Question
@@ -22,55 +21,63 @@ from jpr.types import Question
 T = TypeVar("T")
 Aliases = tuple[str, ...]
 Answers = tuple[Aliases, ...]
+_KINDS: dict[type, str] = {
+    str: "a string", list: "a list", dict: "an object", int: "a whole number", float: "a number",
+    bool: "true or false", type(None): "null",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A JSON value that knows where it stands, so that mistakes can say it."""
+    """A JSON value that knows its place in a file, for error messages."""
 
     value: Any
     path: Path
     line: int
     position: int = 0
-    """The place, from 0, in the file or list that the value was taken from."""
+    """The place, from 0, in the file or list that holds the value."""
     name: str = "record"
-    """The key that led to the value, for messages."""
+    """The key of the value."""
 
     def error(self, problem: str) -> FormatError:
-        """Return the error that says `problem` about this row."""
+        """Return an error at this row."""
         return FormatError(self.path, self.line, problem)
 
     @contextmanager
     def within(self, part: str) -> Iterator[None]:
-        """Let what goes wrong inside name the part of the file that it is about."""
+        """Put the name of a part of the file before the errors raised inside."""
         try:
             yield
         except FormatError as error:
             raise self.error(f"{part}: {error.problem}") from error
 
     def field(self, key: str, kind: type[T]) -> T:
-        """Return what stands under a key and must be of this kind."""
-        return field_of(self.value, key, kind, self.path, self.line)
+        """Return the value of a key, which must exist and be of this kind."""
+        record = self.record()
+        if key not in record:
+            keys = ", ".join(sorted(map(str, record))[:8])
+            raise self.error(f"key {key!r} is missing; there are: {keys}")
+        value = record[key]
+        if not isinstance(value, kind):
+            raise self.error(f"{key!r} should be {_KINDS[kind]}, not {_kind_of(value)}")
+        return value
 
     def has(self, key: str) -> bool:
-        """Tell whether something other than null stands under a key."""
+        """Return whether the row is an object in which a key has a value other than null."""
         return isinstance(self.value, dict) and self.value.get(key) is not None
 
     def first(self, keys: Sequence[str]) -> str:
-        """Return the first of the keys under which something other than null stands, else ""."""
-        for key in keys:
-            if self.has(key):
-                return key
-        return ""
+        """Return the first of the keys with a value other than null, or ""."""
+        return next(filter(self.has, keys), "")
 
     def record(self) -> dict[str, Any]:
         """Return the row, which must be an object."""
         if not isinstance(self.value, dict):
-            raise self.error(f"a JSON object is expected, not {self.value!r:.40}")
+            raise self.error(f"a JSON object is expected, not {_kind_of(self.value)}")
         return self.value
 
     def items(self) -> Iterator[tuple[str, "Row"]]:
-        """Yield the keys of the row, which must be an object, with what stands under them."""
+        """Yield the keys and values of the row, which must be an object."""
         for key in self.record():
             yield key, self.at(key)
 
@@ -79,7 +86,7 @@ class Row:
         return self.field(key, str)
 
     def optional_text(self, key: str) -> str:
-        """Return the string under a key; "" where there is none or null."""
+        """Return the string under a key, or "" if it is missing or null."""
         return self.text(key) if self.has(key) else ""
 
     def strings(self, key: str) -> list[str]:
@@ -96,16 +103,16 @@ class Row:
     def as_id(self) -> str:
         """Return the row as an id: a string or a whole number."""
         if isinstance(self.value, bool) or not isinstance(self.value, str | int):
-            wanted = f"{self.name!r} should be a string or a whole number"
-            raise self.error(f"{wanted}, not {self.value!r:.40}")
+            problem = f"{self.name!r} should be a string or a whole number"
+            raise self.error(f"{problem}, not {self.value!r:.40}")
         return str(self.value)
 
     def id_or_position(self, key: str) -> str:
-        """Return the id under a key, or the row's position from 0 where the file has no ids."""
+        """Return the id under a key, or the row's position if there is none."""
         return self.id(key) if self.has(key) else str(self.position)
 
     def at(self, key: str, kind: type = object) -> "Row":
-        """Return what stands under a key, as a row; it must be of this kind."""
+        """Return the value of a key, which must be of this kind, as a row."""
         return Row(self.field(key, kind), self.path, self.line, self.position, key)
 
     def each(self) -> Iterator["Row"]:
@@ -144,17 +151,21 @@ class Row:
         return tuple(filter(None, (self.aliases(),)))
 
     def annotations(self) -> tuple[Answers, ...]:
-        """Return what each annotator in a list answered; one without an answer is left out."""
+        """Return the answers of each annotator in a list; one without an answer is left out."""
         return tuple(filter(None, map(_annotation, self.each())))
 
 
+def _kind_of(value: object) -> str:
+    return _KINDS.get(type(value), type(value).__name__)
+
+
 def is_nested(value: object) -> bool:
-    """Tell whether a JSON value is a list that holds nothing but lists."""
+    """Return whether a JSON value is a list that holds nothing but lists."""
     return isinstance(value, list) and all(isinstance(item, list) for item in value)
 
 
 def _annotation(row: Row) -> Answers:
-    """Read one annotator's answers, from AmbigNQ's object or from a list of lists, which is ours.
+    """Read one annotator's answers from AmbigNQ's object, or from our list of lists.
 
     A `singleAnswer` is one answer; every pair of `multipleQAs` is one.
     """
@@ -177,13 +188,13 @@ def json_rows(path: Path) -> Iterator[Row]:
 
 
 def json_documents(path: Path) -> Iterator[Row]:
-    """Yield the one document that a file is; where in it something stands has no line."""
+    """Yield the one document of a file; its parts have no line."""
     for _, value in iter_json(path):
         yield Row(value, path, 0)
 
 
 def merged(answers: Iterable[Aliases]) -> Answers:
-    """Make one answer of those that share an alias after normalisation, and so on from there.
+    """Merge answers that share a normalized alias, directly or through others.
 
     Answers and aliases keep the order in which they first appear.
 
@@ -213,11 +224,10 @@ def _key(alias: str) -> str:
 
 
 def united(annotations: Iterable[Answers]) -> tuple[Answers, tuple[Answers, ...]]:
-    """Return a question's `answers` and `annotations` from what each annotator answered.
+    """Return a question's `answers` and `annotations` from the answers of each annotator.
 
-    `answers`, which retrieval has to cover, is the union, merged; `annotations` keeps each
-    annotator's answers as they are, and is empty where that would only repeat `answers`.
-    An annotator without an answer is left out.
+    `answers`, which retrieval has to cover, is the merged union; `annotations` keeps each
+    annotator's answers as they are, and is empty if that would only repeat `answers`.
     """
     kept = tuple(dict.fromkeys(filter(None, annotations)))
     union = merged(answer for annotation in kept for answer in annotation)
@@ -225,7 +235,7 @@ def united(annotations: Iterable[Answers]) -> tuple[Answers, tuple[Answers, ...]
 
 
 def question_record(question: Question) -> dict[str, object]:
-    """Return all of a question as the record that holds it in our own files."""
+    """Return a question as a record of our own files."""
     record: dict[str, object] = {
         "id": question.id,
         "question": question.text,
@@ -239,7 +249,7 @@ def question_record(question: Question) -> dict[str, object]:
 
 
 def json_line(record: Mapping[str, object]) -> str:
-    """Return a record as a line of JSON that UTF-8 can hold, or say that its `meta` is no JSON."""
+    """Return a record as a line of JSON that UTF-8 can encode."""
     try:
         text = json.dumps(record, ensure_ascii=False)
         text.encode()

@@ -10,7 +10,7 @@ from pydantic import Field
 
 import jpr
 from jpr.errors import JprError
-from jpr.formats.questions.asked import LONGEST
+from jpr.formats.questions import LONGEST_QUESTION
 from jpr.pipeline import Pipeline
 from jpr.retrieve.retrievers import hits_json
 from jpr.serve.batching import BatchThread
@@ -30,7 +30,7 @@ _INSTRUCTIONS = (
     "Answers questions from a collection of documents. `ask` finds every distinct answer to a "
     "question, with the passages that support them; `search` finds passages by relevance alone."
 )
-Text = Annotated[str, Field(min_length=1, max_length=LONGEST)]
+Text = Annotated[str, Field(min_length=1, max_length=LONGEST_QUESTION)]
 Count = Annotated[int, Field(ge=1, le=_MAX_K)]
 Result = TypeVar("Result")
 

@@ -26,9 +26,8 @@ from pathlib import Path
 import regex
 
 from jpr.errors import ConfigError, FormatError
-from jpr.formats.format import field_of
+from jpr.formats.gold import json_rows
 from jpr.io.atomic import publish
-from jpr.io.json_files import iter_json
 from jpr.stages import Progress
 from jpr.text import normalize_answer, pattern_source, tokens
 from jpr.types import Passage, Question
@@ -254,12 +253,12 @@ def _load(path: Path) -> _Found | None:
         return None
     try:
         return {
-            field_of(record, "pattern", int, path, line): Matches(
-                tuple(map(str, field_of(record, "strings", list, path, line))),
-                field_of(record, "too_many", bool, path, line),
-                field_of(record, "timed_out", bool, path, line),
+            row.field("pattern", int): Matches(
+                tuple(map(str, row.field("strings", list))),
+                row.field("too_many", bool),
+                row.field("timed_out", bool),
             )
-            for line, record in iter_json(path)
+            for row in json_rows(path)
         }
     except FormatError:
         return None

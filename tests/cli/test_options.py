@@ -59,7 +59,7 @@ EVALUATE = ["evaluate", "-q", "questions"]
         ([*EVALUATE, "run", "elsewhere"], "jpr: elsewhere: no ranking belongs to any question"),
         ([*EVALUATE, "run", "--pool", "elsewhere"], "jpr: elsewhere: no ranking belongs"),
         ([*EVALUATE, "trec", "ids", "--corpus", "corpus"], "jpr: ids: 1 of 1 passages of the run"),
-        ([*EVALUATE, "--answers", "others", "--baseline", "run"], "run: not recognised"),
+        ([*EVALUATE, "--answers", "others", "--baseline", "run"], "run: not recognized"),
         ([*EVALUATE, "questions"], "rewrite it: jpr convert FILE OUT --from NAME --to NAME"),
         ([*EVALUATE, "--answers", "questions"], "docs/formats.md shows what they look like"),
         (["validate", "expression"], "jpr: expression: question 't': '(x' is not a regular"),

@@ -20,8 +20,7 @@ from jpr.formats.corpus.documents import find_documents, read_document
 from jpr.formats.corpus.markup import plain_text
 from jpr.formats.corpus.prose import read_html
 from jpr.formats.corpus.tables import read_csv, read_jsonl
-from jpr.formats.questions import load_questions
-from jpr.formats.questions.asked import LONGEST
+from jpr.formats.questions import LONGEST_QUESTION, load_questions
 from jpr.io.json_files import iter_json
 from jpr.io.text_files import read_lines
 from jpr.pipeline import worded
@@ -214,7 +213,7 @@ def test_a_question_as_long_as_a_book_is_refused_at_once(
     book = "who " * (10 << 18)
     with pytest.raises(DataError, match="ask in at most 10,000"):
         worded(book)
-    assert len(worded("w" * LONGEST).text) == LONGEST
+    assert len(worded("w" * LONGEST_QUESTION).text) == LONGEST_QUESTION
     path = tmp_path / "q.jsonl"
     path.write_text('{"id": "1", "question": "' + book + '", "answers": [["x"]]}\n')
     assert len(load_questions(path)) == 1

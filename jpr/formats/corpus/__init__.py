@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TextIO
 
-from jpr.formats.format import Format, formats_in, read_records, write_records
+from jpr.formats.format import Formats, read_records, write_records
 from jpr.types import Passage
 
-FORMATS: tuple[Format[Passage], ...] = formats_in(
+FORMATS = Formats[Passage](
     __name__,
     "tsv",
     "jsonl",

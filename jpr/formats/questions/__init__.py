@@ -4,31 +4,38 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TextIO
 
-from jpr.formats.format import Format, formats_in, read_records, write_records
+from jpr.errors import DataError
+from jpr.formats.format import Formats, read_records, write_records
 from jpr.types import Question
 
-FORMATS: tuple[Format[Question], ...] = formats_in(
+FORMATS = Formats[Question](
     __name__,
-    "own",
-    "ambigqa",
-    "webqsp",
-    "curatedtrec",
-    "nqopen",
-    "dpr",
-    "qampari",
-    "qald",
-    "asqa",
-    "multispanqa",
-    "ramdocs",
-    "kilt",
+    "json_lines",
+    "json_documents",
+    "tab_separated",
 )
+LONGEST_QUESTION = 10_000
+"""Characters of a question for models and indexes; files may hold longer ones."""
 
 
 def load_questions(path: str | Path, format: str | None = None) -> list[Question]:
-    """Read all questions of a file, whose format is recognised unless it is named."""
+    """Read all questions of a file; its format is recognized unless it is named."""
     return list(read_records(Path(path), FORMATS, format, key=lambda question: question.id))
 
 
 def write_questions(questions: Iterable[Question], stream: TextIO, format: str = "jpr") -> None:
     """Write questions in a format that can hold them."""
     write_records(questions, stream, FORMATS, format)
+
+
+def check_length(text: str, name: str = "the question") -> None:
+    """Refuse a question that is too long."""
+    if len(text) > LONGEST_QUESTION:
+        limit = f"at most {LONGEST_QUESTION:,} are allowed"
+        raise DataError(f"{name} has {len(text):,} characters; {limit}")
+
+
+def check_lengths(questions: Iterable[Question]) -> None:
+    """Do the same for the questions of a file."""
+    for question in questions:
+        check_length(question.text, f"question {question.id[:60]!r}")  # its text may be its id

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TextIO
 
-from jpr.formats.format import Format, formats_in, read_records, write_records
+from jpr.formats.format import Formats, read_records, write_records
 from jpr.types import Ranking
 
-FORMATS: tuple[Format[Ranking], ...] = formats_in(
+FORMATS = Formats[Ranking](
     __name__,
     "ctxs",
     "ambigprompt",

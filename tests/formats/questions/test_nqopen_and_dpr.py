@@ -6,7 +6,7 @@ import pytest
 
 from jpr.errors import ConfigError, FormatError
 from jpr.formats.questions import load_questions, write_questions
-from jpr.formats.questions.dpr import written_list
+from jpr.formats.questions.tab_separated import parse_list
 from jpr.types import Question
 
 
@@ -73,11 +73,11 @@ def test_a_broken_line_is_named(line: str, says: str, tmp_path: Path) -> None:
     ["[" * 10000, "[" + "-" * 100000 + "1]", "[{[]: 1}]", "[" + "9" * 5000 + "]", "['\0']", "x"],
 )
 def test_what_is_no_list_is_never_evaluated_nor_fatal(text: str) -> None:
-    assert written_list(text) is None
+    assert parse_list(text) is None
 
 
 def test_an_escape_python_does_not_know_stays() -> None:
-    assert written_list(r"['\d+']") == [r"\d+"]
+    assert parse_list(r"['\d+']") == [r"\d+"]
 
 
 QUESTIONS = [

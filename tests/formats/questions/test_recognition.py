@@ -49,7 +49,7 @@ def test_a_file_of_another_kind_is_left_alone(name: str, tmp_path: Path) -> None
 
 
 def test_a_folder_is_no_question_file(tmp_path: Path) -> None:
-    with pytest.raises(FormatError, match="not recognised"):
+    with pytest.raises(FormatError, match="not recognized"):
         load_questions(tmp_path)
 
 

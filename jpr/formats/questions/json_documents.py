@@ -1,0 +1,206 @@
+"""Question sets that are one JSON document.
+
+- WebQSP as published: `Questions` with `Parses`. An entity answers by its name, a value by itself;
+  an entity without a name is dropped, for no passage contains its Freebase id. The official F1
+  takes the best parse, so `annotations` keeps the answers of each parse, good or not, and `answers`
+  is their union. A question without an answer is kept.
+- QALD-9: `questions` in several languages, answered by SPARQL results. The English wording is the
+  question; every binding is an answer by its first variable: a resource by its name (underscores
+  are spaces; also without a closing "(…)"), a literal as it is, a boolean as yes or no. A resource
+  known only by a Wikidata number is dropped.
+- MultiSpanQA: `{"data": [{"id", "question": [token], "context": [token], "label": [B/I/O]}]}`.
+  Every labelled span is an answer, its tokens joined by spaces. The test file has no labels.
+- ASQA: `{"dev": {id: {"ambiguous_question", "qa_pairs": [{"short_answers"}]}}}`, or JSON lines.
+  Every pair is an answer; pairs that share an alias are one in `answers` and two in `annotations`.
+  A file with several splits is read one split at a time, so that train and dev are never mixed.
+
+Answers of one normalized form are one answer in all of them.
+"""
+
+import re
+from collections.abc import Iterator
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from jpr.errors import FormatError
+from jpr.formats.format import Format, Head, Located, has_keys
+from jpr.formats.gold import Aliases, Answers, Row, json_rows, merged, united
+from jpr.formats.questions.rows import from_json_document, read_rows
+from jpr.types import Question
+
+_WIKIDATA = re.compile(r"wikidata\.org/.*Q\d+$")
+_SPLITS = ("train", "dev")
+
+
+def _webqsp(row: Row) -> Question:
+    answers, annotations = united(map(_parse, row.at("Parses").each()))
+    return Question(row.id("QuestionId"), row.text("RawQuestion"), answers, annotations)
+
+
+def _parse(row: Row) -> Answers:
+    return merged(filter(None, map(_argument, row.at("Answers").each())))
+
+
+def _argument(row: Row) -> Aliases:
+    kind = row.text("AnswerType")
+    if kind not in ("Entity", "Value"):
+        raise row.error(f"answer of type {kind!r}; known are Entity and Value")
+    return row.at("EntityName" if kind == "Entity" else "AnswerArgument").aliases()
+
+
+def _first_record(head: Head, key: str) -> dict[str, Any]:
+    """Return the first of the records that a document lists under a key; {} if there is none."""
+    records = head.value[key] if head.has(key) else None
+    first = records[0] if isinstance(records, list) and records else None
+    return first if isinstance(first, dict) else {}
+
+
+def _sniff_qald(head: Head) -> bool:
+    return isinstance(_first_record(head, "questions").get("question"), list)
+
+
+def _qald(row: Row) -> Question:
+    answers = (answer for result in row.at("answers").each() for answer in _results(result))
+    return Question(row.id("id"), _english(row), merged(filter(None, answers)))
+
+
+def _english(row: Row) -> str:
+    for wording in row.at("question").each():
+        if wording.text("language") == "en":
+            return wording.text("string")
+    raise row.error("there is no wording in English ('en'); remove the question or add one")
+
+
+def _results(row: Row) -> Iterator[Aliases]:
+    if row.has("boolean"):
+        yield ("yes",) if row.field("boolean", bool) else ("no",)
+    if row.has("results") and row.at("results").has("bindings"):
+        for binding in row.at("results").at("bindings").each():
+            for _, result in islice(binding.items(), 1):
+                value = result.at("value").aliases()
+                is_uri = result.text("type") == "uri"
+                yield _resource_names(value[0] if value else "") if is_uri else value
+
+
+def _resource_names(uri: str) -> Aliases:
+    """Return the names of a resource.
+
+    >>> _resource_names("http://dbpedia.org/resource/Mercury_(planet)")
+    ('Mercury (planet)', 'Mercury')
+    """
+    if _WIKIDATA.search(uri):
+        return ()
+    _, resource, name = uri.partition("/resource/")  # AC/DC is a name with a slash
+    last = name if resource else re.split("[/#]", uri)[-1]
+    title = unquote(last).replace("_", " ").strip()
+    bare = re.sub(r" \([^()]*\)$", "", title)
+    return tuple(dict.fromkeys(filter(None, (title, bare))))
+
+
+def _sniff_multispanqa(head: Head) -> bool:
+    first = _first_record(head, "data")
+    return all(isinstance(first.get(key), list) for key in ("question", "context"))
+
+
+def _multispanqa(row: Row) -> Question:
+    spans = _spans(row) if row.has("label") else ()
+    return Question(row.id("id"), " ".join(row.strings("question")), merged(spans))
+
+
+def _spans(row: Row) -> Iterator[Aliases]:
+    tokens, labels = row.strings("context"), row.strings("label")
+    if len(tokens) != len(labels):
+        raise row.error(f"{len(labels)} labels for {len(tokens)} tokens; each token needs one")
+    span: list[str] = []
+    for token, label in zip([*tokens, ""], [*labels, "O"], strict=True):
+        if label not in ("B", "I", "O"):
+            raise row.error(f"label {label!r}; known are B, I and O")
+        if label != "I" and span:
+            yield (" ".join(span),)
+            span = []
+        if label != "O":
+            span.append(token)
+
+
+def _sniff_asqa(head: Head) -> bool:
+    if head.has("ambiguous_question", "qa_pairs"):
+        return True
+    if not _has_splits(head.value):
+        return False
+    first = next((record for split in head.value.values() for record in split.values()), None)
+    return isinstance(first, dict) and "ambiguous_question" in first
+
+
+def _has_splits(value: object) -> bool:
+    if not isinstance(value, dict) or not value:
+        return False
+    return all(name in _SPLITS and isinstance(split, dict) for name, split in value.items())
+
+
+def _read_asqa(split: str | None, path: Path) -> Located[Question]:
+    return read_rows(_asqa_rows(split, path), _asqa)
+
+
+def _asqa_rows(split: str | None, path: Path) -> Iterator[Row]:
+    for row in json_rows(path):
+        if not _has_splits(row.value):
+            yield row
+            continue
+        for at, (id, record) in enumerate(_chosen(split, row.value, path).items()):
+            named = {**record, "sample_id": id} if isinstance(record, dict) else record
+            yield Row(named, path, 0, at)
+
+
+def _chosen(split: str | None, splits: dict[str, Any], path: Path) -> dict[str, Any]:
+    names = " and ".join(splits)
+    if split is None and len(splits) > 1:
+        raise FormatError(path, 0, f"holds {names}; choose asqa-train or asqa-dev (--from)")
+    if split is not None and split not in splits:
+        raise FormatError(path, 0, f"holds {names}, not {split}; choose one of these (--from)")
+    chosen: dict[str, Any] = splits[split or next(iter(splits))]
+    return chosen
+
+
+def _asqa(row: Row) -> Question:
+    pairs = (pair.at("short_answers").aliases() for pair in row.at("qa_pairs").each())
+    answers, annotations = united([tuple(filter(None, pairs))])
+    return Question(row.id("sample_id"), row.text("ambiguous_question"), answers, annotations)
+
+
+WEBQSP = Format(
+    "webqsp",
+    "WebQSP as published: one JSON document with Questions and their Parses",
+    has_keys("Questions"),
+    from_json_document("Questions", _webqsp),
+)
+QALD = Format(
+    "qald",
+    "QALD-9: one JSON document of questions with SPARQL results",
+    _sniff_qald,
+    from_json_document("questions", _qald),
+)
+MULTISPANQA = Format(
+    "multispanqa",
+    "MultiSpanQA: one JSON document of tokens with B/I/O labels",
+    _sniff_multispanqa,
+    from_json_document("data", _multispanqa),
+)
+ASQA = Format(
+    "asqa",
+    "ASQA: one split as JSON, or JSON lines with sample_id",
+    _sniff_asqa,
+    partial(_read_asqa, None),
+)
+ASQA_SPLITS = tuple(
+    Format(
+        f"asqa-{split}",
+        f"the {split} split of an ASQA file with several",
+        lambda head: False,
+        partial(_read_asqa, split),
+    )
+    for split in _SPLITS
+)
+FORMATS = (QALD, ASQA, *ASQA_SPLITS, WEBQSP, MULTISPANQA)
