@@ -50,7 +50,7 @@ def _pictures(browser: Browser, address: str, folder: Path) -> None:
     own, tree = f"{address}#q={QUESTION}", f"{address}#q={QUESTION}&beta=2"
     with browser.new_context(viewport=WIDE, reduced_motion="reduce") as context:
         page = _answered(context, own)
-        page.get_by_role("radio", name="Beside one by one").check()
+        page.get_by_role("radio", name="Compare with independent").check()
         _picture(page, 2, folder / "page-light.png", at=205)
     with browser.new_context(
         viewport=WIDE, color_scheme="dark", reduced_motion="reduce"

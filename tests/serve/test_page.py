@@ -55,7 +55,7 @@ class Visit:
             act()
         reply: Reply = waited.value.json()
         expect(self.page.locator("#reply:not([aria-busy])")).to_be_visible()
-        every = self.page.get_by_label("with passages that come again")
+        every = self.page.get_by_label("show repeated passages")
         if every.is_visible():
             every.check()
         expect(self.page.get_by_role("treeitem")).to_have_count(len(reply["tree"]["nodes"]))
@@ -100,7 +100,7 @@ def opened(page: Page, address: str) -> Visit:
             visit.asked.append(json.loads(request.post_data or ""))
 
     page.on("request", note)
-    page.on("console", lambda told: visit.troubles.append(told.text))  # breaches of the policy, too
+    page.on("console", lambda line: visit.troubles.append(line.text))  # breaches of the policy, too
     page.on("pageerror", lambda error: visit.troubles.append(str(error)))
     with page.expect_response("**/healthz"):
         page.goto(address)
@@ -133,7 +133,7 @@ def test_asking_shows_the_answers_and_marks_them_in_the_passages(visit: Visit) -
     expect(page.get_by_text("notes.txt")).to_be_visible()
 
 
-def test_the_tree_has_every_node_and_tells_its_numbers(visit: Visit) -> None:
+def test_the_tree_has_every_node_and_its_probabilities(visit: Visit) -> None:
     nodes = visit.ask()["tree"]["nodes"]
     page = visit.page
     items = page.get_by_role("treeitem")
@@ -164,7 +164,7 @@ def test_the_slider_asks_for_a_tree_and_redraws(visit: Visit) -> None:
         int(one.get_attribute("aria-level") or 0) for one in page.get_by_role("treeitem").all()
     ]
     assert levels == [node["depth"] for node in deep["tree"]["nodes"]]
-    visit.answer_to(page.get_by_role("button", name="Back to the model’s own").click)
+    visit.answer_to(page.get_by_role("button", name="Reset to the model’s default").click)
     assert "beta" not in visit.asked[-1]
 
 
@@ -174,7 +174,7 @@ def test_html_in_a_passage_is_text_and_nothing_of_it_runs(visit: Visit) -> None:
     row = page.locator(".passage", has_text="onerror")
     assert row.locator(".text").text_content() == ATTACK
     assert row.locator("h3").text_content() == PASSAGES[1].title
-    page.get_by_role("radio", name="Beside one by one").check()
+    page.get_by_role("radio", name="Compare with independent").check()
     for element in ("img", "script", "svg", "b"):
         assert page.locator(f"#passages {element}, #tree svg {element}").count() == 0
     assert page.evaluate("window.harmed") is None
@@ -190,15 +190,15 @@ def test_html_in_names_of_files_and_in_answers_is_text_too(visit: Visit) -> None
     assert harm in reply["passages"][0]["title"] + reply["passages"][0]["id"]
 
     def answer(route: Route) -> None:
-        told = route.fetch().json()
-        told["answers"] = [{"text": harm, "score": 0.5, "passages": [told["passages"][0]["id"]]}]
-        told["passages"][0] |= {"adds": [harm], "meta": {"file": harm, "page": harm}}
-        route.fulfill(json=told)
+        reply = route.fetch().json()
+        reply["answers"] = [{"text": harm, "score": 0.5, "passages": [reply["passages"][0]["id"]]}]
+        reply["passages"][0] |= {"adds": [harm], "meta": {"file": harm, "page": harm}}
+        route.fulfill(json=reply)
 
     page.route("**/v1/ask", answer)
     visit.ask(f"which colour now ? {harm}")
     expect(page.locator("#answers")).to_contain_text(harm)
-    page.get_by_role("radio", name="Beside one by one").check()
+    page.get_by_role("radio", name="Compare with independent").check()
     assert page.locator("img, script:not([src])").count() == 0
     assert page.evaluate("window.harmed") is None
 
@@ -216,7 +216,7 @@ def test_the_strictest_policy_holds(visit: Visit, address: str) -> None:
     page.goto(address)
     visit.ask()
     page.get_by_role("treeitem").first.hover()
-    page.get_by_role("radio", name="Beside one by one").check()
+    page.get_by_role("radio", name="Compare with independent").check()
     with pytest.raises(Error, match="TrustedHTML"):
         page.evaluate("document.body.innerHTML = '<p>'")
     visit.troubles.clear()  # of the line before
@@ -244,17 +244,17 @@ def test_examples_are_offered_for_the_encyclopedia(visit: Visit) -> None:
 def test_the_independent_ranking_stands_beside_with_its_repeats(visit: Visit) -> None:
     reply = visit.ask()
     page = visit.page
-    page.get_by_role("radio", name="Beside one by one").check()
-    column = page.get_by_role("region", name="Ranked one by one")
+    page.get_by_role("radio", name="Compare with independent").check()
+    column = page.get_by_role("region", name="Ranked independently")
     rows = column.locator(".brief").all()
     alone = reply["independent"]
     assert len(rows) == len(alone["passages"])
-    told: set[str] = set()
+    covered: set[str] = set()
     for row, passage in zip(rows, alone["passages"], strict=True):
         held = {one["text"] for one in alone["answers"] if passage["id"] in one["passages"]}
-        assert row.locator(".badge:not(.again)").count() == len(held - told)
-        assert row.locator(".badge.again").count() == len(held & told)
-        told |= held
+        assert row.locator(".badge:not(.again)").count() == len(held - covered)
+        assert row.locator(".badge.again").count() == len(held & covered)
+        covered |= held
     assert column.locator(".badge.again").count() > 0
 
 
@@ -278,7 +278,7 @@ def test_the_keyboard_alone_does_it_all(visit: Visit) -> None:
     press("Enter")
     expect(page.locator("#passage-1")).to_be_focused()
     press("Shift+Tab")
-    expect(page.get_by_role("radio", name="Joint choice")).to_be_focused()
+    expect(page.get_by_role("radio", name="Joint")).to_be_focused()
     press("ArrowRight")
     expect(page.get_by_role("region", name="Chosen jointly")).to_be_visible()
     assert len(reply["passages"]) == page.locator(".column").first.locator("li").count()
@@ -292,8 +292,8 @@ def tabbed_to(page: Page, selector: str) -> None:
     pytest.fail(f"Tab does not come to {selector}")
 
 
-def test_an_address_that_is_told_late_asks_nothing_again(visit: Visit) -> None:
-    """The link to the question changes the address, too, and that may be told after a question."""
+def test_a_late_hashchange_event_asks_nothing_again(visit: Visit) -> None:
+    """The link to the question changes the address, too; its event may come after a question."""
     visit.ask()
     late = (
         "dispatchEvent(new HashChangeEvent('hashchange', {newURL: `${location.origin}/#question`}))"
@@ -311,7 +311,7 @@ def test_nothing_is_wider_than_a_phone(visit: Visit, width: int) -> None:
     visit.ask()
     assert no_wider_than(page) == width
     page.get_by_role("treeitem").first.hover()
-    page.get_by_role("radio", name="Beside one by one").check()
+    page.get_by_role("radio", name="Compare with independent").check()
     assert no_wider_than(page) == width
 
 
@@ -370,7 +370,7 @@ def test_files_that_are_dropped_are_asked(visit: Visit) -> None:
     reply = visit.ask()
     assert visit.asked[-1]["corpus"]
     assert [one["text"] for one in reply["passages"]] == ["lime which colour lime ."]
-    page.get_by_role("button", name="Leave these files").click()
+    page.get_by_role("button", name="Remove these files").click()
     expect(page.locator("#reply")).to_be_hidden()
     visit.ask()
     assert "corpus" not in visit.asked[-1]
@@ -400,7 +400,7 @@ def test_a_busy_service_is_asked_again(visit: Visit) -> None:
     page = visit.page
     page.get_by_label("What do you want to know?").fill(QUESTION)
     page.keyboard.press("Enter")
-    expect(page.locator("#busy")).to_contain_text("trying again in")
+    expect(page.locator("#busy")).to_contain_text("retrying in")
     expect(page.locator(".passage")).to_have_count(len(PASSAGES))
     expect(page.locator("#busy")).to_be_hidden()
     visit.troubles.clear()
@@ -415,7 +415,7 @@ def test_the_token_is_asked_for_once(browser: Browser, small: Pipeline) -> None:
         dialog = page.get_by_role("dialog")
         dialog.get_by_label("Token").fill("open barley")
         page.keyboard.press("Enter")
-        expect(dialog).to_contain_text("not the service’s")
+        expect(dialog).to_contain_text("Wrong token")
         dialog.get_by_label("Token").fill(TOKEN)
         page.keyboard.press("Enter")
         expect(page.locator(".passage")).to_have_count(len(PASSAGES))

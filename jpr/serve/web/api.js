@@ -3,7 +3,7 @@
 const TOKEN = "jpr-token";
 const TRIES = 4;
 
-/** What went wrong, as a sentence for the reader. */
+/** An error with a message for the user. */
 export class Failure extends Error {
   constructor(message, status = 0) {
     super(message);
@@ -11,21 +11,21 @@ export class Failure extends Error {
   }
 }
 
-/** The service, with what the page does while it is busy or asks for a token. */
+/** The service; `waiting(seconds)` is called while it is busy, `token(wasWrong)` to get a token. */
 export class Service {
   constructor({ waiting, token }) {
     this.waiting = waiting;
     this.token = token;
   }
 
-  /** What is asked, if the service tells. */
+  /** The version, the model and the corpus of the service. */
   info() {
     return this.send("/healthz", { method: "GET" });
   }
 
   /** The reply to a question, and the independent ranking beside it. */
-  ask(wanted, signal) {
-    const body = JSON.stringify({ ...wanted, compare: true });
+  ask(request, signal) {
+    const body = JSON.stringify({ ...request, compare: true });
     return this.send("/v1/ask", { method: "POST", body, signal, headers: { "Content-Type": "application/json" } });
   }
 
@@ -40,7 +40,7 @@ export class Service {
     for (let attempt = 1; ; attempt += 1) {
       const response = await this.fetched(path, request);
       if (response.ok) return response.json();
-      if (response.status === 401 && (await this.token(held() !== null))) continue;
+      if (response.status === 401 && (await this.token(storedToken() !== null))) continue;
       const again = Number(response.headers.get("Retry-After"));
       if ([429, 503].includes(response.status) && again > 0 && attempt < TRIES) {
         await this.pause(again, request.signal);
@@ -51,13 +51,13 @@ export class Service {
   }
 
   async fetched(path, { headers = {}, ...request }) {
-    const token = held();
+    const token = storedToken();
     const own = token === null ? headers : { ...headers, Authorization: `Bearer ${token}` };
     try {
       return await fetch(path, { ...request, headers: own, credentials: "same-origin" });
     } catch (error) {
       if (error.name === "AbortError") throw error;
-      throw new Failure("The service does not answer. Is it still running?");
+      throw new Failure("The service does not respond. Is it still running?");
     }
   }
 
@@ -71,28 +71,28 @@ export class Service {
   }
 }
 
-/** Keep a token until the tab is closed. */
-export function hold(token) {
+/** Store a token until the tab is closed. */
+export function storeToken(token) {
   sessionStorage.setItem(TOKEN, token);
 }
 
-function held() {
+function storedToken() {
   return sessionStorage.getItem(TOKEN);
 }
 
 async function sentence(response) {
   try {
-    const told = await response.json();
-    for (const one of [told.message, told.detail]) {
+    const body = await response.json();
+    for (const one of [body.message, body.detail]) {
       if (typeof one === "string" && one) return capital(one);
     }
   } catch {
-    // The answer is not JSON: its status has to do.
+    // The body is not JSON: the status is all there is.
   }
-  return `The service answered with status ${response.status}.`;
+  return `The service returned status ${response.status}.`;
 }
 
 function capital(text) {
-  const first = /^[a-z]+[ ,;:]/.test(text) ? text[0].toUpperCase() : text[0]; // not of a file's name
+  const first = /^[a-z]+[ ,;:]/.test(text) ? text[0].toUpperCase() : text[0]; // not a file name
   return first + text.slice(1) + (/[.!?…]$/.test(text) ? "" : ".");
 }

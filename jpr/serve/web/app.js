@@ -1,7 +1,7 @@
-// The page: what is asked, what is shown, and what the reader does with it.
+// The page: asking, showing replies, and the controls.
 
 import { Failure, Service } from "./api.js";
-import { askToken, copy, watchDrops, watchTheme } from "./around.js";
+import { askToken, copy, watchDrops, watchTheme } from "./controls.js";
 import { byId, make } from "./dom.js";
 import { context, independent, joint } from "./reply.js";
 import { picture } from "./tree.js";
@@ -15,27 +15,27 @@ const EXAMPLES = [
   "Who played Sherlock Holmes?",
   "Who scored a hat trick in a World Cup final?",
 ];
-const OWN = {
+const CORPORA = {
   encyclopedia: "the demo encyclopedia",
   documents: "the documents of this service",
   index: "the index of this service",
 };
-const SOON = 100; // milliseconds in which an answer needs no word of waiting
-const MANY = 40; // nodes; in larger trees, orders of the same passages are left out at first
+const BUSY_AFTER = 100; // milliseconds until the page says that it waits
+const LARGE = 40; // nodes; larger trees hide repeated passages at first
 
 const state = {
   info: null,
-  files: null, // {corpus, names, passages} of files that were dropped
+  files: null, // {corpus, names, passages} of uploaded files
   reply: null,
-  shown: null, // the tree as it is drawn
-  whole: null, // whether it is drawn with passages that come again; null until the reader says
-  beta: null, // null for the model's own decoder
-  asking: null, // AbortController of the question under way
-  turning: false, // whether the slider's request is under way
+  picture: null, // the tree on the page
+  repeated: null, // whether the tree shows repeated passages; null until the user chooses
+  beta: null, // null for the model's default decoder
+  asking: null, // AbortController of the running request
+  updating: false, // whether a request of the slider or of k is running
 };
 
 const service = new Service({
-  waiting: (left) => left && tellBusy(`The service is busy; trying again in ${left} s`),
+  waiting: (left) => left && showBusy(`The service is busy; retrying in ${left} s`),
   token: askToken,
 });
 
@@ -45,17 +45,17 @@ async function ask(question, beta = null) {
   state.asking?.abort();
   const mine = (state.asking = new AbortController());
   state.beta = beta;
-  remember(question, "pushState");
+  saveToAddress(question, "pushState");
   await during(mine, "Reading the candidates", async () => {
-    const reply = await service.ask(wanted(question), mine.signal);
+    const reply = await service.ask(requestFor(question), mine.signal);
     show(reply);
     byId("answers-title").focus({ preventScroll: true });
     say(spokenReply(reply));
   });
-  if (state.beta !== beta) await turn(); // the slider was moved meanwhile
+  if (state.beta !== beta) await update(); // the slider was moved meanwhile
 }
 
-function wanted(question) {
+function requestFor(question) {
   return {
     question,
     k: Number(byId("k").value) || undefined,
@@ -64,32 +64,32 @@ function wanted(question) {
   };
 }
 
-/** Ask again with another β or k; where one is under way, once more after it, for the last wish. */
-async function turn() {
-  if (!state.reply || state.turning || byId("reply").hasAttribute("aria-busy")) return;
+/** Ask again with another β or k; while a request runs, only the latest values are asked next. */
+async function update() {
+  if (!state.reply || state.updating || byId("reply").hasAttribute("aria-busy")) return;
   const mine = (state.asking = new AbortController());
   const { question } = state.reply;
-  const wish = () => JSON.stringify(wanted(question));
-  state.turning = true;
+  const current = () => JSON.stringify(requestFor(question));
+  state.updating = true;
   try {
     let asked;
     do {
-      asked = wish();
+      asked = current();
       show(await service.ask(JSON.parse(asked), mine.signal), { again: true });
-    } while (!mine.signal.aborted && asked !== wish());
+    } while (!mine.signal.aborted && asked !== current());
     say(spokenTree(state.reply));
-    remember(question, "replaceState");
+    saveToAddress(question, "replaceState");
   } catch (error) {
     fail(error);
   } finally {
-    state.turning = false;
+    state.updating = false;
   }
 }
 
 async function during(mine, doing, work) {
   byId("error").hidden = true;
   byId("reply").setAttribute("aria-busy", "true");
-  const timer = setTimeout(() => tellBusy(doing), SOON);
+  const timer = setTimeout(() => showBusy(doing), BUSY_AFTER);
   try {
     await work();
   } catch (error) {
@@ -103,7 +103,7 @@ async function during(mine, doing, work) {
   }
 }
 
-function tellBusy(doing) {
+function showBusy(doing) {
   byId("doing").textContent = `${doing} …`;
   byId("busy").hidden = false;
 }
@@ -111,8 +111,8 @@ function tellBusy(doing) {
 function fail(error) {
   if (error.name === "AbortError") return;
   if (!(error instanceof Failure)) console.error(error);
-  if (error.status === 404 && state.files) leaveFiles();
-  byId("error").textContent = error instanceof Failure ? error.message : `The page failed: ${error.message}`;
+  if (error.status === 404 && state.files) removeFiles();
+  byId("error").textContent = error instanceof Failure ? error.message : `Page error: ${error.message}`;
   byId("error").hidden = false;
 }
 
@@ -148,10 +148,10 @@ function show(reply, { again = false } = {}) {
 }
 
 function nothing(passages) {
-  const told = passages.length
-    ? "The passages below are the nearest, but nothing in them reads like an answer."
-    : "Nothing was found for this question. Other words may help.";
-  return make("li", { class: "nothing" }, told);
+  const text = passages.length
+    ? "The passages below are the closest matches, but none contains a likely answer."
+    : "No passage was found for this question. Try other words.";
+  return make("li", { class: "nothing" }, text);
 }
 
 function showPassages() {
@@ -168,38 +168,38 @@ function showTree(again = false) {
   const place = byId("tree");
   const focused = place.contains(document.activeElement);
   const width = Math.max(260, place.clientWidth - 2);
-  byId("whole").checked = state.whole ?? tree.nodes.length <= MANY;
-  const shown = picture(state.reply, width, byId("whole").checked, { show: showNode, open: openNode });
+  byId("repeated").checked = state.repeated ?? tree.nodes.length <= LARGE;
+  const shown = picture(state.reply, width, byId("repeated").checked, { show: showNode, open: openNode });
   shown.svg.classList.toggle("still", again);
   place.replaceChildren(shown.svg);
-  state.shown = shown;
+  state.picture = shown;
   const repeated = tree.nodes.filter((node) => !node.is_new).length;
-  byId("grown").textContent = tree.nodes.length
-    ? `${count(tree.nodes.length, "expansion")}${repeated ? `, ${repeated} of a passage again` : ""}`
+  byId("tree-size").textContent = tree.nodes.length
+    ? `${count(tree.nodes.length, "expansion")}${repeated ? `, ${repeated} repeated` : ""}`
     : "";
-  byId("whole").closest("label").hidden = !repeated;
+  byId("repeated").closest("label").hidden = !repeated;
   byId("beta-value").textContent = decoderName(tree);
-  byId("own").hidden = state.beta === null;
+  byId("reset").hidden = state.beta === null;
   byId("beta").closest(".dial").classList.toggle("own", state.beta === null);
   byId("node").replaceChildren(make("p", { class: "hint" }, tree.nodes.length
-    ? "Point at a passage, or go there with Tab and the arrow keys, to see its probability and the passages passed over."
-    : "There is no tree: nothing was chosen."));
+    ? "Hover over a passage, or use Tab and the arrow keys, to see its probability and the alternatives."
+    : "No tree: no passage was chosen."));
   if (focused) shown.svg.querySelector(".item")?.focus();
 }
 
 function decoderName({ decoder, beta }) {
   if (state.beta !== null) return `= ${state.beta.toFixed(1)}`;
-  return `is for a tree; this is the model’s own decoder, ${decoder}${beta === null ? "" : ` with β = ${beta}`}`;
+  return `= model default (decoder ${decoder}${beta === null ? "" : `, β = ${beta}`})`;
 }
 
 function showNode(node) {
-  const { drawn } = state.shown;
+  const { drawn } = state.picture;
   const over = new Set(node.over.map((other) => JSON.stringify([other.prefix, other.passage])));
   for (const [other, group] of drawn) {
     group.classList.toggle("active", other === node);
     group.classList.toggle("over", over.has(JSON.stringify([other.prefix, other.passage])));
   }
-  light(".passage", (row) => Number(row.dataset.rank) === node.rank);
+  highlight(".passage", (row) => Number(row.dataset.rank) === node.rank);
   byId("node").replaceChildren(...nodeFacts(node, state.reply.tree.beta !== null));
 }
 
@@ -212,13 +212,13 @@ function openNode(node) {
   byId(`passage-${node.rank}`)?.focus();
 }
 
-function light(selector, wanted) {
-  for (const element of document.querySelectorAll(selector)) element.classList.toggle("lit", wanted(element));
+function highlight(selector, matches) {
+  for (const element of document.querySelectorAll(selector)) element.classList.toggle("lit", matches(element));
 }
 
-/** Let an answer's places stand out while it is pointed at. */
+/** Highlight where an answer is, while the pointer is on it. */
 function showAnswer(answer) {
-  light("mark", (mark) => answer !== undefined && mark.dataset.answers.split(" ").includes(answer));
+  highlight("mark", (mark) => answer !== undefined && mark.dataset.answers.split(" ").includes(answer));
 }
 
 // ---- files -------------------------------------------------------------------------------------
@@ -231,30 +231,30 @@ async function useFiles(files) {
     const made = await service.corpus(files, mine.signal);
     state.files = { ...made, names: files.map((file) => file.name) };
     clear();
-    tellCorpus();
+    showCorpus();
     say(`Ready: ${byId("corpus").textContent}`);
     byId("question").focus();
   });
 }
 
-function leaveFiles() {
+function removeFiles() {
   state.files = null;
   clear();
-  tellCorpus();
+  showCorpus();
 }
 
-/** Forget the reply: it is of another corpus. */
+/** Remove the reply, which is of another corpus. */
 function clear() {
   state.reply = null;
   byId("reply").hidden = true;
   document.body.classList.remove("replied");
 }
 
-function tellCorpus() {
+function showCorpus() {
   const { info, files } = state;
-  const name = files ? `${fileNames(files.names)}, ${count(files.passages, "passage")}` : OWN[info?.corpus];
+  const name = files ? `${fileNames(files.names)}, ${count(files.passages, "passage")}` : CORPORA[info?.corpus];
   byId("corpus").textContent = name ? `Asking ${name}` : "";
-  byId("leave").hidden = !files;
+  byId("remove").hidden = !files;
   byId("examples").hidden = Boolean(files) || Boolean(state.reply) || info?.corpus !== "encyclopedia";
 }
 
@@ -264,21 +264,21 @@ function fileNames(names) {
 
 // ---- the address ---------------------------------------------------------------------------------
 
-/** Note the question in the address, behind #: so it is not sent, and not logged, anywhere. */
-function remember(question, how) {
-  const noted = new URLSearchParams({ q: question });
-  if (state.beta !== null) noted.set("beta", state.beta);
+/** Put the question into the address after #, which is neither sent nor logged. */
+function saveToAddress(question, how) {
+  const parameters = new URLSearchParams({ q: question });
+  if (state.beta !== null) parameters.set("beta", state.beta);
   document.title = `${question} · jpr`;
-  if (location.hash !== `#${noted}`) history[how](null, "", `#${noted}`);
+  if (location.hash !== `#${parameters}`) history[how](null, "", `#${parameters}`);
 }
 
-async function recall(hash) {
-  const noted = new URLSearchParams(hash.slice(1));
-  const question = noted.get("q")?.trim();
+async function askFromAddress(hash) {
+  const parameters = new URLSearchParams(hash.slice(1));
+  const question = parameters.get("q")?.trim();
   if (!question) return;
   byId("question").value = question;
-  if (noted.has("beta")) byId("beta").value = noted.get("beta");
-  await ask(question, noted.has("beta") ? Number(byId("beta").value) : null);
+  if (parameters.has("beta")) byId("beta").value = parameters.get("beta");
+  await ask(question, parameters.has("beta") ? Number(byId("beta").value) : null);
 }
 
 // ---- the start ---------------------------------------------------------------------------------
@@ -289,32 +289,32 @@ function listen() {
     const question = byId("question").value.trim();
     if (question) ask(question);
   });
-  byId("k").addEventListener("change", () => byId("k").reportValidity() && turn());
+  byId("k").addEventListener("change", () => byId("k").reportValidity() && update());
   byId("beta").addEventListener("input", () => {
     state.beta = Number(byId("beta").value);
-    turn();
+    update();
   });
-  byId("whole").addEventListener("change", () => {
-    state.whole = byId("whole").checked;
+  byId("repeated").addEventListener("change", () => {
+    state.repeated = byId("repeated").checked;
     showTree(true);
   });
-  byId("own").addEventListener("click", () => {
+  byId("reset").addEventListener("click", () => {
     state.beta = null;
     byId("beta").focus();
-    turn();
+    update();
   });
   byId("files").addEventListener("change", () => {
     useFiles([...byId("files").files]);
     byId("files").value = "";
   });
-  byId("leave").addEventListener("click", () => (leaveFiles(), byId("question").focus()));
+  byId("remove").addEventListener("click", () => (removeFiles(), byId("question").focus()));
   byId("copy-json").addEventListener("click", (event) => copy(`${JSON.stringify(state.reply, null, 2)}\n`, event.currentTarget, say));
   byId("copy-context").addEventListener("click", (event) => copy(context(state.reply), event.currentTarget, say));
-  byId("token-not").addEventListener("click", () => byId("token").close());
+  byId("token-cancel").addEventListener("click", () => byId("token").close());
   document.querySelectorAll("input[name=view]").forEach((input) => input.addEventListener("change", showPassages));
   listenReply();
   watchTheme();
-  addEventListener("hashchange", ({ newURL }) => recall(new URL(newURL).hash)); // a later address may have come meanwhile
+  addEventListener("hashchange", ({ newURL }) => askFromAddress(new URL(newURL).hash)); // location may be newer
   watchDrops(useFiles);
 }
 
@@ -330,8 +330,8 @@ function listenReply() {
   });
   byId("passages").addEventListener("click", (event) => {
     const id = event.target.closest?.("[data-tree]")?.dataset.tree;
-    const node = state.shown?.nodes.find((one) => one.is_new && one.passage === id);
-    if (node) state.shown.drawn.get(node).focus();
+    const node = state.picture?.nodes.find((one) => one.is_new && one.passage === id);
+    if (node) state.picture.drawn.get(node).focus();
   });
   let width = 0;
   new ResizeObserver(([entry]) => {
@@ -356,10 +356,10 @@ async function start() {
     state.info = await service.info();
     if (state.info.k) byId("k").value = state.info.k;
   } catch {
-    // Without it the page only says less.
+    // The page works without it.
   }
-  tellCorpus();
-  if (!state.asking) await recall(location.hash); // a question may have been asked meanwhile
+  showCorpus();
+  if (!state.asking) await askFromAddress(location.hash); // a question may have been asked meanwhile
 }
 
 start();

@@ -1,4 +1,4 @@
-// Elements out of names, properties and children. Text becomes text nodes, never markup.
+// Makes elements from names, attributes and children. Text becomes text nodes, never markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 

@@ -1,9 +1,9 @@
-// What a reply says, made ready to be shown; knows nothing of the page.
+// The contents of a reply, prepared for the page; knows nothing of the page itself.
 
 const COLOURS = 8;
 const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
-/** The letter of an answer by its place from 0. */
+/** The letter of an answer by its index. */
 export function letter(answer) {
   const round = Math.floor(answer / LETTERS.length);
   return LETTERS[answer % LETTERS.length] + (round ? String(round + 1) : "");
@@ -14,7 +14,7 @@ export function colour(answer) {
   return `c${answer % COLOURS}`;
 }
 
-/** A probability for the eye. */
+/** A probability as text. */
 export function percent(probability) {
   if (probability === null || probability === undefined) return "–";
   const whole = 100 * probability;
@@ -22,21 +22,21 @@ export function percent(probability) {
 }
 
 /**
- * The joint ranking: passages with the answers that each tells first (`fresh`) or again, and the
- * likeliest one that it was chosen for, if that is none of the reply's answers (`hope`).
+ * The joint ranking: passages with the answers that each has first (`fresh`) or repeats (`again`),
+ * and the answer that it was most likely chosen for, if the reply does not have it (`likely`).
  */
 export function joint(reply) {
   const held = (passage) =>
     reply.answers.flatMap((answer, at) => (answer.passages.includes(passage.id) ? [at] : []));
-  const told = new Set(reply.answers.map((answer) => folded(answer.text)));
-  const hopes = new Map(reply.tree.nodes.flatMap(({ is_new, passage, adds }) =>
-    is_new && adds.length && !told.has(folded(adds[0].answer)) ? [[passage, adds[0]]] : []));
-  return ranked(reply.passages.map((passage) => ({ ...passage, held: held(passage), hope: hopes.get(passage.id) })));
+  const known = new Set(reply.answers.map((answer) => folded(answer.text)));
+  const likely = new Map(reply.tree.nodes.flatMap(({ is_new, passage, adds }) =>
+    is_new && adds.length && !known.has(folded(adds[0].answer)) ? [[passage, adds[0]]] : []));
+  return ranked(reply.passages.map((passage) => ({ ...passage, held: held(passage), likely: likely.get(passage.id) })));
 }
 
 /**
- * The independent ranking in the same way. Its spans number answers of its own: here they have the
- * numbers of the joint reply, and those that it lacks come after them, named in `others`.
+ * The independent ranking in the same form. Its answers get the numbers of the joint reply; those
+ * that the joint reply lacks come after them and are named in `others`.
  */
 export function independent(reply) {
   if (!reply.independent) return null;
@@ -75,8 +75,8 @@ function folded(text) {
 }
 
 /**
- * Cut a text into pieces, each with the answers that stand there. Offsets count characters as
- * Python does, code points; JavaScript's strings count half of some.
+ * Split a text into pieces, each with its answers. Offsets count code points, as in Python;
+ * JavaScript strings count UTF-16 units.
  */
 export function pieces(text, spans) {
   const characters = Array.from(text);
@@ -98,8 +98,8 @@ export function excerpt(text, spans, size) {
   const characters = Array.from(text);
   if (characters.length <= size) return { text, spans };
   const first = Math.min(characters.length, ...spans.map((span) => span.start));
-  const wanted = spans.length ? Math.max(0, first - Math.floor(size / 3)) : 0;
-  let start = Math.min(wanted, characters.length - size);
+  const preferred = spans.length ? Math.max(0, first - Math.floor(size / 3)) : 0;
+  let start = Math.min(preferred, characters.length - size);
   while (start > 0 && characters[start - 1] !== " " && start < first) start += 1;
   let end = Math.min(characters.length, start + size);
   while (end < characters.length && characters[end] !== " ") end += 1;

@@ -1,21 +1,21 @@
-// The decode tree as a picture that can be pointed at, and walked through with the arrow keys.
+// The decode tree as a picture, for the pointer and the arrow keys.
 
 import { draw } from "./dom.js";
-import { BIG, LEVEL, SMALL, TOP, layout, radius } from "./grow.js";
+import { BIG, LEVEL, SMALL, TOP, layout, radius } from "./layout.js";
 import { colour, letter, percent } from "./reply.js";
 
 /**
- * Draw a tree, `whole` or without passages that come again. `show(node)` is called when a node is pointed at or has the focus, `open(node)` when
- * it is clicked or entered.
+ * Draw a tree. `show(node)` is called when a node is hovered or focused, `open(node)` when it is
+ * clicked or entered.
  */
-export function picture(reply, width, whole, { show, open }) {
-  const plan = layout(reply, width, whole);
+export function picture(reply, width, withRepeated, { show, open }) {
+  const plan = layout(reply, width, withRepeated);
   const svg = draw("svg", {
     width: plan.width, height: plan.height, viewBox: `0 0 ${plan.width} ${plan.height}`,
     role: "tree", "aria-label": summary(plan), class: "drawing",
   });
   const { title, question } = fonts();
-  svg.append(...bands(plan), asked(plan.root, width, reply.question, question));
+  svg.append(...bands(plan), header(plan.root, width, reply.question, question));
   svg.append(draw("g", { "aria-hidden": "true" }, ...plan.nodes.map(edge)));
   const drawn = new Map(plan.nodes.map((node) => [node, item(node, title)]));
   svg.append(...drawn.values());
@@ -25,7 +25,7 @@ export function picture(reply, width, whole, { show, open }) {
 }
 
 function summary({ nodes, depth }) {
-  return `Decode tree: ${nodes.length} expansions, ${depth} deep. Arrow keys move, Enter goes to the passage.`;
+  return `Decode tree: ${nodes.length} expansions, ${depth} deep. Use the arrow keys to move, Enter to open the passage.`;
 }
 
 function bands({ width, depth, level }) {
@@ -38,11 +38,11 @@ function bands({ width, depth, level }) {
 }
 
 /** The question at the top, and what the two directions mean. */
-function asked(root, width, question, font) {
-  const room = width - root.x - BIG - 8;
+function header(root, width, question, font) {
+  const space = width - root.x - BIG - 8;
   return draw("g", { "aria-hidden": "true", class: "asked" },
     draw("rect", { x: root.x - 6, y: root.y - 6, width: 12, height: 12, transform: `rotate(45 ${root.x} ${root.y})` }),
-    draw("text", { class: "question", x: root.x + BIG, y: root.y + 4 }, ...wrapped(question, room, 1, font)),
+    draw("text", { class: "question", x: root.x + BIG, y: root.y + 4 }, ...wrapped(question, space, 1, font)),
     draw("text", { class: "axis", x: width - 8, y: 14, "text-anchor": "end" }, "more of the same →"),
     draw("text", { class: "axis", x: 6, y: 14 }, "↓ new answer"));
 }
@@ -96,9 +96,9 @@ function dot(node) {
 }
 
 function label(node, font) {
-  if (node.room < 44) return [];
-  const lines = wrapped(node.title, node.room, 2, font);
-  const below = told(node, font);
+  if (node.space < 44) return [];
+  const lines = wrapped(node.title, node.space, 2, font);
+  const below = answersOf(node, font);
   const top = (below.length ? -4 : 4) - 6 * (lines.length - 1);
   const texts = lines.map((line, at) => draw("text", { class: "title", x: BIG + 6, y: top + 13 * at }, line));
   if (below.length) texts.push(draw("text", { class: "adding", x: BIG + 6, y: top + 13 * lines.length }, ...below));
@@ -106,15 +106,15 @@ function label(node, font) {
 }
 
 /** Below a title: the answers that the passage adds or repeats, or the one that it was chosen for. */
-function told(node, font) {
-  const hope = `for ${node.hope}`;
-  if (node.hope && !node.title.includes(node.hope) && widthOf(hope, font) <= node.room) return [hope];
+function answersOf(node, font) {
+  const likely = `for ${node.likely}`;
+  if (node.likely && !node.title.includes(node.likely) && widthOf(likely, font) <= node.space) return [likely];
   const letters = (answers, before, kind) =>
     answers.map((answer) => draw("tspan", { class: `${kind} ${colour(answer)}` }, `${before}${letter(answer)} `));
-  return [...letters(node.answers, "+", "adds"), ...letters(node.again, "again ", "again")];
+  return [...letters(node.answers, "+", "adds"), ...letters(node.again, "repeats ", "again")];
 }
 
-/** Break a text at its spaces into lines of so many pixels; what does not fit is cut. */
+/** Break a text at its spaces into lines of a width in pixels; truncate what does not fit. */
 function wrapped(text, pixels, most, font) {
   const lines = [];
   const words = text.trim().split(/\s+/);
@@ -166,7 +166,7 @@ function slice(r, from, to) {
 
 /** A node in words: what a screen reader says. */
 function spoken(node) {
-  const which = node.is_new ? `Passage ${node.rank}` : `Passage ${node.rank} again`;
+  const which = node.is_new ? `Passage ${node.rank}` : `Passage ${node.rank}, repeated`;
   const adds = node.is_new
     ? node.adds.map((added) => `${added.answer} ${percent(added.overall)}`).join(", ")
     : "";

@@ -1,11 +1,11 @@
-// A reply as elements of the page: answers, passages, two rankings side by side, a node's numbers.
+// A reply as elements of the page: answers, passages, two rankings side by side, facts of a node.
 
 import { make } from "./dom.js";
 import { colour, excerpt, letter, percent, pieces } from "./reply.js";
 
 const EXCERPT = 130;
 
-/** The answers, each with how likely it is and links to its passages. */
+/** The answers, each with its probability and links to its passages. */
 export function answerList(reply) {
   const ranks = new Map(reply.passages.map((passage, at) => [passage.id, at + 1]));
   return reply.answers.map((answer, at) =>
@@ -41,7 +41,7 @@ export function passageList(ranking, names) {
       number(row),
       make("div", { class: "body" },
         make("h3", {}, ...heading(row, names)),
-        make("p", { class: "facts" }, ...news(row, names), ...facts(row)),
+        make("p", { class: "facts" }, ...coverage(row, names), ...facts(row)),
         make("p", { class: "text" }, ...marked(row.text, everySpan(row)))))));
 }
 
@@ -57,32 +57,32 @@ function facts(row) {
     .map((one) => make("span", { class: "fact" }, String(one)));
 }
 
-/** What a passage adds to those before it and repeats, or what it was chosen for instead. */
-function news(row, names) {
-  const told = (answers, verb, again) => answers.length
-    ? make("span", { class: again ? "news again" : "news" }, verb,
-        ...answers.map((answer) => make("span", { class: "tells" }, badge(answer, again), spokenName(answer, names))))
+/** What a passage adds and repeats, or the answer that it was chosen for. */
+function coverage(row, names) {
+  const listed = (answers, verb, again) => answers.length
+    ? make("span", { class: again ? "covers again" : "covers" }, verb,
+        ...answers.map((answer) => make("span", { class: "covered" }, badge(answer, again), spokenName(answer, names))))
     : null;
-  const all = [told(row.fresh, "adds", false), told(row.again, "repeats", true), hope(row)].filter(Boolean);
+  const all = [listed(row.fresh, "adds", false), listed(row.again, "repeats", true), likely(row)].filter(Boolean);
   return all.length ? all : [make("span", {}, "no answer")];
 }
 
-function hope(row) {
-  if (row.fresh.length || !row.hope) return null;
-  return make("span", { class: "fact" }, "chosen for ", make("q", {}, row.hope.answer), ` ${percent(row.hope.overall)}`);
+function likely(row) {
+  if (row.fresh.length || !row.likely) return null;
+  return make("span", { class: "fact" }, "chosen for ", make("q", {}, row.likely.answer), ` ${percent(row.likely.overall)}`);
 }
 
 /** The spans of a passage's answers, and of what it was chosen for. */
 function everySpan(row) {
-  if (row.fresh.length || !row.hope) return row.spans;
-  return [...row.spans, ...row.hope.spans.map(([start, end]) => ({ answer: null, start, end }))];
+  if (row.fresh.length || !row.likely) return row.spans;
+  return [...row.spans, ...row.likely.spans.map(([start, end]) => ({ answer: null, start, end }))];
 }
 
 function spokenName(answer, names) {
-  return make("span", { class: "unseen" }, ` ${names[answer]} `);
+  return make("span", { class: "visually-hidden" }, ` ${names[answer]} `);
 }
 
-/** A title; an answer that stands in it alone is marked there. */
+/** A title; an answer that is only in the title is marked there. */
 function heading(row, names) {
   const title = row.title || row.id;
   const inText = new Set(row.spans.map((span) => span.answer));
@@ -96,12 +96,12 @@ function heading(row, names) {
 
 function marked(text, spans) {
   return pieces(text, spans).map((piece) => {
-    const told = piece.answers.filter((answer) => answer !== null);
-    if (told.length) {
-      const letters = told.map(letter).join("");
-      return make("mark", { class: colour(told[0]), "data-answers": told.join(" "), "data-letters": letters }, piece.text);
+    const covered = piece.answers.filter((answer) => answer !== null);
+    if (covered.length) {
+      const letters = covered.map(letter).join("");
+      return make("mark", { class: colour(covered[0]), "data-answers": covered.join(" "), "data-letters": letters }, piece.text);
     }
-    return piece.answers.length ? make("span", { class: "hope" }, piece.text) : document.createTextNode(piece.text);
+    return piece.answers.length ? make("span", { class: "likely" }, piece.text) : document.createTextNode(piece.text);
   });
 }
 
@@ -109,15 +109,15 @@ function marked(text, spans) {
 export function sideBySide(joint, independent, names) {
   return make("div", { class: "both" },
     column("Chosen jointly", joint, names),
-    column("Ranked one by one", independent, names));
+    column("Ranked independently", independent, names));
 }
 
 function column(title, ranking, names) {
   const many = ranking.repeating ? count(ranking.repeating, "passage") : "no passage";
-  const told = `${count(ranking.found, "answer")}, ${many} only ${repeats(ranking)}`;
+  const summary = `${count(ranking.found, "answer")}, ${many} only ${repeats(ranking)}`;
   return make("section", { class: "column", "aria-label": title },
     make("h3", {}, title),
-    make("p", { class: "fine" }, told),
+    make("p", { class: "fine" }, summary),
     make("ol", {}, ...ranking.rows.map((row) => brief(row, names))));
 }
 
@@ -128,18 +128,18 @@ function brief(row, names) {
     make("span", { class: "rank", "aria-hidden": "true" }, String(row.rank)),
     make("div", { class: "body" },
       make("h4", {}, ...heading(row, names)),
-      make("p", { class: "facts" }, ...news(row, names)),
+      make("p", { class: "facts" }, ...coverage(row, names)),
       make("p", { class: "text" }, ...marked(cut.text, cut.spans))));
 }
 
-/** In a sentence or two what choosing jointly changed. */
+/** A sentence or two on what the joint choice changed. */
 export function difference(joint, independent) {
   if (!independent) return "";
-  const told = (ranking) => {
+  const summary = (ranking) => {
     const rest = ranking.repeating ? `, ${ranking.repeating} of which only ${repeats(ranking)}` : "";
     return `${count(ranking.found, "answer")} in ${count(ranking.rows.length, "passage")}${rest}`;
   };
-  return `Chosen jointly: ${told(joint)}. One by one: ${told(independent)}.`;
+  return `Chosen jointly: ${summary(joint)}. Ranked independently: ${summary(independent)}.`;
 }
 
 function repeats({ repeating }) {
@@ -151,14 +151,14 @@ export function count(n, noun) {
   return `${n} ${noun}${n === 1 ? "" : "s"}`;
 }
 
-/** What is known of a node: its probability, what it may add, the passages passed over. */
+/** The facts of a node: its probability, what it may add, and the alternatives. */
 export function nodeFacts(node, penalised) {
-  const which = node.is_new ? String(node.rank) : `${node.rank} again`;
-  const least = Math.max(node.probability, ...node.over.map((other) => other.probability), 1e-9);
+  const which = node.is_new ? String(node.rank) : `${node.rank}, repeated`;
+  const largest = Math.max(node.probability, ...node.over.map((other) => other.probability), 1e-9);
   const row = (one, chosen) => {
     const fill = make("span", { class: "fill" });
-    fill.style.inlineSize = `${(100 * one.probability) / least}%`;
-    return make("tr", { class: chosen ? "taken" : "" },
+    fill.style.inlineSize = `${(100 * one.probability) / largest}%`;
+    return make("tr", { class: chosen ? "chosen-row" : "" },
       make("th", { scope: "row" }, one.title, make("span", { class: "after" }, after(one))),
       make("td", { class: "gauge", "aria-hidden": "true" }, fill),
       make("td", { class: "number" }, percent(one.probability)),
@@ -170,9 +170,9 @@ export function nodeFacts(node, penalised) {
     may.length ? make("p", { class: "may" }, "may add ", ...may.flatMap((one, at) => [at ? ", " : "", make("b", {}, one.answer), ` ${percent(one.overall)}`])) : null,
     make("table", {},
       make("thead", {}, make("tr", {},
-        make("th", { scope: "col" }, node.over.length ? "taken, and passed over" : "taken"), make("td", {}),
+        make("th", { scope: "col" }, node.over.length ? "chosen, and alternatives" : "chosen"), make("td", {}),
         make("th", { scope: "col", class: "number" }, "P"),
-        penalised ? make("th", { scope: "col", class: "number", title: "log P times the length penalty of β: the largest is taken" }, "score") : null)),
+        penalised ? make("th", { scope: "col", class: "number", title: "log P times the length penalty of β; the largest is chosen" }, "score") : null)),
       make("tbody", {}, row(node, true), ...node.over.map((other) => row(other, false)))),
   ].filter(Boolean);
 }

@@ -1,44 +1,44 @@
-// What is around a reply: files dropped on the page, the token, the theme, copies.
+// Controls around a reply: dropped files, the token, the theme, copying.
 
-import { hold } from "./api.js";
+import { storeToken } from "./api.js";
 import { byId, make } from "./dom.js";
 
 /** Call `use(files)` when files are dropped anywhere on the page. */
 export function watchDrops(use) {
-  const curtain = byId("drop");
+  const overlay = byId("drop");
   let inside = 0;
-  const holds = (event) => event.dataTransfer?.types.includes("Files");
+  const hasFiles = (event) => event.dataTransfer?.types.includes("Files");
   addEventListener("dragenter", (event) => {
-    if (!holds(event)) return;
+    if (!hasFiles(event)) return;
     inside += 1;
-    curtain.hidden = false;
+    overlay.hidden = false;
   });
   addEventListener("dragleave", (event) => {
-    if (!holds(event)) return;
+    if (!hasFiles(event)) return;
     inside -= 1;
-    curtain.hidden = inside <= 0;
+    overlay.hidden = inside <= 0;
   });
-  addEventListener("dragover", (event) => holds(event) && event.preventDefault());
+  addEventListener("dragover", (event) => hasFiles(event) && event.preventDefault());
   addEventListener("drop", (event) => {
-    if (!holds(event)) return;
+    if (!hasFiles(event)) return;
     event.preventDefault();
     inside = 0;
-    curtain.hidden = true;
+    overlay.hidden = true;
     use([...event.dataTransfer.files]);
   });
 }
 
-/** Ask for the token; true where one was given. */
+/** Ask for the token; resolve to whether one was given. */
 export function askToken(wasWrong) {
   const dialog = byId("token");
-  byId("token-title").textContent = wasWrong ? "That token is not the service’s" : "This service asks for its token";
+  byId("token-title").textContent = wasWrong ? "Wrong token" : "This service requires a token";
   byId("token-text").value = "";
   dialog.returnValue = "";
   dialog.showModal();
   return new Promise((resolve) => {
     dialog.addEventListener("close", () => {
       const given = dialog.returnValue === "use" ? byId("token-text").value.trim() : "";
-      if (given) hold(given);
+      if (given) storeToken(given);
       resolve(Boolean(given));
     }, { once: true });
   });
@@ -51,15 +51,15 @@ function isDark() {
   return chosen ? chosen === "dark" : system.matches;
 }
 
-function tellTheme() {
+function showTheme() {
   byId("theme").textContent = isDark() ? "Light theme" : "Dark theme";
 }
 
-/** Let a button switch between light and dark; until then the system decides. */
+/** Let the button switch between light and dark; the default is the system's theme. */
 export function watchTheme() {
-  tellTheme();
+  showTheme();
   byId("theme").addEventListener("click", switchTheme);
-  system.addEventListener("change", tellTheme);
+  system.addEventListener("change", showTheme);
 }
 
 function switchTheme() {
@@ -68,12 +68,12 @@ function switchTheme() {
   try {
     localStorage.setItem("jpr-theme", chosen);
   } catch {
-    // Storage is closed: it holds for this visit.
+    // Storage is blocked: the choice lasts for this visit.
   }
-  tellTheme();
+  showTheme();
 }
 
-/** Copy a text, and let the button, and `say`, tell whether it was allowed. */
+/** Copy a text, and show on the button, and announce with `say`, whether it worked. */
 export async function copy(text, button, say) {
   const done = await copied(text);
   const label = button.dataset.label ?? button.textContent;
@@ -83,17 +83,17 @@ export async function copy(text, button, say) {
   setTimeout(() => (button.textContent = label), 1600);
 }
 
-/** Copy a text; where the page is not on a secure address, by the older way. */
+/** Copy a text; without a secure address, by the older API. */
 async function copied(text) {
   if (navigator.clipboard) {
     try {
       await navigator.clipboard.writeText(text);
       return true;
     } catch {
-      // Not allowed: there is another way.
+      // Not allowed: try the older API.
     }
   }
-  const area = make("textarea", { class: "unseen", "aria-hidden": "true" });
+  const area = make("textarea", { class: "visually-hidden", "aria-hidden": "true" });
   area.value = text;
   const back = document.activeElement;
   document.body.append(area);

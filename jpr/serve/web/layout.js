@@ -1,24 +1,24 @@
-// Where the nodes of a decode tree stand. Downwards a new answer is sought, to the right stands more
-// of the same: the first passage after a prefix stands below it, the next ones beside that.
+// The positions of the nodes of a decode tree. Down is a new answer, right is more of the same: the
+// first passage after a prefix is below it, the next ones are beside that.
 
-/** Pixels: the level of a tree, and of one that is a line and needs no room beside it. */
+/** Height of a level in pixels, and of a level of a tree without branches. */
 export const LEVEL = 82;
 const CHAIN = 52;
 export const TOP = 42;
 const LEFT = 30;
-/** The radius of a chosen passage, and of one that comes again. */
+/** The radius of a chosen passage, and of a repeated one. */
 export const BIG = 15;
 export const SMALL = 8;
 const NARROW = 26;
 
 /** Lay out the nodes of a reply's tree in `width` pixels or more. */
-export function layout(reply, width, whole) {
+export function layout(reply, width, withRepeated) {
   const root = { children: [], depth: 0, column: 0 };
-  const every = grown(reply, root);
-  const nodes = whole ? every : pruned(root, every);
+  const every = linked(reply, root);
+  const nodes = withRepeated ? every : pruned(root, every);
   const wide = columns(root, nodes);
-  const roomy = (width - LEFT - NARROW * wide.filter((big) => !big).length) / Math.max(1, wide.filter(Boolean).length);
-  const step = Math.max(58, Math.min(190, roomy));
+  const available = (width - LEFT - NARROW * wide.filter((big) => !big).length) / Math.max(1, wide.filter(Boolean).length);
+  const step = Math.max(58, Math.min(190, available));
   const lefts = [LEFT];
   for (const big of wide) lefts.push(lefts.at(-1) + (big ? step : NARROW));
   const level = wide.length > 1 ? LEVEL : CHAIN;
@@ -28,12 +28,12 @@ export function layout(reply, width, whole) {
   }
   const depth = Math.max(0, ...nodes.map((node) => node.depth));
   const size = { width: Math.max(width, lefts.at(-1) + BIG), height: TOP + level * depth + 40, depth, level };
-  nodes.forEach((node) => (node.room = room(node, nodes, size.width)));
+  nodes.forEach((node) => (node.space = spaceRight(node, nodes, size.width)));
   return { root, nodes, ...size };
 }
 
-/** Hang the nodes on one another; each gets its rank and the answers that it adds. */
-function grown(reply, root) {
+/** Link the nodes to their parents; each gets its rank and the answers that it adds. */
+function linked(reply, root) {
   const { nodes: made, titles, beta } = reply.tree;
   const ranks = new Map(reply.passages.map((passage, at) => [passage.id, at + 1]));
   const added = new Map(reply.passages.map((passage) => [passage.id, passage.adds]));
@@ -56,7 +56,7 @@ function grown(reply, root) {
       rank: ranks.get(given.passage),
       answers,
       again,
-      hope: given.is_new && !answers.length && !again.length ? given.adds[0]?.answer : undefined,
+      likely: given.is_new && !answers.length && !again.length ? given.adds[0]?.answer : undefined,
       probability: probability(given.log_prob),
       after: given.prefix.map((id) => titles[id] || id),
       over: given.instead_of.map((other) => ({
@@ -72,7 +72,7 @@ function grown(reply, root) {
   });
 }
 
-/** Leave out the branches in which nothing new was found. */
+/** Remove the branches in which nothing new was found. */
 function pruned(root, nodes) {
   const leads = (node) => node.is_new || node.children.some(leads);
   const left = nodes.filter(leads);
@@ -88,13 +88,13 @@ function probability(logarithm) {
   return logarithm === null ? 0 : Math.exp(logarithm);
 }
 
-/** The log-probability of an expansion, of which the reply has the score alone. */
+/** The log-probability of an alternative, of which the reply has only the score. */
 function unpenalised({ score, prefix }, beta) {
   if (score === null || beta === null) return score;
   return score / ((6 + prefix.length) / 6) ** beta;
 }
 
-/** Give each node its column; return of each column whether a chosen passage stands there. */
+/** Give each node its column; return for each column whether it has a chosen passage. */
 function columns(root, nodes) {
   let next = 0;
   const walk = (node) => {
@@ -112,7 +112,7 @@ function columns(root, nodes) {
 }
 
 /** The pixels to the right of a node until the next one on its level. */
-function room(node, nodes, width) {
+function spaceRight(node, nodes, width) {
   const others = nodes.filter((other) => other.depth === node.depth && other.x > node.x);
   const end = Math.min(width, ...others.map((other) => other.x - radius(other) - 6));
   return end - node.x - BIG - 6;
