@@ -18,7 +18,7 @@ from statistics import median
 import numpy as np
 import torch
 
-from jpr.encode.batches import batches
+from jpr.encode.encoder import batches
 from jpr.encode.torch_tower import TorchTower
 from jpr.models.bert import Bert, BertConfig
 from jpr.models.tower import Tower, VectorHead

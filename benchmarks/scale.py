@@ -98,7 +98,9 @@ def corpus_of(source: Path, vectors: Path, n: int, work: Path) -> tuple[Path, Pa
         write_passages(passages, stream, "tsv")
     kept = Kept(stored)
     head = stored.head
-    encode_to_folder(passages, kept, own, kind=head.kind, chunk=head.chunk, map_chunks=kept.chunks)
+    encode_to_folder(
+        passages, kept, own, precision=head.kind, chunk=head.chunk, map_chunks=kept.chunks
+    )
     return corpus, own, n
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from itertools import islice
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from jpr.types import Hit, Outcome, Passage, Question, Ranking
 
@@ -11,8 +12,20 @@ if TYPE_CHECKING:  # `jpr --help` must not load numpy
     import numpy as np
     from numpy.typing import NDArray
 
+T = TypeVar("T")
 Progress = Callable[[int], None]
 """What long work calls with the number of things just finished."""
+
+
+def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Yield lists of `size` items, the last one shorter (`itertools.batched` of Python 3.12).
+
+    >>> list(batched("abc", 2))
+    [['a', 'b'], ['c']]
+    """
+    rest = iter(items)
+    while batch := list(islice(rest, size)):
+        yield batch
 
 
 class Retriever(Protocol):

@@ -51,7 +51,7 @@ def main() -> None:
         read_passages(options.passages),
         load_encoder(options.encoder),
         options.vectors,
-        kind="float16",
+        precision="float16",
         map_chunks=look_up,  # type: ignore[arg-type]
     )
     print(f"{count:,} vectors in {options.vectors}")

@@ -12,6 +12,7 @@ from jpr.cli.corpora import Split, TokenizerFile, read_corpus
 from jpr.cli.processes import Processes, Scheduler, Workers
 
 if TYPE_CHECKING:
+    from jpr.encode.encoder import TextEncoder
     from jpr.encode.vectors import MapChunks
 
 NAME = "encode"
@@ -49,11 +50,11 @@ def run(
     total = _count(corpus, split, tokenizer)
     passages = read_corpus(corpus, split, tokenizer)
     with (
-        mapping(processes, encoder, device) as map_chunks,
+        mapping(processes, opened, device) as map_chunks,
         screen.progress("encoding passages", total) as progress,
     ):
         count = encode_to_folder(
-            passages, opened, out, kind=kind, map_chunks=map_chunks, progress=progress
+            passages, opened, out, precision=kind, map_chunks=map_chunks, progress=progress
         )
     screen.note(f"{count:,} vectors of {opened.dimension} numbers are in {out}")
 
@@ -66,14 +67,14 @@ def _count(corpus: Path, split: str | None, tokenizer: Path | None) -> int:
 
 
 @contextmanager
-def mapping(processes: Processes, encoder: Path | None, device: str) -> Iterator["MapChunks"]:
+def mapping(processes: Processes, encoder: "TextEncoder", device: str) -> Iterator["MapChunks"]:
     """Say where chunks are encoded: here, or on a cluster for as long as it is needed."""
     from jpr.encode.vectors import encode_here
 
     if processes.is_this_one:
         yield encode_here
         return
-    from jpr.encode.cluster import encode_on_workers
+    from jpr.encode.vectors import encode_on_workers
 
     with processes.cluster() as client:
         yield encode_on_workers(client, encoder, device)

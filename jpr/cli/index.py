@@ -17,8 +17,8 @@ from jpr.errors import ConfigError
 from jpr.retrieve.engines import ENGINES, FILES, NO_ENCODER, IndexOptions, check_engine
 
 if TYPE_CHECKING:
-    from jpr.retrieve.dense import VectorSource
-    from jpr.retrieve.version_writer import MakeVectors
+    from jpr.encode.encoder import TextEncoder
+    from jpr.encode.vectors import StoredVectors
     from jpr.stages import Progress
     from jpr.types import Passage
 
@@ -91,12 +91,11 @@ def run(
     given = {
         "--add": add or None,
         "--remove": remove,
-        "--nprobe": nprobe,
-        "--workers": workers,
-        "--scheduler": scheduler,
-        "--uri": uri,
-        "--collection": collection,
-        "--graph": graph,
+        "--set nprobe": nprobe,
+        "--workers": workers or scheduler,
+        "--milvus": uri,
+        "--set collection": collection,
+        "--set graph": graph,
     }
     refuse_useless("--engine", engine, given, {name: one.options for name, one in ENGINES.items()})
     check_engine(out, engine)
@@ -109,7 +108,7 @@ def run(
         corpus.name,
         encoder=encoder if add or vectors else _encoder(encoder),
         vectors=vectors,
-        encode=partial(_encoding, out, processes),
+        encode=partial(_encode, processes),
         replacing=replace,
         nprobe=nprobe,
         uri=uri,
@@ -166,20 +165,18 @@ def _read(corpus: Path, split: str | None, tokenizer: Path | None) -> "Iterator[
                 shown = done
 
 
-def _encoding(out: Path, processes: Processes, encoder_folder: Path | None) -> "MakeVectors":
-    """Return what encodes passages, here or on workers."""
+def _encode(
+    processes: Processes, passages: "Sequence[Passage]", encoder: "TextEncoder", folder: Path
+) -> "StoredVectors":
+    """Encode passages, here or on workers."""
     from jpr.cli.encode import mapping
-    from jpr.encode.encoder_folder import load_encoder
-    from jpr.retrieve.index import encoded_by
+    from jpr.encode.vectors import vectors_for
 
-    encoder = load_encoder(encoder_folder)
-
-    def vectors(passages: "Sequence[Passage]", sha256: str) -> "VectorSource":
-        with mapping(processes, encoder_folder, "auto") as map_chunks:
-            encoded = encoded_by(encoder, out, map_chunks=map_chunks, watched=_encoding_shown)
-            return encoded(passages, sha256)
-
-    return vectors
+    with (
+        mapping(processes, encoder, "auto") as map_chunks,
+        _encoding_shown(len(passages)) as progress,
+    ):
+        return vectors_for(passages, encoder, folder, map_chunks=map_chunks, progress=progress)
 
 
 @contextmanager

@@ -1,1 +1,4 @@
-"""Texts to vectors: encoders of questions and passages, and corpora of vectors on disk."""
+"""Texts to vectors: encoders in folders (ONNX or torch), and the vectors of a corpus on disk.
+
+Nothing here knows indexes or rankings.
+"""

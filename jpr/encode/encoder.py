@@ -1,48 +1,73 @@
-"""An encoder of texts: tokens in batches of like length through a tower."""
+"""The text encoder: token ids in batches of similar length through a tower."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jpr.encode.batches import batches
 from jpr.encode.tokenizer import EncoderTokenizer
 from jpr.types import Passage
 
 Vectors = NDArray[np.float32]
 
 
-class Tower(Protocol):
-    """Turns token ids into vectors, wherever it runs."""
+class TextTower(Protocol):
+    """A model from token ids to vectors, on any device."""
 
     dimension: int
     budget: int
-    """How many tokens it takes at a time, padding included, to be fastest."""
+    """Tokens per batch, padding included, at which it is fastest."""
 
     def vectors(self, rows: Sequence[Sequence[int]]) -> Vectors:
         """Return one vector per row of token ids."""
 
 
 class TextEncoder:
-    """Questions and passages to vectors, behind `jpr.stages.Encoder`."""
+    """Questions and passages to vectors: a `jpr.stages.Encoder`."""
 
-    def __init__(self, tokens: EncoderTokenizer, question: Tower, passage: Tower, key: str) -> None:
-        """Put together an encoder; the towers may be one and the same."""
-        self._tokens, self._question, self._passage = tokens, question, passage
-        self.key, self.dimension = key, passage.dimension
+    def __init__(
+        self,
+        tokenizer: EncoderTokenizer,
+        question: TextTower,
+        passage: TextTower,
+        key: str,
+        folder: Path | None = None,
+    ) -> None:
+        """Combine a tokenizer and two towers, which may be the same; no `folder`: bundled."""
+        self._tokenizer, self._question, self._passage = tokenizer, question, passage
+        self.key, self.dimension, self.folder = key, passage.dimension, folder
 
     def encode_questions(self, texts: Sequence[str]) -> Vectors:
         """Return one vector per question, (n, dimension)."""
-        return _in_batches(self._tokens.tokenize_questions(texts), self._question)
+        return _encode(self._tokenizer.tokenize_questions(texts), self._question)
 
     def encode_passages(self, passages: Sequence[Passage]) -> Vectors:
         """Return one vector per passage, (n, dimension)."""
-        return _in_batches(self._tokens.tokenize_passages(passages), self._passage)
+        return _encode(self._tokenizer.tokenize_passages(passages), self._passage)
 
 
-def _in_batches(rows: Sequence[Sequence[int]], tower: Tower) -> Vectors:
-    found = np.empty((len(rows), tower.dimension), dtype=np.float32)
-    for places in batches([len(row) for row in rows], tower.budget):
-        found[places] = tower.vectors([rows[place] for place in places])
-    return found
+def _encode(rows: Sequence[Sequence[int]], tower: TextTower) -> Vectors:
+    vectors = np.empty((len(rows), tower.dimension), dtype=np.float32)
+    for batch in batches([len(row) for row in rows], tower.budget):
+        vectors[batch] = tower.vectors([rows[i] for i in batch])
+    return vectors
+
+
+def batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
+    """Group texts, longest first, into batches of at most `budget` tokens with padding.
+
+    A batch lists the indices of its texts. A text longer than the budget is a batch alone.
+
+    >>> list(batches([3, 9, 2, 4], budget=10))
+    [[1], [3, 0], [2]]
+    """
+    batch: list[int] = []
+    for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+        if batch and lengths[batch[0]] * (len(batch) + 1) > budget:
+            yield batch
+            batch = []
+        batch.append(i)
+    if batch:
+        yield batch

@@ -1,7 +1,7 @@
-"""Encoders in folders: our own in ONNX, or Hugging Face's, in one tower or two.
+"""Encoders in folders: jpr's own in ONNX, or Hugging Face's, with one tower or two.
 
-FOLDER/encoder.json       settings, and the hashes of the files that we wrote beside it; a Hugging
-                          Face folder has none: its settings are derived
+FOLDER/encoder.json       settings, and checksums of the files beside it; a Hugging Face folder has
+                          none, its settings are derived
 FOLDER/tokenizer.json     or vocab.txt
 FOLDER/model.onnx         and / or config.json with model.safetensors
 FOLDER/question/…         two towers: the weights of each in a folder of its own,
@@ -17,72 +17,63 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 
-from jpr.encode.encoder import TextEncoder, Tower
+from jpr.encode.encoder import TextEncoder, TextTower
 from jpr.encode.encoder_settings import ABOUT, EncoderSettings, read_settings
 from jpr.encode.tokenizer import EncoderTokenizer, open_tokenizer
 from jpr.errors import ConfigError, FormatError, MissingExtraError
 from jpr.io.checksums import checked_sums, sha256
 
 BUNDLED_ENCODER = Path(__file__).parent.parent / "assets" / "encoder"
-"""The encoder that comes with the package."""
 DEVICES = ("auto", "cpu", "cuda")
 _GPU_FILES = ("nvidia*", "nvhost*", "dxg", "kfd")
-"""What drivers put into /dev: Nvidia's on servers and on Jetson, Windows' below WSL, AMD's."""
+"""What drivers create in /dev: Nvidia's on servers and on Jetson, Windows' under WSL, AMD's."""
 
 
 def load_encoder(
     folder: str | Path | None = None, device: str = "auto", threads: int = 0
 ) -> TextEncoder:
-    """Open an encoder, or the one that comes with the package.
+    """Open an encoder; without a folder, the bundled one.
 
-    On the CPU an ONNX model is preferred to other weights; `auto` takes a GPU where there are one,
-    torch and weights for it. `threads` is for ONNX; 0 is one per core.
+    On the CPU an ONNX model is preferred to other weights; `auto` uses a GPU if torch sees one and
+    there are weights for it. `threads` is for ONNX; 0 is one per core.
     """
     if device not in DEVICES:
-        raise ConfigError(f"--device {device}; choose of {', '.join(DEVICES)}")
+        raise ConfigError(f"device {device!r}: choose one of {', '.join(DEVICES)}")
     home = BUNDLED_ENCODER if folder is None else Path(folder)
     if not home.is_dir():
-        raise FormatError(home, 0, _no_folder(folder))
+        missing = "no bundled encoder in this installation; name one with --encoder"
+        unknown = "not a folder; an encoder is a folder with weights and a tokenizer"
+        raise FormatError(home, 0, missing if folder is None else unknown)
     settings, sums = read_settings(home), checked_sums(home / ABOUT)
     parts = [home / "question", home / "passage"] if settings.towers == "separate" else [home]
-    tokenizer, file = open_tokenizer(_with_tokenizer(home))
-    opened = [_open(part, settings, device, threads) for part in parts]
+    tokenizer, file = open_tokenizer(tokenizer_folder(home))
+    opened = [_open_tower(part, settings, device, threads) for part in parts]
     towers, used = [tower for tower, _ in opened], [path for _, paths in opened for path in paths]
     if towers[0].dimension != towers[-1].dimension:
         sizes = " and ".join(str(tower.dimension) for tower in towers)
-        raise FormatError(
-            home, 0, f"its towers give vectors of {sizes} dimensions; they must agree"
-        )
-    tokens, weights = (
-        EncoderTokenizer(tokenizer, settings, file),
-        settings.weights or weights_digest(used, sums),
-    )
-    return TextEncoder(tokens, towers[0], towers[-1], _key(settings, tokenizer.to_str(), weights))
+        raise FormatError(home, 0, f"the two towers have {sizes} dimensions; they must agree")
+    key = _key(settings, tokenizer.to_str(), settings.weights or weights_digest(used, sums))
+    texts = EncoderTokenizer(tokenizer, settings, file)
+    named = None if folder is None else home.resolve()
+    return TextEncoder(texts, towers[0], towers[-1], key, named)
 
 
-def _no_folder(folder: str | Path | None) -> str:
-    if folder is None:
-        return "this installation has no encoder of its own; name one with --encoder"
-    return "is no folder; an encoder is a folder with weights and a tokenizer"
+def tokenizer_folder(home: Path) -> Path:
+    """Return which folder of an encoder holds its tokenizer."""
+    above = any((home / name).exists() for name in ("tokenizer.json", "vocab.txt"))
+    return home if above or not (home / "passage").is_dir() else home / "passage"
 
 
-def _with_tokenizer(home: Path) -> Path:
-    names = ("tokenizer.json", "vocab.txt")
-    tower = home / "passage"
-    above = any((home / name).exists() for name in names)
-    return home if above or not tower.is_dir() else tower
-
-
-def _open(
+def _open_tower(
     folder: Path, settings: EncoderSettings, device: str, threads: int
-) -> tuple[Tower, list[Path]]:
-    """Open one tower where it runs best, and say which files its weights are in."""
+) -> tuple[TextTower, list[Path]]:
+    """Open a tower where it runs fastest, and return it with the files of its weights."""
     graph, weights = folder / "model.onnx", weight_files(folder)
     if not weights and not graph.exists():
-        raise FormatError(folder, 0, "holds no weights: neither model.onnx nor model.safetensors")
+        raise FormatError(folder, 0, "no weights: neither model.onnx nor model.safetensors")
     on_gpu = uses_gpu(device)
     if graph.exists() and not on_gpu:
-        from jpr.encode.onnx import OnnxTower
+        from jpr.encode.onnx_session import OnnxTower
 
         return OnnxTower(graph, threads), [graph]
     if not torch_can_load(bool(weights)):
@@ -94,7 +85,7 @@ def _open(
 
 
 def torch_can_load(weights: bool) -> bool:
-    """Tell whether torch, and what it takes to read weights or else ONNX files, are installed."""
+    """Return whether torch is installed, with what reads weights or else ONNX files."""
     needed = ("torch", "safetensors") if weights else ("torch", "safetensors", "onnx")
     return all(find_spec(name) for name in needed)
 
@@ -105,7 +96,8 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def uses_gpu(device: str) -> bool:
-    """Tell whether a model is to run on a GPU: where that is said, or where there is one."""
+    """Return whether a model runs on a GPU: on request, or with `auto` where there is one."""
+    # torch takes seconds to import: not where no driver has left a trace
     if device != "auto" or not find_spec("torch") or not _may_have_gpu():
         return device == "cuda"
     import torch
@@ -114,22 +106,16 @@ def uses_gpu(device: str) -> bool:
 
 
 def _may_have_gpu() -> bool:
-    """Tell whether there may be a GPU, without torch, which takes seconds to load."""
-    if sys.platform != "linux":
-        return True
-    return any(any(Path("/dev").glob(name)) for name in _GPU_FILES)
+    return sys.platform != "linux" or any(any(Path("/dev").glob(name)) for name in _GPU_FILES)
 
 
 def _key(settings: EncoderSettings, tokenizer: str, weights: str) -> str:
-    """Name settings, tokenizer and weights by what they are.
-
-    A copy of weights in other precision goes by the name of the weights it was made from.
-    """
+    """Hash settings, tokenizer and weights; a copy in other precision keeps the original's name."""
     plain = json.dumps(asdict(replace(settings, weights="")), sort_keys=True)
     return hashlib.sha256(f"{plain}{tokenizer}{weights}".encode()).hexdigest()[:32]
 
 
 def weights_digest(files: list[Path], known: Mapping[Path, str] = MappingProxyType({})) -> str:
-    """Name weights by what is in their files, whose hashes may be known."""
+    """Hash the content of weight files, some of whose checksums may be known."""
     hashes = [known.get(file) or sha256(file) for file in files]
     return hashlib.sha256(bytes.fromhex("".join(hashes))).hexdigest()[:32]

@@ -1,144 +1,134 @@
-"""What has to be known of an encoder besides its weights, from its folder.
+"""What an encoder's folder says besides weights: in `encoder.json`, or derived from Hugging Face's.
 
-Our own folders say it in `encoder.json`. Of a Hugging Face folder it is derived from what stands
-there: sentence-transformers' modules, pooling and prompts, or the kind of model.
+Those are sentence-transformers' modules, pooling and prompts, or the type of the model.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from jpr.errors import ConfigError, FormatError
 from jpr.io.checksums import read_record, with_sums
 from jpr.io.json_files import read_json, read_object, write_json
+from jpr.io.settings import below, not_one_of, parse_table, reject
 
 ABOUT = "encoder.json"
-_CHOICES = {
-    "pooling": ("mean", "cls", "pooler"),
-    "projection": ("none", "linear", "tanh", "norm"),
-    "towers": ("shared", "separate"),
-}
 
 
 @dataclass(frozen=True, slots=True)
 class EncoderSettings:
-    """How texts are read and how a vector is made of what the model says of their tokens."""
+    """How texts are tokenized and how token states become a vector.
+
+    The names are those of `encoder.json`; an encoder's key is a hash of them all.
+    """
 
     pooling: str = "mean"
-    """What stands for a text: the mean of its tokens, `cls` the first, or `pooler`: the first
-    through BERT's own layer with tanh, as in REALM."""
+    """The vector of a text: the `mean` of its tokens, the first (`cls`), or the first through
+    BERT's layer with tanh (`pooler`), as in REALM."""
     projection: str = "none"
-    """A linear layer after pooling, and what follows it: nothing, `tanh`, or a `norm` (REALM)."""
+    """A linear layer after pooling: `none`, `linear`, with `tanh`, with a layer `norm` (REALM)."""
     normalise: bool = True
-    """Whether vectors are made of unit length, so that the inner product is the cosine."""
+    """Scale vectors to unit length, so that the inner product is the cosine."""
     towers: str = "shared"
-    """Whether questions and passages share their weights."""
+    """`shared`: one set of weights for questions and passages; `separate`: two."""
     question_prompt: str = ""
-    """What stands before every question, such as e5's "query: "."""
+    """Text before every question, such as e5's "query: "."""
     passage_prompt: str = ""
-    """What stands before every passage."""
+    """Text before every passage."""
     title_joint: str = "."
-    """What stands between a title and the text; [SEP] for DPR and REALM."""
+    """Text between title and passage text; [SEP] for DPR and REALM."""
     max_title_tokens: int = 32
     max_question_tokens: int = 64
     """Tokens of a question, special ones included."""
     max_passage_tokens: int = 256
     """Tokens of a passage, special ones included."""
     weights: str = ""
-    """In a copy of lower precision, the name of the weights it was made from: vectors of both can
-    be compared."""
+    """In a copy of lower precision: the digest of the original weights. Vectors of both compare."""
 
     def __post_init__(self) -> None:
-        for name, known in _CHOICES.items():
-            if getattr(self, name) not in known:
-                raise ConfigError(f"{name} {getattr(self, name)!r}; choose of {', '.join(known)}")
-        for name in ("max_title_tokens", "max_question_tokens", "max_passage_tokens"):
-            if getattr(self, name) < 3:
-                raise ConfigError(f"{name} {getattr(self, name)}; [CLS], a word and [SEP] are 3")
+        reject(
+            [
+                *not_one_of(
+                    self,
+                    pooling=("mean", "cls", "pooler"),
+                    projection=("none", "linear", "tanh", "norm"),
+                    towers=("shared", "separate"),
+                ),
+                *below(self, 3, "max_title_tokens", "max_question_tokens", "max_passage_tokens"),
+            ]
+        )
 
 
 def write_settings(settings: EncoderSettings, folder: Path, names: Iterable[str]) -> None:
-    """Write a folder's settings, with the hashes of these of its files."""
+    """Write a folder's settings, with checksums of these files."""
     write_json(folder / ABOUT, with_sums(asdict(settings), folder, names))
 
 
 def read_settings(folder: Path) -> EncoderSettings:
     """Read a folder's settings, or derive them from a Hugging Face folder."""
-    own = folder / ABOUT
+    own, tower = folder / ABOUT, folder / "passage"
     if own.exists():
-        return _checked(own, read_record(own))
-    tower = folder / "passage"
+        return _parsed(own, read_record(own))
     if tower.is_dir():
-        return _checked(tower, {**_derived(tower), "towers": "separate"})
-    return _checked(folder, _derived(folder))
+        return _parsed(tower, {**_derived(tower), "towers": "separate"})
+    return _parsed(folder, _derived(folder))
 
 
-def _checked(where: Path, given: Mapping[str, object]) -> EncoderSettings:
-    known = {field.name: type(field.default) for field in fields(EncoderSettings)}
-    for name, value in given.items():
-        if name not in known:
-            raise FormatError(where, 0, f"unknown setting {name!r}; there are {', '.join(known)}")
-        if type(value) is not known[name]:
-            wanted = {str: "a string", bool: "true or false", int: "a whole number"}[known[name]]
-            raise FormatError(where, 0, f"{name} is {value!r}, it should be {wanted}")
+def _parsed(where: Path, given: Mapping[str, object]) -> EncoderSettings:
     try:
-        return EncoderSettings(**given)  # type: ignore[arg-type]  # just checked
+        return parse_table(EncoderSettings, given, "settings")
     except ConfigError as error:
         raise FormatError(where, 0, str(error)) from error
 
 
 def _derived(folder: Path) -> dict[str, object]:
-    """Say what a Hugging Face folder lets us know."""
+    """Derive settings from a Hugging Face folder."""
     config = read_object(folder / "config.json")
     kind = config.get("model_type", "bert")
-    if kind not in ("bert", "mpnet", "dpr"):
-        raise FormatError(
-            folder / "config.json",
-            0,
-            f"model_type {kind!r} is not known; there are bert, mpnet, dpr",
-        )
     if kind == "dpr":
         return {"pooling": "cls", "normalise": False, "title_joint": "[SEP]"}
-    found = _of_modules(folder) | _of_prompts(folder)
-    limit = _longest(folder, config)
-    return {**found, "max_passage_tokens": limit, "max_question_tokens": min(64, limit)}
+    if kind not in ("bert", "mpnet"):
+        raise _unknown(folder / "config.json", "model_type", kind, "bert, mpnet, dpr")
+    limit = _max_tokens(folder, config)
+    lengths = {"max_passage_tokens": limit, "max_question_tokens": min(64, limit)}
+    return {**_from_modules(folder), **_prompts(folder), **lengths}
 
 
-def _longest(folder: Path, config: Mapping[str, object]) -> int:
-    """Return how many tokens a passage may have, 256 where more would be possible."""
-    said: list[object] = [256, config.get("max_position_embeddings")]
-    told = folder / "sentence_bert_config.json"
-    if told.exists():
-        said.append(read_object(told).get("max_seq_length"))
-    return min(number for number in said if isinstance(number, int))
+def _max_tokens(folder: Path, config: Mapping[str, object]) -> int:
+    """Return the model's longest passage in tokens, at most 256."""
+    limits: list[object] = [256, config.get("max_position_embeddings")]
+    file = folder / "sentence_bert_config.json"
+    if file.exists():
+        limits.append(read_object(file).get("max_seq_length"))
+    return min(limit for limit in limits if isinstance(limit, int))
 
 
-def _of_modules(folder: Path) -> dict[str, object]:
+def _from_modules(folder: Path) -> dict[str, object]:
     """Read sentence-transformers' list of what follows the model."""
-    file = folder / "modules.json"
-    if not file.exists():
+    if not (folder / "modules.json").exists():
         return {}
     found: dict[str, object] = {"normalise": False}
-    for module in read_modules(folder):
-        kind, path = module
+    for kind, path in read_modules(folder):
+        config = folder / path / "config.json"
         if kind == "Pooling":
-            found["pooling"] = _pooling(folder / path / "config.json")
+            found["pooling"] = _pooling(config)
         elif kind == "Dense":
-            found["projection"] = _activation(folder / path / "config.json")
+            found["projection"] = _activation(config)
         elif kind == "Normalize":
             found["normalise"] = True
         elif kind not in ("Transformer", "Dropout"):
-            raise FormatError(file, 0, f"module {kind!r} is not known; such an encoder is not read")
+            known = "Transformer, Pooling, Dense, Dropout, Normalize"
+            raise _unknown(folder / "modules.json", "module", kind, known)
     return found
 
 
 def read_modules(folder: Path) -> list[tuple[str, str]]:
     """Return (kind, path) of each module in `modules.json`."""
     file = folder / "modules.json"
-    listed = read_json(file)
-    if not isinstance(listed, list) or not all(isinstance(module, dict) for module in listed):
-        raise FormatError(file, 0, "holds no list of modules; copy it again")
-    return [(str(m.get("type", "")).rpartition(".")[2], str(m.get("path", ""))) for m in listed]
+    modules = read_json(file)
+    if not isinstance(modules, list) or not all(isinstance(module, dict) for module in modules):
+        raise FormatError(file, 0, "not a list of modules; copy it again")
+    return [(str(m.get("type", "")).rpartition(".")[2], str(m.get("path", ""))) for m in modules]
 
 
 def _pooling(file: Path) -> str:
@@ -147,7 +137,7 @@ def _pooling(file: Path) -> str:
     short = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls"}
     mode = config.get("pooling_mode") or "+".join(short.get(name, name) for name in modes)
     if mode not in ("mean", "cls"):
-        raise FormatError(file, 0, f"pooling {mode!r} is not known; there are mean and cls")
+        raise _unknown(file, "pooling", mode, "mean, cls")
     return str(mode)
 
 
@@ -155,14 +145,18 @@ def _activation(file: Path) -> str:
     name = str(read_object(file).get("activation_function", "")).rpartition(".")[2]
     known = {"Tanh": "tanh", "Identity": "linear"}
     if name not in known:
-        raise FormatError(file, 0, f"activation {name!r} is not known; there are Tanh and Identity")
+        raise _unknown(file, "activation", name, "Tanh, Identity")
     return known[name]
 
 
-def _of_prompts(folder: Path) -> dict[str, object]:
+def _prompts(folder: Path) -> dict[str, object]:
     file = folder / "config_sentence_transformers.json"
     prompts = read_object(file).get("prompts") if file.exists() else None
     if not isinstance(prompts, dict):
         return {}
     passage = prompts.get("passage") or prompts.get("document") or ""
     return {"question_prompt": prompts.get("query") or "", "passage_prompt": passage}
+
+
+def _unknown(file: Path, what: str, found: object, known: str) -> FormatError:
+    return FormatError(file, 0, f"{what} {found!r} is not supported; supported: {known}")

@@ -1,8 +1,8 @@
-"""ONNX models on the CPU."""
+"""ONNX models on the CPU, and the encoder tower that the light installation runs."""
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
@@ -12,11 +12,11 @@ import onnxruntime
 from numpy.typing import NDArray
 from onnxruntime.capi import onnxruntime_pybind11_state as states
 
+from jpr.encode.encoder import Vectors
 from jpr.errors import FormatError
 
 Floats = NDArray[np.float32]
 OnnxInputs = dict[str, NDArray[np.generic]]
-Run = Callable[[OnnxInputs], list[Floats]]
 
 _DAMAGE = (
     states.Fail,
@@ -28,20 +28,22 @@ _DAMAGE = (
 
 
 def one_text(ids: Sequence[int]) -> OnnxInputs:
-    """Return one text as encoders of ours take it."""
+    """Return the inputs of our encoder graphs for one text."""
     return {"ids": np.array([ids], dtype=np.int64), "lengths": np.array([len(ids)], dtype=np.int64)}
 
 
 def open_session(path: Path, threads: int = 0) -> onnxruntime.InferenceSession:
-    """Open a model, to run on so many threads; 0 is one per core. Threads may share it."""
+    """Open a model to run on `threads` threads (0: one per core); callers may share it."""
     options = onnxruntime.SessionOptions()
-    # Left to itself, it takes all cores of the machine, also those this process may not use.
-    options.intra_op_num_threads = threads or _some_cores()
-    # The graph is made as it should run; a fused norm, for one, is slower on the CPU.
+    # The library's default counts all cores of the machine, even those not allowed to us. But an
+    # explicit number leaves its threads unpinned, a tenth slower: so only where they differ.
+    allowed = _cores()
+    options.intra_op_num_threads = threads or (allowed if allowed < (os.cpu_count() or 1) else 0)
+    # The graph is exported as it should run; a fused layer norm, for one, is slower on the CPU.
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-    # Matrices that are only stored in 8 bits become 32 bits once, not at every run.
+    # Dequantize weights that are only stored in 8 bits once, not at every run.
     options.add_session_config_entry("session.disable_quant_qdq", "1")
-    options.log_severity_level = 3  # warnings are for who makes the graph
+    options.log_severity_level = 3  # warnings concern the author of the graph
     try:
         return onnxruntime.InferenceSession(
             path.read_bytes(), options, providers=["CPUExecutionProvider"]
@@ -49,18 +51,18 @@ def open_session(path: Path, threads: int = 0) -> onnxruntime.InferenceSession:
     except OSError as error:
         raise FormatError(path, 0, f"cannot be read: {error.strerror}") from error
     except _DAMAGE as error:
-        raise FormatError(path, 0, "is no model that can be run; copy it again") from error
+        raise FormatError(path, 0, "not a valid ONNX model; copy it again") from error
 
 
 class OnnxModel:
-    """A model that reads texts one by one, as many at once as it has threads.
+    """A model that reads one text per thread, in as many threads as there are cores.
 
-    So nothing is padded, what a text needs fits a core's own cache, and no core waits for another
-    after every product. Threads may share it.
+    So there is no padding, a text's activations fit one core's cache, and cores never wait for
+    each other. Threads may share it.
     """
 
     def __init__(self, path: Path, threads: int = 0) -> None:
-        """Open a model, to run on so many threads; 0 is one per core."""
+        """Open a model to run on `threads` threads; 0 is one per core."""
         self.session = open_session(path, 1)
         self._threads = threads or _cores()
         self._process = -1
@@ -69,29 +71,32 @@ class OnnxModel:
 
     def read(self, outputs: Sequence[str], texts: Iterable[OnnxInputs]) -> Iterator[list[Floats]]:
         """Yield these outputs for each text, in order."""
+        if self._threads == 1:
+            return (self._run(outputs, text) for text in texts)
+        return self._read_parallel(outputs, texts)
 
-        def run(text: OnnxInputs) -> list[Floats]:
-            found: list[Floats] = self.session.run(outputs, text)
-            return found
+    def _run(self, outputs: Sequence[str], text: OnnxInputs) -> list[Floats]:
+        found: list[Floats] = self.session.run(outputs, text)
+        return found
 
-        return map(run, texts) if self._threads == 1 else self._beside(run, texts)
-
-    def _beside(self, run: Run, texts: Iterable[OnnxInputs]) -> Iterator[list[Floats]]:
-        """Yield what is made of each text; few wait at a time, so that other callers get a turn."""
-        under_way: deque[Future[list[Floats]]] = deque()
+    def _read_parallel(
+        self, outputs: Sequence[str], texts: Iterable[OnnxInputs]
+    ) -> Iterator[list[Floats]]:
+        """Keep few texts queued at a time, so that other callers get a turn."""
+        pending: deque[Future[list[Floats]]] = deque()
         try:
             for text in texts:
-                under_way.append(self._workers().submit(run, text))
-                if len(under_way) > 2 * self._threads:
-                    yield under_way.popleft().result()
-            while under_way:
-                yield under_way.popleft().result()
+                pending.append(self._workers().submit(self._run, outputs, text))
+                if len(pending) > 2 * self._threads:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
         finally:
-            for one in under_way:
-                one.cancel()
+            for future in pending:
+                future.cancel()
 
     def _workers(self) -> ThreadPoolExecutor:
-        """Return the threads of this process; one that was forked has none of its parent's."""
+        """Return the threads of this process; a forked process does not inherit its parent's."""
         with self._lock:
             if self._pool is None or self._process != os.getpid():
                 self._process = os.getpid()
@@ -99,16 +104,28 @@ class OnnxModel:
             return self._pool
 
 
+class OnnxTower:
+    """A `TextTower` in a file that `jpr.models.onnx_export` wrote; threads may share it."""
+
+    budget = 65_536  # texts run one per thread, whatever the batch
+
+    def __init__(self, path: Path, threads: int = 0) -> None:
+        """Open a model to run on `threads` threads; 0 is one per core."""
+        self._model = OnnxModel(path, threads)
+        inputs = [tensor.name for tensor in self._model.session.get_inputs()]
+        outputs = self._model.session.get_outputs()
+        if inputs != ["ids", "lengths"] or not isinstance(outputs[0].shape[-1], int):
+            raise FormatError(path, 0, "not an encoder that jpr export made")
+        self.dimension: int = outputs[0].shape[-1]
+
+    def vectors(self, rows: Sequence[Sequence[int]]) -> Vectors:
+        """Return one vector per row of token ids."""
+        texts = (one_text(row) for row in rows)
+        return np.concatenate([vectors for (vectors,) in self._model.read(["vectors"], texts)])
+
+
 def _cores() -> int:
     """Return how many cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def _some_cores() -> int:
-    """Return how many cores this process may use, where they are not all; else 0.
-
-    Told the number of all of them, it would not bind its threads to them, and be a tenth slower.
-    """
-    return mine if (mine := _cores()) < (os.cpu_count() or 1) else 0

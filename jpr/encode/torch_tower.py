@@ -1,7 +1,6 @@
 """A tower in torch, for the GPU and for weights that were not exported.
 
-On CUDA it runs in 16 bits (bfloat16) without padding; on a CPU in 32, for want of units that
-multiply 16-bit numbers.
+On CUDA it runs in bfloat16 without padding; on a CPU in float32, since CPUs multiply that faster.
 """
 
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ from jpr.models.checkpoint import read_checkpoint
 from jpr.models.tower import Tower, VectorHead, tower_from_weights
 
 _GELU = ("gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh")
-"""All are read as the first; the others are approximations of it, within 0.0005."""
+"""All are computed as the first; the others approximate it to within 0.0005."""
 
 
 class TorchTower:
@@ -28,7 +27,7 @@ class TorchTower:
     def __init__(self, tower: Tower, device: str) -> None:
         """Move a tower to a device."""
         if device == "cuda" and not torch.cuda.is_available():
-            raise ConfigError("--device cuda: torch sees no GPU here; use cpu or auto")
+            raise ConfigError("device cuda: torch sees no GPU here; use cpu or auto")
         self._tower, self._device = tower.to(device), device
         self.dimension = tower.dimension
         self.budget = 65_536 if device == "cuda" else 2048
@@ -37,11 +36,11 @@ class TorchTower:
         """Return one vector per row of token ids."""
         counts = np.array([len(row) for row in rows])
         ids = np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=int(counts.sum()))
-        placed = (torch.from_numpy(array).to(self._device) for array in (ids, counts))
+        inputs = (torch.from_numpy(array).to(self._device) for array in (ids, counts))
         half = torch.autocast("cuda", torch.bfloat16, enabled=self._device == "cuda")
         with torch.inference_mode(), half:
-            found: Vectors = self._tower(*placed).cpu().numpy()
-        return found
+            vectors: Vectors = self._tower(*inputs).cpu().numpy()
+        return vectors
 
 
 def load_tower(folder: Path, settings: EncoderSettings) -> Tower:
@@ -55,11 +54,10 @@ def load_tower(folder: Path, settings: EncoderSettings) -> Tower:
     if (folder / "modules.json").exists():
         for kind, path in read_modules(folder):
             if kind == "Dense":
-                dense = _dense(folder / path)
-                weights |= {f"projection.dense.{name}": w for name, w in dense.items()}
+                weights |= _dense_layer(folder / path / "model.safetensors")
     if config.get("hidden_act", "gelu") not in _GELU:
-        known = ", ".join(_GELU)
-        raise FormatError(folder, 0, f"hidden_act {config['hidden_act']!r}; known are {known}")
+        problem = f"hidden_act {config['hidden_act']!r} is unknown; known: {', '.join(_GELU)}"
+        raise FormatError(folder, 0, problem)
     if config.get("model_type") == "dpr":
         config = {**config, "model_type": "bert"}
     try:
@@ -68,9 +66,9 @@ def load_tower(folder: Path, settings: EncoderSettings) -> Tower:
         raise FormatError(folder, 0, str(error)) from error
 
 
-def _dense(folder: Path) -> dict[str, torch.Tensor]:
+def _dense_layer(file: Path) -> dict[str, torch.Tensor]:
     """Read sentence-transformers' layer after pooling."""
-    file = folder / "model.safetensors"
     if not file.exists():
-        raise FormatError(file, 0, "is missing; the encoder has a layer after pooling")
-    return {name.removeprefix("linear."): w for name, w in load_file(file).items()}
+        raise FormatError(file, 0, "missing; the encoder has a layer after pooling")
+    named = load_file(file).items()
+    return {f"projection.dense.{name.removeprefix('linear.')}": weight for name, weight in named}

@@ -1,11 +1,11 @@
-"""A corpus of vectors on disk, made chunk by chunk, so that a killed run goes on where it was.
+"""The vectors of a corpus on disk, written chunk by chunk, so that a killed run can resume.
 
-    FOLDER/head.json          encoder key, dimension, kind, passages per chunk
-    FOLDER/000000.npz         the vectors of the first chunk and a digest of its passages, …
-    FOLDER/done.json          how many passages there are in all; the last file to appear
+    FOLDER/head.json          encoder key, dimension, precision ("kind"), passages per chunk
+    FOLDER/000000.npz         vectors of the first chunk and a digest of its passages, …
+    FOLDER/done.json          number of passages; written last
 
-Every file appears whole or not at all, and carries a checksum. The kind is `float16`, or `sq8`:
-one byte a number, by steps of 1/255 of the range that a dimension has in the chunk.
+Files are published atomically and have checksums. The precision is `float16`, or `sq8`: one byte
+per value, in steps of 1/255 of a dimension's range within the chunk.
 """
 
 import hashlib
@@ -14,27 +14,32 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
-from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jpr.encode.encoder import Vectors
+from jpr.encode.encoder import TextEncoder, Vectors
+from jpr.encode.encoder_folder import load_encoder
 from jpr.errors import ConfigError, DataError, FormatError
 from jpr.io.atomic import publish, publish_binary
 from jpr.io.checksums import sealed, unsealed
-from jpr.io.json_files import read_object
-from jpr.stages import Encoder, Progress
+from jpr.io.cluster import StageSpec, cluster_map
+from jpr.io.json_files import read_object, write_json
+from jpr.stages import Encoder, Progress, batched
 from jpr.types import Passage
 
+if TYPE_CHECKING:
+    from distributed import Client
+
 _ARRAYS = {"float16": ("vectors",), "sq8": ("vectors", "low", "step")}
-KINDS = tuple(_ARRAYS)
-"""How numbers may be stored."""
+PRECISIONS = tuple(_ARRAYS)
 _FORMAT = 1
 _STEPS = 255
+_CHUNK = 1024
+"""Passages per chunk: about a minute's work on one core."""
 _DAMAGE = (OSError, ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
-"""What reading a damaged archive may end in; it may look like one with a password, for instance."""
+"""Errors of numpy on a damaged archive, which may look encrypted, for instance."""
 
 Chunk = tuple[int, list[Passage]]
 """A chunk's number and its passages."""
@@ -48,9 +53,33 @@ def encode_here(chunks: Iterable[Chunk], encoder: Encoder) -> Iterator[tuple[int
         yield number, encoder.encode_passages(passages)
 
 
+def encode_on_workers(client: "Client", encoder: TextEncoder, device: str = "auto") -> MapChunks:
+    """Return a function that encodes chunks on a Dask cluster; workers open the same folder."""
+    name = str(encoder.folder or "the bundled encoder")
+
+    def map_chunks(chunks: Iterable[Chunk], local: Encoder) -> Iterator[tuple[int, Vectors]]:
+        spec = StageSpec(_open_on_worker, (encoder.folder, device), local.key, name)
+        sent = ((number, [(p.title, p.text) for p in passages]) for number, passages in chunks)
+        return cluster_map(client, spec, _encode_on_worker, sent)
+
+    return map_chunks
+
+
+def _open_on_worker(folder: Path | None, device: str) -> tuple[TextEncoder, str]:
+    encoder = load_encoder(folder, device, threads=1)
+    return encoder, encoder.key
+
+
+def _encode_on_worker(
+    encoder: TextEncoder, chunk: tuple[int, list[tuple[str, str]]]
+) -> tuple[int, Vectors]:
+    number, rows = chunk
+    return number, encoder.encode_passages([Passage("", title, text) for title, text in rows])
+
+
 @dataclass(frozen=True, slots=True)
-class Head:
-    """What all chunks of a folder have in common."""
+class VectorsHead:
+    """`head.json`: what all chunks of a folder have in common."""
 
     key: str
     dimension: int
@@ -59,34 +88,60 @@ class Head:
     format: int = _FORMAT
 
 
+def vectors_for(
+    passages: Iterable[Passage],
+    encoder: Encoder,
+    folder: Path,
+    *,
+    precision: str | None = None,
+    map_chunks: MapChunks = encode_here,
+    progress: Progress = lambda _: None,
+) -> "StoredVectors":
+    """Return the vectors of a corpus in a folder, after encoding what is missing there.
+
+    Without a `precision`, that of the folder is kept; a new folder gets float16.
+    """
+    file = folder / "head.json"
+    head = _read_head(file) if file.exists() else None
+    encode_to_folder(
+        passages,
+        encoder,
+        folder,
+        precision=precision or (head.kind if head else "float16"),
+        chunk=head.chunk if head else _CHUNK,
+        map_chunks=map_chunks,
+        progress=progress,
+    )
+    return open_vectors(folder)
+
+
 def encode_to_folder(
     passages: Iterable[Passage],
     encoder: Encoder,
     folder: Path,
     *,
-    kind: str = "float16",
-    chunk: int = 1024,
+    precision: str = "float16",
+    chunk: int = _CHUNK,
     map_chunks: MapChunks = encode_here,
     progress: Progress = lambda _: None,
 ) -> int:
     """Encode a corpus into a folder and return the number of passages.
 
-    Chunks that are already there are kept, if they are of the same encoder and passages; passages
-    that differ from those of a chunk that is there are an error.
+    Chunks of an earlier run are kept; one of other passages, or of another encoder, is an error.
     """
-    if kind not in KINDS:
-        raise ConfigError(f"vectors as {kind!r}; choose of {', '.join(KINDS)}")
-    head = Head(encoder.key, encoder.dimension, kind, chunk)
+    if precision not in PRECISIONS:
+        raise ConfigError(f"precision {precision!r}: choose one of {', '.join(PRECISIONS)}")
+    head = VectorsHead(encoder.key, encoder.dimension, precision, chunk)
     _begin(folder, head)
     count = 0
     digests: dict[int, str] = {}
 
     def missing() -> Iterator[Chunk]:
         nonlocal count
-        for number, part in _chunked(passages, chunk):
+        for number, part in enumerate(batched(passages, chunk)):
             count += len(part)
             digests[number] = _digest(part)
-            if _has(folder, number, digests[number]):
+            if _has_chunk(folder, number, digests[number]):
                 progress(len(part))
             else:
                 yield number, part
@@ -95,20 +150,15 @@ def encode_to_folder(
         _write(folder, head, number, vectors, digests[number])
         progress(len(vectors))
     if not count:
-        raise DataError("the corpus holds no passage; was its download cut short?")
-    _finish(folder, count, len(digests))
+        raise DataError("the corpus has no passages; was its download cut short?")
+    if _path(folder, len(digests)).exists():
+        raise DataError(f"{folder}: holds vectors of more passages; is this the same corpus?")
+    with publish(folder / "done.json") as stream:
+        stream.write(json.dumps(sealed({"passages": count})) + "\n")
     return count
 
 
-def _chunked(passages: Iterable[Passage], size: int) -> Iterator[Chunk]:
-    rest = iter(passages)
-    number = 0
-    while part := list(islice(rest, size)):
-        yield number, part
-        number += 1
-
-
-def _digest(passages: list[Passage]) -> str:
+def _digest(passages: Iterable[Passage]) -> str:
     digest = hashlib.sha256()
     for passage in passages:
         record = json.dumps([passage.id, passage.title, passage.text])
@@ -116,32 +166,35 @@ def _digest(passages: list[Passage]) -> str:
     return digest.hexdigest()
 
 
-def _begin(folder: Path, head: Head) -> None:
-    """Begin a folder, or make sure that the one that is there is for the same vectors."""
+def _begin(folder: Path, head: VectorsHead) -> None:
+    """Write the head of a new folder, or check that of an earlier run."""
     file = folder / "head.json"
     if file.exists():
         found = _read_head(file)
-        for name, wanted in asdict(head).items():
-            if getattr(found, name) != wanted:
-                told = f"{name} {getattr(found, name)} instead of {wanted}"
-                raise ConfigError(f"{folder}: holds vectors with {told}; choose another folder")
+        for name, value in asdict(head).items():
+            if getattr(found, name) != value:
+                difference = f"{name} {getattr(found, name)} instead of {value}"
+                raise ConfigError(
+                    f"{folder}: holds vectors with {difference}; choose another folder"
+                )
         return
     if folder.is_dir() and any(path.name[0] != "." for path in folder.iterdir()):
-        raise ConfigError(f"{folder}: holds something else than vectors; choose another folder")
-    with publish(file) as stream:
-        stream.write(json.dumps(sealed(asdict(head)), indent=1) + "\n")
+        raise ConfigError(f"{folder}: holds other files than vectors; choose another folder")
+    write_json(file, sealed(asdict(head)))
 
 
-def _read_head(file: Path) -> Head:
+def _read_head(file: Path) -> VectorsHead:
     given = read_object(file)
     if given.get("format") != _FORMAT:
-        raise FormatError(file, 0, f"is of format {given.get('format')}, this program reads 1")
+        problem = f"format {given.get('format')} is not supported; this version reads {_FORMAT}"
+        raise FormatError(file, 0, problem)
     try:
-        head = Head(**unsealed(file, given))  # type: ignore[arg-type]  # checked below
+        head = VectorsHead(**unsealed(file, given))  # type: ignore[arg-type]  # checked below
     except TypeError as error:
-        raise FormatError(file, 0, f"is damaged ({error}); encode the corpus again") from error
-    if head.kind not in KINDS or not all(isinstance(n, int) for n in (head.dimension, head.chunk)):
-        raise FormatError(file, 0, "is damaged; encode the corpus again")
+        raise FormatError(file, 0, f"damaged ({error}); encode the corpus again") from error
+    sizes = (head.dimension, head.chunk)
+    if head.kind not in PRECISIONS or not all(isinstance(size, int) for size in sizes):
+        raise FormatError(file, 0, "damaged; encode the corpus again")
     return head
 
 
@@ -149,38 +202,31 @@ def _path(folder: Path, number: int) -> Path:
     return folder / f"{number:06d}.npz"
 
 
-def _has(folder: Path, number: int, digest: str) -> bool:
-    """Tell whether a chunk is there, and refuse one of other passages."""
+def _has_chunk(folder: Path, number: int, digest: str) -> bool:
+    """Return whether a chunk exists; one of other passages is an error."""
     path = _path(folder, number)
     if not path.exists():
         return False
     if str(_read(path, "digest")["digest"]) != digest:
-        raise DataError(
-            f"{path}: was made of other passages; give the corpus it began with, or another folder"
-        )
+        raise DataError(f"{path}: vectors of other passages; use the same corpus or another folder")
     return True
 
 
-def _write(folder: Path, head: Head, number: int, vectors: Vectors, digest: str) -> None:
+def _write(folder: Path, head: VectorsHead, number: int, vectors: Vectors, digest: str) -> None:
     if not np.isfinite(vectors).all():
-        raise DataError(f"chunk {number}: the encoder gave vectors that are no numbers")
+        raise DataError(f"chunk {number}: the encoder returned values that are not finite")
     with publish_binary(_path(folder, number)) as stream:
-        arrays = {"digest": np.array(digest), **_packed(vectors, head.kind)}
+        arrays = {"digest": np.array(digest), **_quantize(vectors, head.kind)}
         np.savez(stream, allow_pickle=False, **arrays)
 
 
-def _packed(vectors: Vectors, kind: str) -> dict[str, Any]:  # savez knows its arrays by no type
-    if kind == "float16":
+def _quantize(vectors: Vectors, precision: str) -> dict[str, Any]:  # savez does not type its arrays
+    if precision == "float16":
         return {"vectors": vectors.astype(np.float16)}
     low, high = vectors.min(axis=0), vectors.max(axis=0)
     step = np.maximum((high - low) / _STEPS, np.finfo(np.float32).tiny)
     codes = np.rint((vectors - low) / step).clip(0, _STEPS).astype(np.uint8)
     return {"vectors": codes, "low": low, "step": step.astype(np.float32)}
-
-
-def _unpacked(arrays: dict[str, Any]) -> Vectors:
-    found: Vectors = arrays["vectors"].astype(np.float32)
-    return found * arrays["step"] + arrays["low"] if "low" in arrays else found
 
 
 def _read(path: Path, *names: str) -> dict[str, Any]:
@@ -189,21 +235,14 @@ def _read(path: Path, *names: str) -> dict[str, Any]:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in names}
     except _DAMAGE as error:
-        raise FormatError(path, 0, "is damaged or missing; remove it and encode again") from error
-
-
-def _finish(folder: Path, count: int, chunks: int) -> None:
-    if _path(folder, chunks).exists():
-        raise DataError(f"{folder}: holds vectors of more passages; give the corpus it began with")
-    with publish(folder / "done.json") as stream:
-        stream.write(json.dumps(sealed({"passages": count})) + "\n")
+        raise FormatError(path, 0, "damaged or missing; remove it and encode again") from error
 
 
 class StoredVectors:
     """The vectors of a corpus, in its order."""
 
-    def __init__(self, folder: Path, head: Head, count: int) -> None:
-        """Know a folder by what its files say; `open_vectors` reads them."""
+    def __init__(self, folder: Path, head: VectorsHead, count: int) -> None:
+        """Describe a folder; `open_vectors` reads the description."""
         self._folder, self.head = folder, head
         self.key, self.dimension, self.count = head.key, head.dimension, count
 
@@ -211,41 +250,47 @@ class StoredVectors:
         return self.count
 
     def checked(self, passages: Iterable[Passage]) -> Iterator[Passage]:
-        """Pass passages on, refusing others than those the vectors were made of, in their order."""
+        """Yield the passages; an error if they are not those of the vectors, in their order."""
         count = 0
-        for number, part in _chunked(passages, self.head.chunk):
+        for number, part in enumerate(batched(passages, self.head.chunk)):
             count += len(part)
-            if count > self.count or not _has(self._folder, number, _digest(part)):
+            if count > self.count or not _has_chunk(self._folder, number, _digest(part)):
                 raise DataError(f"{self._folder}: holds vectors of {self.count:,} passages only")
             yield from part
         if count < self.count:
-            raise DataError(
-                f"{self._folder}: holds vectors of {self.count:,} passages, the corpus {count:,}"
-            )
+            problem = f"holds vectors of {self.count:,} passages, the corpus has {count:,}"
+            raise DataError(f"{self._folder}: {problem}")
 
     def blocks(self) -> Iterator[Vectors]:
         """Yield the vectors chunk by chunk, (n, dimension)."""
-        for number in range(-(-self.count // self.head.chunk)):
+        for number, start in enumerate(range(0, self.count, self.head.chunk)):
             path = _path(self._folder, number)
-            found = _unpacked(_read(path, *_ARRAYS[self.head.kind]))
-            wanted = min(self.head.chunk, self.count - number * self.head.chunk)
-            if found.shape != (wanted, self.dimension):
-                raise FormatError(
-                    path, 0, f"holds {found.shape}, not {wanted} vectors; encode again"
-                )
-            yield found
+            arrays = _read(path, *_ARRAYS[self.head.kind])
+            vectors: Vectors = arrays["vectors"].astype(np.float32)
+            if "low" in arrays:
+                vectors = vectors * arrays["step"] + arrays["low"]
+            expected = min(self.head.chunk, self.count - start)
+            if vectors.shape != (expected, self.dimension):
+                problem = f"has shape {vectors.shape} instead of {expected} vectors; encode again"
+                raise FormatError(path, 0, problem)
+            yield vectors
+
+
+def is_complete(folder: Path) -> bool:
+    """Return whether a folder holds the vectors of a whole corpus."""
+    return (folder / "done.json").exists()
 
 
 def open_vectors(folder: str | Path) -> StoredVectors:
-    """Open the vectors of a corpus, refusing a folder that is not whole."""
+    """Open the vectors of a corpus; an incomplete folder is an error."""
     home = Path(folder)
+    file = home / "done.json"
     if not (home / "head.json").exists():
-        raise FormatError(home, 0, "holds no vectors; make them: jpr encode CORPUS --out FOLDER")
+        raise FormatError(home, 0, "no vectors; make them with: jpr index CORPUS --vectors FOLDER")
     head = _read_head(home / "head.json")
-    if not (home / "done.json").exists():
-        raise FormatError(home, 0, "its encoding is not finished; give the same command again")
-    done = home / "done.json"
-    count = unsealed(done, read_object(done)).get("passages")
+    if not is_complete(home):
+        raise FormatError(home, 0, "encoding is not complete; run the same command again to resume")
+    count = unsealed(file, read_object(file)).get("passages")
     if not isinstance(count, int):
-        raise FormatError(done, 0, "is damaged; encode the corpus again")
+        raise FormatError(file, 0, "damaged; encode the corpus again")
     return StoredVectors(home, head, count)

@@ -1,1 +1,5 @@
-"""The first stage: from a corpus to the candidates that a reranker chooses from."""
+"""The first stage: a corpus becomes an index, a question the candidates for reranking.
+
+An index holds passages with lexical (BM25) and dense parts, in files or in Milvus. Nothing here
+knows rerankers or answers.
+"""

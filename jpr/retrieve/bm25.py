@@ -1,15 +1,14 @@
-"""BM25 over title and text, by tantivy.
+"""The lexical index: BM25 over title and text, with tantivy.
 
-Words are lower-cased, freed of accents and stemmed. Function words and question words are left
-out, of passages and questions alike: an encyclopedia says "what" and "who" so rarely that BM25
-would give them weight (`docs/lab.md`: 2 to 4 points of recall). Beside its words a passage has the
-terms of `jpr.retrieve.filters`.
+The analyser lower-cases, folds accents, stems, and removes stop words, question words among them:
+an encyclopedia says "what" and "who" so rarely that BM25 would weight them (`docs/lab.md`: 2 to 4
+points of recall). A passage also has the terms of `jpr.retrieve.filters`.
 """
 
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Self
@@ -18,15 +17,15 @@ import numpy as np
 import tantivy
 from numpy.typing import NDArray
 
-from jpr.errors import ConfigError, FormatError
-from jpr.io.atomic import link
+from jpr.errors import FormatError
+from jpr.io.atomic import explain_write_errors, link
 from jpr.retrieve.filters import Clauses, terms
 from jpr.types import Passage
 
 ANALYSER = "simple, 64 bytes at most, lower case, ASCII folding, stop words, English stems"
 _MEMORY = 200_000_000
-_HALF = re.compile("[\ud800-\udfff]")
-"""Halves of surrogate pairs, which tantivy cannot take."""
+_SURROGATE = re.compile("[\ud800-\udfff]")
+"""Unpaired surrogates, which tantivy does not accept."""
 STOP_WORDS = """
 a about all also am an and any are as at be been being but by can could did do does doing for from
 had has have having he her here hers him his how i if in into is it its itself just me my no nor not
@@ -57,23 +56,21 @@ def _analyser() -> tantivy.TextAnalyzer:
 
 
 class Bm25Writer:
-    """Writes a BM25 index passage by passage; it is whole when `close` has returned."""
+    """Writes a BM25 index passage by passage; it is complete when `close` has returned."""
 
     def __init__(self, folder: Path, base: Path | None = None) -> None:
-        """Begin in an existing folder: anew, or with what another index holds.
+        """Start in an empty folder, from scratch or with the content of another index.
 
-        tantivy never changes a file, it replaces it; so the base's files are linked, not copied.
+        tantivy replaces files rather than changing them, so the base's files are linked.
         """
         self._folder = folder
         if base is not None:
             for path in base.iterdir():
                 if not path.name.endswith(".lock"):
                     link(path, folder / path.name)
-        with _explained(folder):
-            if base is None:
-                index = tantivy.Index(_schema(), str(folder))
-            else:
-                index = tantivy.Index.open(str(folder))
+        with explain_write_errors(folder, ValueError):  # tantivy's only type of error
+            home = str(folder)
+            index = tantivy.Index.open(home) if base else tantivy.Index(_schema(), home)
             index.register_tokenizer("jpr", _analyser())
             self._writer = index.writer(heap_size=_MEMORY, num_threads=1)
 
@@ -81,7 +78,7 @@ class Bm25Writer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:  # let no thread go on writing into the folder
+        if kind is not None:  # stop its threads from writing into the folder
             with suppress(ValueError, RuntimeError):
                 self._writer.rollback()
             with suppress(ValueError, RuntimeError):
@@ -95,56 +92,38 @@ class Bm25Writer:
         try:
             document.add_text("body", body)
         except UnicodeEncodeError:
-            document.add_text("body", _HALF.sub("\ufffd", body))
+            document.add_text("body", _SURROGATE.sub("\ufffd", body))
         for term in terms(passage):
             document.add_text("meta", term)
-        try:
+        with explain_write_errors(self._folder, ValueError):
             self._writer.add_document(document)
-        except ValueError as error:
-            raise _refused(self._folder, error) from error
 
     def remove(self, row: int) -> None:
         """Remove the passage in a row of the base."""
-        with _explained(self._folder):
+        with explain_write_errors(self._folder, ValueError):
             self._writer.delete_documents_by_term("row", row)
 
     def close(self) -> None:
         """Finish the index."""
-        with _explained(self._folder):
+        with explain_write_errors(self._folder, ValueError):
             self._writer.commit()
             self._writer.wait_merging_threads()
         readable = self._folder.stat().st_mode & 0o444
-        for path in self._folder.iterdir():  # tantivy keeps some of its files to the user
+        for path in self._folder.iterdir():  # tantivy makes some private
             path.chmod(path.stat().st_mode | readable)
 
 
-@contextmanager
-def _explained(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except ValueError as error:
-        raise _refused(folder, error) from error
-
-
-def _refused(folder: Path, error: ValueError) -> ConfigError:
-    """Explain what tantivy says, of a full disk for instance: it has one kind of error only."""
-    return ConfigError(f"{folder}: the words cannot be indexed: {error}")
-
-
 def _open(folder: Path) -> tantivy.Index:
-    """Open an index for reading, which is never reloaded.
+    """Open an index for reading, without reloading.
 
-    tantivy wants to lock a file beside those it opens; where it may not, it is given links to them.
+    tantivy creates a lock file beside those it opens; in a read-only folder it gets links to them.
     """
-    if os.access(folder, os.W_OK):
-        index = tantivy.Index.open(str(folder))
-        index.config_reader("manual")
-        return index
-    with TemporaryDirectory() as links:
-        for path in folder.iterdir():
-            if not path.name.endswith(".lock"):
-                Path(links, path.name).symlink_to(path.resolve())
-        index = tantivy.Index.open(links)
+    with TemporaryDirectory() if not os.access(folder, os.W_OK) else nullcontext(folder) as home:
+        if home != folder:
+            for path in folder.iterdir():
+                if not path.name.endswith(".lock"):
+                    Path(home, path.name).symlink_to(path.resolve())
+        index = tantivy.Index.open(str(home))
         index.config_reader("manual")
         return index
 
@@ -155,7 +134,7 @@ class Bm25Searcher:
     def __init__(self, folder: Path) -> None:
         """Open an index that `Bm25Writer` made."""
         self._folder = folder
-        with self._whole("is no whole BM25 index; build it again"):
+        with self._read_errors():
             index = _open(folder)
             self._searcher = index.searcher()
         self._schema = index.schema
@@ -165,40 +144,34 @@ class Bm25Searcher:
         return int(self._searcher.num_docs)
 
     def search(self, text: str, k: int, where: Clauses = ()) -> list[tuple[int, float]]:
-        """Return (row, score) of the k best passages, best first; equal ones by row."""
-        words = list(dict.fromkeys(self._analyser.analyze(_HALF.sub("\ufffd", text))))
-        if not words or k < 1:
+        """Return (row, score) of the k best passages, best first; ties by row."""
+        tokens = dict.fromkeys(self._analyser.analyze(_SURROGATE.sub("\ufffd", text)))
+        if not tokens or k < 1:
             return []
-        query = tantivy.Query.boolean_query(
-            [
-                (
-                    tantivy.Occur.Should,
-                    tantivy.Query.term_query(self._schema, "body", word, "freq"),
-                )
-                for word in words
-            ]
-        )
+        queries = (tantivy.Query.term_query(self._schema, "body", t, "freq") for t in tokens)
+        query = tantivy.Query.boolean_query([(tantivy.Occur.Should, one) for one in queries])
         if where:
             query = self._filter(where).and_must_match(query)
-        with self._whole():
+        with self._read_errors():
             hits = self._searcher.search(query, limit=min(k, max(1, len(self))), count=False).hits
             rows = self._searcher.fast_field_values("row", [at for _, at in hits])
         scored = [(int(row or 0), float(score)) for row, (score, _) in zip(rows, hits, strict=True)]
         return sorted(scored, key=lambda hit: (-hit[1], hit[0]))
 
     @contextmanager
-    def _whole(self, told: str = "the words are damaged; build or copy it again") -> Iterator[None]:
-        """Explain what tantivy says of damaged files: an error, or a panic, which has no class."""
+    def _read_errors(self) -> Iterator[None]:
+        """Raise tantivy's errors on damaged files, and its panics, as FormatError."""
         try:
             yield
         except BaseException as error:
             if isinstance(error, OSError | ValueError) or type(error).__name__ == "PanicException":
-                raise FormatError(self._folder, 0, told) from error
+                problem = "the lexical index is damaged; build or copy it again"
+                raise FormatError(self._folder, 0, problem) from error
             raise
 
     def rows(self, where: Clauses) -> NDArray[np.int64]:
         """Return the rows of all passages that a filter accepts, ascending."""
-        with self._whole():
+        with self._read_errors():
             hits = self._searcher.search(
                 self._filter(where),
                 limit=max(1, len(self)),
@@ -209,7 +182,7 @@ class Bm25Searcher:
         return np.fromiter((row for row, _ in hits), np.int64, len(hits))
 
     def _filter(self, where: Clauses) -> tantivy.Query:
-        """Return the query that accepts what the filter does, at no score."""
+        """Return a query for the passages that a filter accepts, with score 0."""
         sets = [tantivy.Query.term_set_query(self._schema, "meta", any_of) for any_of in where]
         accepted = tantivy.Query.boolean_query([(tantivy.Occur.Must, query) for query in sets])
         return tantivy.Query.const_score_query(accepted, 0.0)

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jpr.errors import ConfigError, DataError, FormatError
+from jpr.io.atomic import explain_write_errors
 from jpr.retrieve.index_manifest import DenseManifest
 from jpr.stages import Progress
 
@@ -185,10 +186,8 @@ def _probes(index: Any, truth: _Truth, lists: int, wanted: int | None) -> tuple[
 
 
 def _save(index: Any, folder: Path) -> None:  # noqa: ANN401  faiss's own
-    try:
+    with explain_write_errors(folder, RuntimeError):
         faiss.write_index(index, str(folder / _FILE))
-    except RuntimeError as error:
-        raise ConfigError(f"{folder}: the vectors cannot be written: {error}") from error
 
 
 def _load(folder: Path, flags: int) -> Any:  # noqa: ANN401  faiss's own

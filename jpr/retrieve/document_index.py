@@ -1,13 +1,13 @@
-"""The index of a folder of documents: made when it is first needed, then kept up with the files.
+"""The index of a folder of documents: built when first needed, then kept up to date with the files.
 
-HOME/KEY/index/…       the index; KEY names the folder and the encoder
-HOME/KEY/files.json    the files that are in it: sizes, times, hashes, numbers of passages
-HOME/KEY/lock          held while it is looked at or changed
+HOME/KEY/index/…       the index; KEY is a hash of the folder and the encoder
+HOME/KEY/files.json    the indexed files: sizes, times, hashes, numbers of passages
+HOME/KEY/lock          held while the index is checked or changed
 
-A file is read again where its size or times have changed and then its hash. What `files.json` says
-holds for one state of the index, which it names; where the two disagree, because a process was
-killed between them, all is made anew. New passages go in before old ones go, so that nobody who
-searches meanwhile misses a file.
+A file is read again if its size or times have changed and then its hash. `files.json` is valid for
+one state of the index, which it names; if they disagree, because a process was killed between the
+two writes, everything is indexed again. New passages are added before old ones are removed, so that
+a concurrent search misses no file.
 """
 
 import hashlib
@@ -17,9 +17,9 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 
+from jpr.encode.vectors import StoredVectors, vectors_for
 from jpr.errors import FormatError
 from jpr.formats.corpus.documents import find_documents, nothing_read, passage_ids, read_document
 from jpr.formats.corpus.split import load_tokenizer
@@ -27,27 +27,21 @@ from jpr.io.atomic import explain_write_errors, publish
 from jpr.io.checksums import sealed, sha256, unsealed
 from jpr.io.json_files import read_object
 from jpr.io.locks import locked
-from jpr.retrieve.index import (
-    Index,
-    add_to_index,
-    build_index,
-    encoded_by,
-    remove_from_index,
-)
+from jpr.retrieve.index import Index, add_to_index, build_index, encoded_by, remove_from_index
 from jpr.retrieve.index_manifest import read_manifest, verified_manifest
 from jpr.retrieve.versions import open_current
 from jpr.stages import Encoder, Progress
 from jpr.types import Passage
 
 ProgressBar = Callable[[str, int | None], AbstractContextManager[Progress]]
-"""Shows how far some work has come: what it is, of how many, if that is known."""
+"""Shows the progress of some work: its name, and the total if known."""
 _FORMAT = 1
 _TICK = 2_000_000_000
-"""Nanoseconds between two times that a file system tells apart, at most: FAT's."""
+"""Nanoseconds between two timestamps that a file system can distinguish, at most: FAT's."""
 _UNKNOWN = (-1, -1)
-_GROWN = 2
-"""An index that is so many times what it was, or has so many times as many rows as passages, is
-made anew: its vectors are rounded to the range that the first ones had, and removed ones stay."""
+_GROWTH = 2
+"""An index this many times its size at the build, or with this many rows per passage, is built
+again: vectors are quantized to the range of the first ones, and removed ones remain."""
 
 
 def no_progress_bar(_: str, __: int | None) -> AbstractContextManager[Progress]:
@@ -61,14 +55,10 @@ class _File:
 
     size: int
     times: tuple[int, int]
-    """When its text was changed, in nanoseconds, and when anything of it, which nobody can set."""
+    """mtime and ctime in nanoseconds; no program can set the latter."""
     sha256: str
     passages: int
-    """How many of its passages are in the index; 0 where it could not be read."""
-
-    def is_like(self, other: "_File") -> bool:
-        """Tell whether size and times are the same."""
-        return (self.size, self.times) == (other.size, other.times)
+    """Its passages in the index; 0 if it could not be read."""
 
 
 Files = Mapping[str, _File]
@@ -79,11 +69,11 @@ def index_documents(
     home: Path,
     encoder: Encoder,
     tokenizer: Path,
-    watched: ProgressBar = no_progress_bar,
+    progress_bar: ProgressBar = no_progress_bar,
 ) -> Path:
-    """Bring the index of a folder up to date, and return where it is.
+    """Bring the index of a folder up to date, and return the folder of the index.
 
-    A file that cannot be read is left out with a warning.
+    A file that cannot be read is skipped with a warning.
     """
     found = find_documents(folder)
     for problem in found.problems:
@@ -91,13 +81,13 @@ def index_documents(
     name = f"{folder.resolve()}\n{encoder.key}\n{_FORMAT}"
     own = home / hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:24]
     with exclusive_folder(own):
-        _Update(own, folder, encoder, tokenizer, watched).to(found.files)
+        _Update(own, folder, encoder, tokenizer, progress_bar).run(found.files)
     return own / "index"
 
 
 @contextmanager
 def exclusive_folder(folder: Path) -> Iterator[None]:
-    """Make a folder, and be the only process that works in it; wait for another that does."""
+    """Create a folder and lock it, after waiting for another process that holds the lock."""
     with explain_write_errors(folder, remedy="; name another folder in JPR_CACHE"):
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder / "lock", wait=True):
@@ -106,49 +96,40 @@ def exclusive_folder(folder: Path) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class _Update:
-    """What it takes to bring an index up to date."""
+    """One update of an index."""
 
     home: Path
     folder: Path
     encoder: Encoder
     tokenizer: Path
-    watched: ProgressBar
+    progress_bar: ProgressBar
 
     @property
     def index(self) -> Path:
-        """Where the index is."""
+        """The folder of the index."""
         return self.home / "index"
 
-    def to(self, paths: Mapping[str, Path]) -> None:
-        """Let the index hold what is in these files."""
-        known = self._known()
-        files = {name: _seen(path, known.get(name)) for name, path in paths.items()}
-        kept = {
-            name
-            for name, file in files.items()
-            if name in known and file.sha256 == known[name].sha256
-        }
-        changed = {name: paths[name] for name in files if name not in kept}
+    def run(self, paths: Mapping[str, Path]) -> None:
+        """Make the index hold the content of these files."""
+        known = self._read_notes()
+        files = {name: _look(path, known.get(name)) for name, path in paths.items()}
         if known and files == known:
             return
-        passages = self._read(changed)
-        now = {
-            name: replace(
-                file, passages=known[name].passages if name in kept else len(passages[name])
-            )
-            for name, file in files.items()
-        }
-        if not any(file.passages for file in now.values()):
+        same = {n for n, file in files.items() if n in known and file.sha256 == known[n].sha256}
+        read = self._read({name: path for name, path in paths.items() if name not in same})
+        counts = {n: known[n].passages if n in same else len(read[n]) for n in files}
+        if not any(counts.values()):
             raise nothing_read(self.folder)
-        self._change(known, now, [one for some in passages.values() for one in some])
+        now = {name: replace(file, passages=counts[name]) for name, file in files.items()}
+        self._change(known, now, [passage for some in read.values() for passage in some])
 
     def _read(self, paths: Mapping[str, Path]) -> dict[str, list[Passage]]:
-        """Read files; warn of those that cannot be read, which have no passages."""
+        """Read files; one that cannot be read has no passages, and a warning."""
         passages: dict[str, list[Passage]] = {}
         if not paths:
             return passages
         tokenizer = load_tokenizer(self.tokenizer)
-        with self.watched("reading files", len(paths)) as progress:
+        with self.progress_bar("reading files", len(paths)) as progress:
             for name, path in paths.items():
                 try:
                     passages[name] = read_document(path, name, tokenizer)
@@ -160,79 +141,71 @@ class _Update:
 
     def _change(self, known: Files, now: Files, new: Sequence[Passage]) -> None:
         """Bring the index from one state of the files to another."""
-        before, after = _ids(known), _ids(now)
-        vectors = encoded_by(
-            self.encoder, self.index, watched=partial(self.watched, "encoding passages")
-        )
-        if not known or self._is_worn(len(after)):
+        before, after, source = _ids(known), _ids(now), str(self.folder)
+        vectors = encoded_by(self.encoder, self.index, self._encode)
+        if not known or self._needs_rebuild(len(after)):
             added = {passage.id for passage in new}
             old = (one for one in Index(self.index).store if one.id in after) if known else ()
-            whole = [*(one for one in old if one.id not in added), *new]
-            build_index(whole, self.index, source=str(self.folder), vectors=vectors)
+            passages = [*(one for one in old if one.id not in added), *new]
+            build_index(passages, self.index, source=source, vectors=vectors)
         else:
             if new:
-                add_to_index(
-                    new, self.index, source=str(self.folder), replacing=True, vectors=vectors
-                )
-                self._note(_between(known, now))
+                add_to_index(new, self.index, source=source, replacing=True, vectors=vectors)
+                self._write_notes(_union(known, now))
             if stale := [id for id in before if id not in after]:
                 remove_from_index(stale, self.index)
-        self._note(now)
+        self._write_notes(now)
 
-    def _is_worn(self, passages: int) -> bool:
+    def _encode(self, passages: Sequence[Passage], encoder: Encoder, into: Path) -> StoredVectors:
+        with self.progress_bar("encoding passages", len(passages)) as progress:
+            return vectors_for(passages, encoder, into, progress=progress)
+
+    def _needs_rebuild(self, passages: int) -> bool:
         made = open_current(self.index, read_manifest)
-        return passages > _GROWN * made.history[0].added or made.rows > _GROWN * passages
+        return passages > _GROWTH * made.history[0].added or made.rows > _GROWTH * passages
 
-    def _known(self) -> Files:
-        """Return the files that the index holds; none where it is not as `files.json` says."""
+    def _read_notes(self) -> Files:
+        """Return the indexed files; none if `files.json` is missing, damaged or outdated."""
         try:
             file = self.home / "files.json"
             record = unsealed(file, read_object(file))
             files = record["files"]
-            contents = open_current(self.index, verified_manifest)  # a damaged one is made anew
-            if record["index"] == contents.key and isinstance(files, dict):
-                return {name: _noted(*values) for name, values in files.items()}
-        except (FormatError, KeyError, TypeError):
-            pass  # it is not there yet, or damaged
+            manifest = open_current(self.index, verified_manifest)
+            if record["index"] == manifest.key and isinstance(files, dict):
+                return {
+                    name: _File(size, (mtime, ctime), digest, passages)
+                    for name, (size, (mtime, ctime), digest, passages) in files.items()
+                }
+        except (FormatError, KeyError, TypeError, ValueError):
+            pass
         return {}
 
-    def _key(self) -> str:
-        return open_current(self.index, read_manifest).key
-
-    def _note(self, files: Files) -> None:
+    def _write_notes(self, files: Files) -> None:
         record = {
             "folder": ascii(str(self.folder.resolve())),
-            "index": self._key(),
+            "index": open_current(self.index, read_manifest).key,
             "files": {name: [*asdict(file).values()] for name, file in files.items()},
         }
         with publish(self.home / "files.json") as stream:
             json.dump(sealed(record), stream)
 
 
-def _seen(path: Path, known: _File | None) -> _File:
-    """Look at a file; its hash is taken only where size or times say that it may be another.
+def _look(path: Path, known: _File | None) -> _File:
+    """Describe a file; hash it only if its size or times differ from what is known.
 
-    One that was changed just now may change once more before the clock ticks: its times are not
-    noted, so that the next look takes the hash again. So it is with times in the future.
+    A file that was changed just now may change again before the clock ticks: its times are not
+    noted, so that the next update hashes it again. The same goes for times in the future.
     """
     now = time.time_ns()
     try:
         status = path.stat()
         times = status.st_mtime_ns, status.st_ctime_ns
-        file = _File(status.st_size, times, "", 0)
-        if known and known.is_like(file):
+        if known and (known.size, known.times) == (status.st_size, times):
             return known
-        if max(times) > now - _TICK:
-            file = replace(file, times=_UNKNOWN)
-        return replace(file, sha256=sha256(path), passages=known.passages if known else 0)
-    except OSError:  # it is gone, or not for us: reading it will tell
+        noted = _UNKNOWN if max(times) > now - _TICK else times
+        return _File(status.st_size, noted, sha256(path), known.passages if known else 0)
+    except OSError:  # missing or not readable: reading it will say so
         return _File(0, _UNKNOWN, "", 0)
-
-
-def _noted(size: int, times: list[int], sha256: str, passages: int) -> _File:
-    """Return a file as `files.json` has it."""
-    mtime, ctime = times
-    return _File(size, (mtime, ctime), sha256, passages)
 
 
 def _ids(files: Files) -> dict[str, None]:
@@ -241,10 +214,11 @@ def _ids(files: Files) -> dict[str, None]:
     return dict.fromkeys(every)
 
 
-def _between(known: Files, now: Files) -> Files:
-    """Return the files of an index that holds what both states have.
+def _union(known: Files, now: Files) -> Files:
+    """Return the files of an index that holds the passages of both states.
 
-    Those with passages too many are such as to be read again, should nobody come to remove these.
+    A file that has become shorter is noted such that the next update reads it again, in case this
+    one is killed before it removes the surplus passages.
     """
     files = {**known, **now}
     for name, file in known.items():

@@ -1,9 +1,9 @@
-"""What can hold an index, `jpr index --engine NAME`: a line each, loaded when used.
+"""Index engines: what can hold an index; one line each, imported when used.
 
-The module of an engine has what `Holder` says; how to add one is in docs/extending.md.
+An engine's module has the functions of `IndexEngine`; docs/extending.md shows how to add one.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from jpr.errors import ConfigError, DataError
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # `jpr --help` loads no encoders and no faiss
+    from jpr.encode.encoder import TextEncoder
     from jpr.encode.vectors import StoredVectors
     from jpr.retrieve.filters import Filter
     from jpr.retrieve.retrievers import KeyedRetriever
@@ -20,24 +21,25 @@ if TYPE_CHECKING:
     from jpr.types import Passage
 
 NO_ENCODER = "none"
-"""In place of an encoder: no vectors."""
+"""In place of an encoder: a lexical index without vectors."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexOptions:
-    """What a user says of an index."""
+    """What to build or change, and how."""
 
     folder: Path
     source: str
-    """What the corpus is called."""
+    """Name of the corpus."""
     encoder: str | None = None
-    """Folder of an encoder; `NO_ENCODER`; none for the encoder inside."""
+    """Folder of an encoder, or `NO_ENCODER`; by default the bundled one."""
     vectors: Path | None = None
-    """Folder of vectors that were made before."""
-    encode: "Callable[[Path | None], MakeVectors] | None" = None
-    """Returns what encodes passages by the encoder in a folder; by default, here and silently."""
+    """Complete vectors of the passages (`jpr.encode.vectors.vectors_for`)."""
+    encode: "Callable[[Sequence[Passage], TextEncoder, Path], StoredVectors] | None" = None
+    """Encodes passages into a folder; by default `vectors_for`, in this process."""
+    device: str = "auto"
     replacing: bool = False
-    """Whether an added passage may take the place of another."""
+    """Let an added passage replace one with the same id."""
     nprobe: int | None = None
     uri: str | None = None
     """Address of a server."""
@@ -50,11 +52,18 @@ class IndexOptions:
 
     @property
     def encoder_folder(self) -> str:
-        """The encoder's folder as the index shall know it; empty for the one inside."""
-        return "" if self.encoder in (None, NO_ENCODER) else str(Path(self.encoder or "").resolve())
+        """The encoder's folder as the index records it; empty for the bundled one."""
+        named = self.encoder or NO_ENCODER
+        return "" if named == NO_ENCODER else str(Path(named).resolve())
+
+    def load_encoder(self) -> "TextEncoder":
+        """Open the encoder."""
+        from jpr.encode.encoder_folder import load_encoder
+
+        return load_encoder(self.encoder_folder or None, self.device)
 
     def checked(self, passages: "Iterator[Passage]") -> "Iterator[Passage]":
-        """Pass passages on; where vectors are given, only those that they were made of."""
+        """Yield passages; vectors of other passages are an error."""
         if self.vectors is None:
             return passages
         from jpr.encode.vectors import open_vectors
@@ -62,41 +71,36 @@ class IndexOptions:
         return open_vectors(self.vectors).checked(passages)
 
     def stored(self) -> "StoredVectors | None":
-        """Open the vectors that were made before, by the encoder that is named, if one is."""
+        """Open the vectors, if any were given; those of another encoder are an error."""
         if self.vectors is None:
             return None
-        from jpr.encode.encoder_folder import load_encoder
         from jpr.encode.vectors import open_vectors
 
         found = open_vectors(self.vectors)
-        if (key := load_encoder(self.encoder_folder or None).key) != found.key:
-            used = self.encoder_folder or "our own"
-            told = f"was made by encoder {found.key}, but {used} is {key}"
-            raise DataError(f"{self.vectors}: {told}; name the right one with --encoder")
+        if (key := self.load_encoder().key) != found.key:
+            name = self.encoder_folder or "the bundled encoder"
+            raise DataError(
+                f"{self.vectors}: vectors of encoder {found.key}, but {name} is {key}; "
+                "name the right one with --encoder"
+            )
         return found
 
-    def vectors_of(self) -> "MakeVectors | None":
-        """Return what gives all passages their vectors, if they shall have any."""
+    def make_vectors(self) -> "MakeVectors | None":
+        """Return what gives passages their vectors; None for a lexical index."""
         if self.encoder == NO_ENCODER:
             return None
-        found = self.stored()
-        if found is not None:
+        if found := self.stored():
             return lambda *_: found
-        folder = Path(self.encoder_folder) if self.encoder_folder else None
-        return self.encode(folder) if self.encode else self._encode_here(folder)
-
-    def _encode_here(self, folder: Path | None) -> "MakeVectors":
-        from jpr.encode.encoder_folder import load_encoder
         from jpr.retrieve.index import encoded_by
 
-        return encoded_by(load_encoder(folder), self.folder)
+        return encoded_by(self.load_encoder(), self.folder, self.encode)
 
 
-class Holder(Protocol):
+class IndexEngine(Protocol):
     """What the module of an engine has; `add` and `remove` only if its options name them."""
 
-    def build(self, passages: "Iterable[Passage]", wanted: IndexOptions) -> str:
-        """Make an index, with the engine's mark in the folder, and say in a line what it holds."""
+    def build(self, passages: "Iterable[Passage]", options: IndexOptions) -> str:
+        """Build an index, with the engine's marker file in its folder; return a summary."""
 
     def open_retriever(
         self,
@@ -106,12 +110,12 @@ class Holder(Protocol):
         where: "Filter | None",
         threads: int,
     ) -> "KeyedRetriever":
-        """Open what was made; no `kind` is the best there is, an encoder is used if it fits.
+        """Open an index; without a `kind` the best it has, without an encoder its own.
 
         `threads` is for an encoder that is opened; 0 is one per core.
         """
 
-    def add(self, passages: "Iterable[Passage]", wanted: IndexOptions) -> str:
+    def add(self, passages: "Iterable[Passage]", options: IndexOptions) -> str:
         """Add passages to an index."""
 
     def remove(self, ids: Iterable[str], folder: Path) -> str:
@@ -120,33 +124,34 @@ class Holder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """A way to hold an index."""
+    """Where an engine is and how its index is recognized."""
 
     module: str
-    mark: str
-    """The file by which a folder is known to hold, or to lead to, an index of this engine."""
+    marker: str
+    """The file by which a folder is known to hold an index of this engine."""
     options: tuple[str, ...] = ()
-    """Those of `jpr index` that it can use, beside what all can."""
+    """Options of `jpr index` that not every engine has."""
 
-    def load(self) -> Holder:
+    def load(self) -> IndexEngine:
         """Import the module."""
-        return cast("Holder", import_module(self.module))
+        return cast("IndexEngine", import_module(self.module))
 
 
 FILES, MILVUS = "files", "milvus"
-_OF_FILES = ("--add", "--remove", "--nprobe", "--workers", "--scheduler")
+_FILES_OPTIONS = ("--add", "--remove", "--workers", "--set nprobe")
+_MILVUS_OPTIONS = ("--milvus", "--set collection", "--set graph")
 ENGINES = {
-    FILES: Engine("jpr.retrieve.files_engine", "CURRENT", _OF_FILES),
-    MILVUS: Engine("jpr.retrieve.in_milvus", "milvus.json", ("--uri", "--collection", "--graph")),
+    FILES: Engine("jpr.retrieve.files_engine", "CURRENT", _FILES_OPTIONS),
+    MILVUS: Engine("jpr.retrieve.milvus", "milvus.json", _MILVUS_OPTIONS),
 }
 
 
 def engine_of(folder: Path) -> str | None:
-    """Return the name of the engine whose index is in a folder, if there is one."""
-    return next((name for name, one in ENGINES.items() if (folder / one.mark).exists()), None)
+    """Return the name of the engine whose index is in a folder, if any."""
+    return next((name for name, one in ENGINES.items() if (folder / one.marker).exists()), None)
 
 
 def check_engine(folder: Path, name: str) -> None:
-    """Keep out of a folder that holds an index of another engine."""
+    """Raise an error if a folder holds an index of another engine."""
     if (held := engine_of(folder)) not in (None, name):
         raise ConfigError(f"{folder}: holds an index of engine {held}; choose another folder")

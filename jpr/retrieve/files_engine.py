@@ -1,10 +1,10 @@
-"""The engine `files`: words and vectors in a folder of this machine."""
+"""The engine `files`: a lexical and a dense index in a folder of this machine."""
 
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from jpr.retrieve.engines import IndexOptions
+from jpr.retrieve.engines import NO_ENCODER, IndexOptions
 from jpr.retrieve.filters import Filter
 from jpr.retrieve.index import Index, add_to_index, build_index, remove_from_index
 from jpr.retrieve.index_manifest import IndexManifest
@@ -19,45 +19,43 @@ from jpr.stages import Encoder
 from jpr.types import Passage
 
 
-def build(passages: Iterable[Passage], wanted: IndexOptions) -> str:
+def build(passages: Iterable[Passage], options: IndexOptions) -> str:
     """Build an index and publish it."""
     made = build_index(
         passages,
-        wanted.folder,
-        source=wanted.source,
-        vectors=wanted.vectors_of(),
-        encoder_folder=wanted.encoder_folder,
-        nprobe=wanted.nprobe,
+        options.folder,
+        source=options.source,
+        vectors=options.make_vectors(),
+        encoder_folder=options.encoder_folder,
+        nprobe=options.nprobe,
     )
-    return _told(made, wanted.folder)
+    return _summary(made, options.folder)
 
 
-def add(passages: Iterable[Passage], wanted: IndexOptions) -> str:
-    """Add passages, whose vectors the index's own encoder makes if nothing else is said."""
-    known = Index(wanted.folder).manifest.vectors
-    if wanted.encoder is not None or wanted.vectors is not None:
-        vectors = wanted.vectors_of()
-    else:
-        vectors = replace(wanted, encoder=known.encoder or None).vectors_of() if known else None
+def add(passages: Iterable[Passage], options: IndexOptions) -> str:
+    """Add passages; unless the options say otherwise, the index's own encoder encodes them."""
+    known = Index(options.folder).manifest.vectors
+    if options.encoder is None and options.vectors is None:
+        options = replace(options, encoder=known.encoder if known else NO_ENCODER)
     made = add_to_index(
         passages,
-        wanted.folder,
-        source=wanted.source,
-        replacing=wanted.replacing,
-        vectors=vectors,
+        options.folder,
+        source=options.source,
+        replacing=options.replacing,
+        vectors=options.make_vectors(),
     )
-    return _told(made, wanted.folder)
+    return _summary(made, options.folder)
 
 
 def remove(ids: Iterable[str], folder: Path) -> str:
     """Remove passages."""
-    return _told(remove_from_index(ids, folder), folder)
+    return _summary(remove_from_index(ids, folder), folder)
 
 
 def open_retriever(
     folder: Path, kind: str | None, encoder: Encoder | None, where: Filter | None, threads: int
 ) -> KeyedRetriever:
-    """Open an index; without a `kind`, hybrid where there are vectors, else BM25."""
+    """Open an index; without a `kind`, hybrid if it has vectors, else BM25."""
     index = Index(folder)
     if kind == "bm25" or (kind is None and not index.has_dense):
         return Bm25Retriever(index, where)
@@ -65,9 +63,8 @@ def open_retriever(
     return retriever(index, encoder or encoder_of(index, threads), where)
 
 
-def _told(made: IndexManifest, folder: Path) -> str:
-    what = f"{made.passages:,} passages are indexed in {folder}"
+def _summary(made: IndexManifest, folder: Path) -> str:
     if made.vectors is None:
-        return f"{what}, by their words"
-    found = f"recall@100 of a search by vectors is {made.vectors.recall:.3f}"
-    return f"{what}, by words and vectors; {found}"
+        return f"indexed {made.passages:,} passages in {folder}, lexical (BM25) only"
+    recall = f"recall@100 of dense search is {made.vectors.recall:.3f}"
+    return f"indexed {made.passages:,} passages in {folder}, lexical (BM25) and dense; {recall}"

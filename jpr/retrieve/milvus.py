@@ -1,188 +1,254 @@
-"""The same index past one machine: passages and their vectors in Milvus.
+"""The engine `milvus`: a corpus encoded, uploaded in chunks, and switched to when complete.
 
-The folder holds only `milvus.json`, which says where everything is (`jpr.retrieve.milvus_build`
-writes it). Filters are those of a local index (`jpr.retrieve.filters`): each passage carries its
-terms in an array. The environment variable MILVUS_TOKEN, where it is set, is shown to the server.
+A build fills a new collection; the old one serves until `milvus.json` names the new one. Then the
+alias moves too, for direct users of Milvus, and the old collection is dropped. An interrupted build
+resumes after the last chunk recorded in `milvus.part.json`; later passages are upserted again.
 """
 
 import json
-import logging
-import os
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+import re
+import secrets
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, replace
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from jpr.errors import ConfigError, FormatError, MissingExtraError
-from jpr.io.checksums import unsealed
-from jpr.retrieve.engines import ENGINES, MILVUS
-from jpr.retrieve.filters import Clauses, Filter, clauses
-from jpr.stages import Encoder
-from jpr.types import Hit, Passage, Question, Ranking
+import numpy as np
 
-NAME = ENGINES[MILVUS].mark
-FORMAT = 1
-_MOST_K = 16_384
-_BATCH = 64
-"""Questions encoded and searched together."""
-_SEGMENT = 250_000
-"""Passages in a full segment: 512 MB of vectors and texts, about 2 kB each."""
-_EF = 256
-"""Passages that a search of the HNSW graph keeps in view, at least."""
+from jpr.encode.encoder import Vectors
+from jpr.encode.vectors import StoredVectors
+from jpr.errors import ConfigError, DataError
+from jpr.io.checksums import sealed
+from jpr.io.json_files import write_json
+from jpr.retrieve.engines import MILVUS, NO_ENCODER, IndexOptions, check_engine
+from jpr.retrieve.filters import Filter
+from jpr.retrieve.milvus_retriever import (
+    NAME,
+    MilvusManifest,
+    MilvusRetriever,
+    collection_schema,
+    connect,
+    milvus_errors,
+    read_milvus_manifest,
+    row_of,
+)
+from jpr.retrieve.versions import only_writer
+from jpr.stages import Encoder, Progress, batched
+from jpr.types import Passage
 
-
-@dataclass(frozen=True, slots=True)
-class MilvusManifest:
-    """What `milvus.json` says of an index."""
-
-    uri: str
-    """A server's address, or the path of a milvus-lite file, which ends in .db."""
-    collection: str
-    alias: str
-    replaced: str
-    """The collection before this one; dropped when this one was whole."""
-    graph: str
-    """How vectors are searched: `hnsw` or `ivf`."""
-    passages: int
-    source: str
-    corpus_sha256: str
-    fields: tuple[str, ...]
-    """What a filter can ask for."""
-    encoder: str
-    """The folder of the encoder; empty for the one that comes with the package."""
-    key: str
-    """The encoder's key: questions must be encoded under the same."""
-    dimension: int
-    format: int = FORMAT
-
-    @property
-    def lists(self) -> int:
-        """How many lists each segment of an IVF index has: Milvus indexes segment by segment."""
-        return max(1, int(4 * min(self.passages, _SEGMENT) ** 0.5))
+_PART = "milvus.part.json"
+_CHUNK = 2_048
+"""Passages encoded together and then recorded as done."""
+_REQUEST = 8_000_000
+"""Bytes of text in one request: a server accepts 64 MB, vectors included."""
+GRAPHS = {"hnsw": "HNSW", "ivf": "IVF_SQ8"}
+"""The types of vector index, with Milvus's names for them."""
 
 
-def read_contents(path: Path) -> MilvusManifest:
-    """Read what a build wrote of itself."""
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-        if record["format"] == FORMAT:
-            plain: dict[str, Any] = unsealed(path, record)
-            return MilvusManifest(**{**plain, "fields": tuple(record["fields"])})
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise FormatError(path, 0, f"cannot be read ({error}); build the index again") from error
-    problem = f"is of format {record['format']}, this program reads {FORMAT}; build it again"
-    raise FormatError(path, 0, problem)
+def build(passages: Iterable[Passage], options: IndexOptions) -> str:
+    """Encode a corpus, unless it has vectors, and upload it."""
+    if options.uri is None:
+        raise ConfigError("engine milvus needs the address of a server, or a file x.db: --milvus")
+    if options.encoder == NO_ENCODER:
+        raise ConfigError("Milvus holds vectors; give an encoder or --vectors instead of none")
+    made = build_milvus(
+        passages,
+        options.folder,
+        options.load_encoder(),
+        options.stored(),
+        uri=options.uri,
+        alias=options.collection or "jpr",
+        graph=options.graph or "hnsw",
+        source=options.source,
+        encoder_folder=options.encoder_folder,
+    )
+    return f"indexed {made.passages:,} passages in Milvus at {options.uri}"
 
 
-def connect(uri: str) -> Any:  # noqa: ANN401  pymilvus has no types
-    """Return a client of the server, or of the milvus-lite file, at this address."""
-    try:
-        from pymilvus import MilvusClient
-    except ImportError as error:
-        raise MissingExtraError("an index in Milvus", "milvus") from error
-    for logger in ("pymilvus", "grpc._server"):  # what they say, with tracebacks, is raised too
-        logging.getLogger(logger).setLevel(logging.CRITICAL)
-    with explained(uri):
-        return MilvusClient(uri=uri, token=os.environ.get("MILVUS_TOKEN", ""))
+def open_retriever(
+    folder: Path, kind: str | None, encoder: Encoder | None, where: Filter | None, threads: int
+) -> MilvusRetriever:
+    """Connect to the collection of an index."""
+    if kind not in (None, "dense"):
+        raise ConfigError(f"{folder}: an index in Milvus is dense only; use the retriever dense")
+    return MilvusRetriever(folder, encoder, where, threads)
 
 
-@contextmanager
-def explained(uri: str) -> Iterator[None]:
-    """Say as an error of ours what Milvus refuses to do."""
-    from pymilvus.exceptions import MilvusException
+def build_milvus(
+    passages: Iterable[Passage],
+    folder: Path,
+    encoder: Encoder,
+    stored: StoredVectors | None = None,
+    *,
+    uri: str,
+    alias: str = "jpr",
+    graph: str = "hnsw",
+    source: str,
+    encoder_folder: str = "",
+    progress: Progress = lambda _: None,
+) -> MilvusManifest:
+    """Upload a corpus with its vectors, stored or of the encoder, and write `milvus.json`."""
+    if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]{0,200}", alias):
+        raise ConfigError(f"collection {alias!r}: use letters, digits and _, a letter first")
+    if graph not in GRAPHS:
+        raise ConfigError(f"graph {graph!r}: choose {' or '.join(GRAPHS)}")
+    check_engine(folder, MILVUS)
+    old = read_milvus_manifest(folder / NAME) if (folder / NAME).exists() else None
+    start = MilvusManifest(
+        uri=str(Path(uri).resolve()) if uri.endswith(".db") else uri,
+        collection="",
+        alias=alias,
+        replaced=old.collection if old else "",
+        graph=graph,
+        passages=0,
+        source=source,
+        corpus_sha256="",
+        fields=(),
+        encoder=encoder_folder,
+        key=encoder.key,
+        dimension=encoder.dimension,
+    )
+    client = connect(start.uri)
+    with only_writer(folder), milvus_errors(start.uri):
+        upload = _Upload(folder, client, start)
+        upload.fill(passages, encoder, stored, progress)
+        return upload.publish(old)
 
-    try:
-        yield
-    except MilvusException as error:
-        raise ConfigError(f"{uri}: Milvus says: {error.message}") from error
 
+class _Upload:
+    """A collection that is being filled; `milvus.part.json` records how far it is."""
 
-class MilvusRetriever:
-    """The passages in Milvus whose vectors have the largest inner product with the question's."""
+    def __init__(self, folder: Path, client: Any, start: MilvusManifest) -> None:  # noqa: ANN401
+        """Resume an interrupted build of the same settings, or create a collection."""
+        self._folder, self._client, self._state = folder, client, start
+        if start.alias in client.list_collections():
+            raise ConfigError(f"{start.uri}: {start.alias} is a collection; choose another name")
+        part = read_milvus_manifest(folder / _PART) if (folder / _PART).exists() else None
+        if part and (part.uri != start.uri or not client.has_collection(part.collection)):
+            part = None
+        if part and start == replace(part, collection="", passages=0, corpus_sha256="", fields=()):
+            self._state = part
+            return
+        if part:
+            client.drop_collection(part.collection)
+        self._state = replace(start, collection=f"{start.alias}_{secrets.token_hex(4)}")
+        client.create_collection(self._state.collection, schema=collection_schema(start.dimension))
+        self._record(_PART)
 
-    def __init__(
+    def _record(self, name: str) -> None:
+        write_json(self._folder / name, sealed(asdict(self._state)))
+
+    def fill(
         self,
-        folder: str | Path,
-        encoder: Encoder | None = None,
-        where: Filter | None = None,
-        threads: int = 0,
+        passages: Iterable[Passage],
+        encoder: Encoder,
+        stored: StoredVectors | None,
+        progress: Progress,
     ) -> None:
-        """Connect to what `milvus.json` names; its encoder is loaded unless one is given."""
-        self.contents = read_contents(Path(folder) / NAME)
-        self._encoder = encoder or _load_encoder(self.contents.encoder, threads)
-        if self._encoder.key != self.contents.key:
-            raise ConfigError(
-                f"{folder}: the vectors are of encoder {self.contents.key}, not of "
-                f"{self._encoder.key}; give the encoder that the index was built with"
+        """Upload the passages that are missing."""
+        digest, fields, n, done = sha256(), {"title"}, 0, self._state.passages
+        vectors_of = _next_vectors(stored, done) if stored else encoder.encode_passages
+        for chunk in batched(passages, _CHUNK):
+            for p in chunk:
+                digest.update(json.dumps([p.id, p.title, p.text, p.meta]).encode())
+                fields.update(p.meta)
+            n += len(chunk)
+            if n == done and digest.hexdigest() != self._state.corpus_sha256:
+                raise self._other_corpus()
+            if n > done:
+                self._upsert(chunk, vectors_of)
+                self._state = replace(self._state, passages=n, corpus_sha256=digest.hexdigest())
+                if len(chunk) == _CHUNK:  # a shorter one is the last, and may yet grow
+                    self._record(_PART)
+            progress(len(chunk))
+        self._check_count(n, done, stored)
+        self._state = replace(self._state, fields=tuple(sorted(fields)))
+
+    def _check_count(self, n: int, done: int, stored: StoredVectors | None) -> None:
+        if n < done:
+            raise self._other_corpus()
+        if not n:
+            self._drop()
+            raise DataError("the corpus has no passages; was its download cut short?")
+        if stored and len(stored) != n:
+            raise DataError(f"{len(stored):,} vectors for {n:,} passages; encode again")
+
+    def _upsert(
+        self, chunk: Sequence[Passage], vectors_of: Callable[[Sequence[Passage]], Vectors]
+    ) -> None:
+        rows = [row_of(passage) for passage in chunk]
+        # Of an id twice in one request a server keeps both, and the final count cannot tell.
+        id, times = Counter(passage.id for passage in chunk).most_common(1)[0]
+        if times > 1:
+            raise DataError(f"passage id {id!r} occurs twice in the corpus; ids must differ")
+        request: list[dict[str, object]] = []
+        size = 0
+        for row, passage, vector in zip(rows, chunk, vectors_of(chunk), strict=True):
+            if size > _REQUEST:
+                self._client.upsert(self._state.collection, request)
+                request, size = [], 0
+            request.append({**row, "vector": vector})
+            size += len(passage.text)
+        self._client.upsert(self._state.collection, request)
+
+    def _drop(self) -> None:
+        self._client.drop_collection(self._state.collection)
+        (self._folder / _PART).unlink()
+
+    def _other_corpus(self) -> DataError:
+        self._drop()
+        return DataError(
+            "the interrupted build was of another corpus and has been dropped; run the command "
+            "again to start from scratch"
+        )
+
+    def publish(self, old: MilvusManifest | None) -> MilvusManifest:
+        """Index the vectors, check the count, and replace the old collection."""
+        from pymilvus.exceptions import MilvusException
+
+        client, made = self._client, self._state
+        client.flush(made.collection)
+        client.create_index(made.collection, _vector_index(client, made))
+        client.load_collection(made.collection)
+        (counted,) = client.query(
+            made.collection, output_fields=["count(*)"], consistency_level="Strong"
+        )
+        if counted["count(*)"] != made.passages:
+            self._drop()
+            raise DataError(
+                f"the corpus has {made.passages:,} passages but {counted['count(*)']:,} distinct "
+                "ids; ids must differ"
             )
-        self._asked = clauses(where, self.contents.fields) if where else ()
-        self.key = f"milvus {_digest(self.contents)} {self._asked}"
-        self._client = connect(self.contents.uri)
-        with explained(self.contents.uri):
-            self._client.load_collection(self.contents.collection)
-
-    def retrieve(self, question: Question, k: int) -> Ranking:
-        """Return the k best passages for a question."""
-        return next(self.retrieve_many([question], k))
-
-    def retrieve_many(self, questions: Iterable[Question], k: int) -> Iterator[Ranking]:
-        """Do the same for many questions, in their order, some in one request."""
-        if not 1 <= k <= _MOST_K:
-            raise ConfigError(f"k = {k}: Milvus returns 1 to {_MOST_K:,} passages")
-        rest = iter(questions)
-        while batch := list(islice(rest, _BATCH)):
-            for question, hits in zip(batch, self._search(batch, k), strict=True):
-                yield Ranking(question, tuple(sorted(map(_hit, hits), key=_order)))
-
-    def _search(self, batch: Sequence[Question], k: int) -> Any:  # noqa: ANN401
-        if not all(self._asked):  # no value is accepted; Milvus has no expression for that
-            return [[]] * len(batch)
-        vectors = self._encoder.encode_questions([question.text for question in batch])
-        with explained(self.contents.uri):
-            return self._client.search(
-                self.contents.collection,
-                data=list(vectors),
-                anns_field="vector",
-                limit=k,
-                filter=expression(self._asked),
-                output_fields=["title", "text", "more", "meta"],
-                search_params={"metric_type": "IP", "params": self._effort(k)},
-                consistency_level="Eventually",  # nothing is written to it any more
-            )
-
-    def _effort(self, k: int) -> dict[str, int]:
-        if self.contents.graph == "hnsw":
-            return {"ef": max(_EF, 2 * k)}
-        return {"nprobe": max(16, self.contents.lists // 16)}
+        self._record(NAME)
+        (self._folder / _PART).unlink()
+        try:
+            client.alter_alias(made.collection, made.alias)
+        except MilvusException:  # no such alias yet
+            client.create_alias(made.collection, made.alias)
+        if old and old.uri == made.uri:
+            for name in filter(None, (old.collection, old.replaced)):  # the latter after a kill
+                client.drop_collection(name)
+        return made
 
 
-def expression(asked: Clauses) -> str:
-    """Return a filter as Milvus writes it; a string there is escaped as in JSON.
+def _next_vectors(stored: StoredVectors, done: int) -> Callable[[Sequence[Passage]], Vectors]:
+    """Return a function that reads the vectors of the passages after the first `done`."""
+    rest = islice((vector for block in stored.blocks() for vector in block), done, None)
 
-    >>> expression((("a=1", "a=2"), ("b=3",)))
-    'array_contains_any(terms, ["a=1", "a=2"]) and array_contains_any(terms, ["b=3"])'
-    """
-    return " and ".join(f"array_contains_any(terms, {json.dumps(any_of)})" for any_of in asked)
+    def read(chunk: Sequence[Passage]) -> Vectors:
+        found = list(islice(rest, len(chunk)))
+        if len(found) < len(chunk):
+            raise DataError(f"there are only {len(stored):,} vectors; encode again")
+        return np.stack(found)
 
-
-def _load_encoder(folder: str, threads: int) -> Encoder:
-    from jpr.encode.encoder_folder import load_encoder  # heavy
-
-    return load_encoder(Path(folder) if folder else None, threads=threads)
+    return read
 
 
-def _digest(contents: MilvusManifest) -> str:
-    return sha256(json.dumps(asdict(contents)).encode()).hexdigest()
-
-
-def _hit(found: Any) -> Hit:  # noqa: ANN401  pymilvus has no types
-    entity = found["entity"]
-    text = entity["text"] + "".join(entity["more"])
-    return Hit(Passage(found["id"], entity["title"], text, entity["meta"]), found["distance"])
-
-
-def _order(hit: Hit) -> tuple[float, str]:
-    return -hit.score, hit.passage.id
+def _vector_index(client: Any, made: MilvusManifest) -> Any:  # noqa: ANN401
+    params = {"hnsw": {"M": 16, "efConstruction": 200}, "ivf": {"nlist": made.lists}}[made.graph]
+    index = client.prepare_index_params()
+    index.add_index("vector", index_type=GRAPHS[made.graph], metric_type="IP", params=params)
+    return index

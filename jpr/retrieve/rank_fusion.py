@@ -12,7 +12,8 @@ from typing import Protocol
 
 from jpr.errors import ConfigError
 
-Scored = Sequence[tuple[int, float]]
+Scored = list[tuple[int, float]]
+"""Rows with their scores, best first."""
 
 
 class Fusion(Protocol):
@@ -22,7 +23,7 @@ class Fusion(Protocol):
     def weights(self) -> tuple[float, ...]:
         """How much each ranking counts."""
 
-    def __call__(self, rankings: Sequence[Scored]) -> list[tuple[int, float]]:
+    def __call__(self, rankings: Sequence[Scored]) -> Scored:
         """Return every key of any ranking with its new score, best first."""
 
 
@@ -44,7 +45,7 @@ class ReciprocalRanks:
         if not (isfinite(self.constant) and self.constant >= 0):
             raise ConfigError(f"constant of reciprocal ranks: {self.constant} is not 0 or more")
 
-    def __call__(self, rankings: Sequence[Scored]) -> list[tuple[int, float]]:
+    def __call__(self, rankings: Sequence[Scored]) -> Scored:
         """Return every key of any ranking with its new score, best first."""
         return _sums(
             (key, weight / (self.constant + rank))
@@ -68,7 +69,7 @@ class ScoreMix:
     def __post_init__(self) -> None:
         _check(self.weights)
 
-    def __call__(self, rankings: Sequence[Scored]) -> list[tuple[int, float]]:
+    def __call__(self, rankings: Sequence[Scored]) -> Scored:
         """Return every key of any ranking with its new score, best first."""
         return _sums(
             (key, weight * score)
@@ -97,7 +98,7 @@ def _stretched(ranking: Scored) -> Iterable[tuple[int, float]]:
     return ((key, (score - low) / span if span > 0 else 1.0) for key, score in ranking)
 
 
-def _sums(parts: Iterable[tuple[int, float]]) -> list[tuple[int, float]]:
+def _sums(parts: Iterable[tuple[int, float]]) -> Scored:
     """Add up the parts of each key and order the keys, best first."""
     of: dict[int, list[float]] = {}
     for key, part in parts:

@@ -1,12 +1,14 @@
-"""Retrievers over an index: by words, by vectors, by both; and the one call that opens any of them.
+"""Retrievers over an index: lexical, dense and hybrid; and the one call that opens any of them.
 
-Each works on rows and scores; only the passages that are returned are read from the store.
+They search rows and scores; only the passages that are returned are read from the store.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from jpr.errors import ConfigError
 from jpr.retrieve.engines import ENGINES, FILES, engine_of
@@ -14,39 +16,38 @@ from jpr.retrieve.filters import Filter, clauses
 from jpr.retrieve.index import Index
 from jpr.retrieve.index_manifest import DenseManifest
 from jpr.retrieve.rank_fusion import Fusion, Scored, ScoreMix
-from jpr.stages import Encoder, Retriever
+from jpr.stages import Encoder, Retriever, batched
 from jpr.types import Hit, Question, Ranking
 
 KINDS = ("bm25", "dense", "hybrid")
 HYBRID = ScoreMix((0.3, 0.7))
-"""Of words and of vectors; chosen on development data (`docs/lab.md`)."""
+"""Weights of lexical and dense scores, chosen on development data (`docs/lab.md`)."""
 DEPTH = 300
-"""How many passages of each ranking are fused, at least."""
+"""Passages of each ranking that are fused, at least."""
 BATCH = 64
 """Questions encoded and searched together."""
 
 
 class KeyedRetriever(Retriever, Protocol):
-    """A retriever that can say all that its rankings depend on."""
+    """A retriever with a key for everything that its rankings depend on."""
 
     @property
     def key(self) -> str:
-        """Names corpus, encoder, settings and filters: the same key, the same rankings."""
+        """Identifies corpus, encoder, settings and filters: same key, same rankings."""
 
 
 class Bm25Retriever:
-    """The passages that share the most telling words with the question."""
+    """The passages of largest BM25 score."""
 
     def __init__(self, index: Index, where: Filter | None = None) -> None:
-        """Search `index`, of which `where` may accept a part only."""
+        """Search `index`, restricted to what `where` accepts."""
         self._index, self._where = index, where
         self.key = f"bm25 {index.key} {_filter_key(index, where)}"
 
     def retrieve(self, question: Question, k: int) -> Ranking:
-        """Return the k best passages for a question; fewer where no more hold a word of it."""
-        return _ranking(
-            self._index, question, self._index.search_bm25(question.text, k, self._where)
-        )
+        """Return the k best passages for a question; fewer if fewer share a term with it."""
+        hits = self._index.search_bm25(question.text, k, self._where)
+        return _ranking(self._index, question, hits)
 
     def retrieve_many(self, questions: Iterable[Question], k: int) -> Iterator[Ranking]:
         """Do the same for many questions, in their order."""
@@ -57,7 +58,7 @@ class DenseRetriever:
     """The passages whose vectors have the largest inner product with the question's."""
 
     def __init__(self, index: Index, encoder: Encoder, where: Filter | None = None) -> None:
-        """Search `index`, whose vectors `encoder` made; `where` may accept a part only."""
+        """Search `index`, whose vectors `encoder` made, restricted to what `where` accepts."""
         _check_encoder(index, encoder)
         self._index, self._encoder, self._where = index, encoder, where
         self.key = f"dense {index.key} {encoder.key} {_filter_key(index, where)}"
@@ -67,16 +68,15 @@ class DenseRetriever:
         return next(self.retrieve_many([question], k))
 
     def retrieve_many(self, questions: Iterable[Question], k: int) -> Iterator[Ranking]:
-        """Do the same for many questions, in their order, some encoded together."""
-        for batch in _batches(questions):
-            vectors = self._encoder.encode_questions([question.text for question in batch])
-            found = self._index.search_dense(vectors, k, self._where)
+        """Do the same for many questions, in their order, in batches."""
+        for batch in batched(questions, BATCH):
+            found = self._index.search_dense(_encoded(self._encoder, batch), k, self._where)
             for question, hits in zip(batch, found, strict=True):
                 yield _ranking(self._index, question, hits)
 
 
 class HybridRetriever:
-    """Words and vectors together: two rankings of at least `depth` rows, fused."""
+    """Lexical and dense search, each of at least `depth` passages, fused."""
 
     def __init__(
         self,
@@ -87,10 +87,10 @@ class HybridRetriever:
         fusion: Fusion = HYBRID,
         depth: int = DEPTH,
     ) -> None:
-        """Search `index`, whose vectors `encoder` made; `fusion` is of (words, vectors)."""
+        """Search `index`, whose vectors `encoder` made; `fusion` is of (lexical, dense)."""
         _check_encoder(index, encoder)
         if len(fusion.weights) != 2:
-            raise ConfigError(f"{fusion}: give two weights, of words and of vectors")
+            raise ConfigError(f"{fusion}: needs two weights, lexical and dense")
         self._index, self._encoder, self._where = index, encoder, where
         self._fusion, self._depth = fusion, depth
         settings = f"{fusion} {depth} {_filter_key(index, where)}"
@@ -101,14 +101,13 @@ class HybridRetriever:
         return next(self.retrieve_many([question], k))
 
     def retrieve_many(self, questions: Iterable[Question], k: int) -> Iterator[Ranking]:
-        """Do the same for many questions, in their order, some encoded together."""
+        """Do the same for many questions, in their order, in batches."""
         depth = max(k, self._depth)
-        for batch in _batches(questions):
-            vectors = self._encoder.encode_questions([question.text for question in batch])
-            by_vector = self._index.search_dense(vectors, depth, self._where)
-            for question, near in zip(batch, by_vector, strict=True):
-                by_word = self._index.search_bm25(question.text, depth, self._where)
-                yield _ranking(self._index, question, self._fusion([by_word, near])[:k])
+        for batch in batched(questions, BATCH):
+            found = self._index.search_dense(_encoded(self._encoder, batch), depth, self._where)
+            for question, dense in zip(batch, found, strict=True):
+                lexical = self._index.search_bm25(question.text, depth, self._where)
+                yield _ranking(self._index, question, self._fusion([lexical, dense])[:k])
 
 
 def open_retriever(
@@ -119,13 +118,12 @@ def open_retriever(
     where: Filter | None = None,
     threads: int = 0,
 ) -> KeyedRetriever:
-    """Open what `jpr index` made; without a `kind`, hybrid where there are vectors, else BM25.
+    """Open what `jpr index` made; without a `kind`, hybrid if it has vectors, else BM25.
 
-    The encoder that the vectors were made with is loaded unless another of the same key is given,
-    to run on so many `threads`; 0 is one per core.
+    Without an encoder, that of the index is loaded, to run on `threads` threads; 0 is one per core.
     """
     if kind is not None and kind not in KINDS:
-        raise ConfigError(f"retriever {kind}: choose one of {', '.join(KINDS)}")
+        raise ConfigError(f"retriever {kind!r}: choose one of {', '.join(KINDS)}")
     home = Path(folder)
     engine = ENGINES[engine_of(home) or FILES]
     return engine.load().open_retriever(home, kind, encoder, where, threads)
@@ -135,41 +133,38 @@ def encoder_of(index: Index, threads: int = 0) -> Encoder:
     """Load the encoder that an index was built with."""
     from jpr.encode.encoder_folder import load_encoder  # heavy: not for BM25
 
-    return load_encoder(_vectors(index).encoder or None, threads=threads)
+    return load_encoder(_dense_manifest(index).encoder or None, threads=threads)
 
 
-def _vectors(index: Index) -> DenseManifest:
+def _dense_manifest(index: Index) -> DenseManifest:
     if index.manifest.vectors is None:
         raise ConfigError("the index has no vectors; build it with an encoder, or use bm25")
     return index.manifest.vectors
 
 
 def _check_encoder(index: Index, encoder: Encoder) -> None:
-    vectors = _vectors(index)
-    if vectors.key != encoder.key:
+    key = _dense_manifest(index).key
+    if key != encoder.key:
         raise ConfigError(
-            f"the index has vectors of encoder {vectors.key}, not of {encoder.key}; give the "
-            "encoder that it was built with, or build it again"
+            f"the index has vectors of encoder {key}, not of {encoder.key}; use the encoder that "
+            "it was built with, or build it again"
         )
 
 
 def _filter_key(index: Index, where: Filter | None) -> str:
-    """Refuse a filter without meaning, and name it."""
     return repr(clauses(where, index.manifest.fields)) if where else ""
+
+
+def _encoded(encoder: Encoder, questions: list[Question]) -> NDArray[np.float32]:
+    return encoder.encode_questions([question.text for question in questions])
 
 
 def _ranking(index: Index, question: Question, hits: Scored) -> Ranking:
     return Ranking(question, tuple(Hit(index.store[row], score) for row, score in hits))
 
 
-def _batches(questions: Iterable[Question]) -> Iterator[Sequence[Question]]:
-    rest = iter(questions)
-    while batch := list(islice(rest, BATCH)):
-        yield batch
-
-
 def hits_json(ranking: Ranking) -> list[Mapping[str, object]]:
-    """Return passages that were found as JSON has them."""
+    """Return the passages of a ranking as JSON objects."""
     return [
         {"id": h.passage.id, "title": h.passage.title, "text": h.passage.text, "score": h.score}
         for h in ranking.hits

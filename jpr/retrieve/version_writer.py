@@ -1,8 +1,7 @@
-"""A version of an index in the making: a new one, or one made from another.
+"""The next version of an index: a new one, or a change of another.
 
-Made from another, it takes over that one's files: what is never changed in place is linked, and
-rows keep their numbers. A removed passage can no longer be found; its bytes stay until the next
-full build.
+A change links the base's files that are never modified in place, and rows keep their numbers. A
+removed passage is no longer found; its bytes stay until the next full build.
 """
 
 import hashlib
@@ -25,15 +24,15 @@ from jpr.retrieve.index_manifest import (
 )
 from jpr.types import Passage
 
-if TYPE_CHECKING:  # words can do without faiss
+if TYPE_CHECKING:  # a lexical index works without faiss
     from jpr.retrieve.dense import VectorSource
 
 MakeVectors = Callable[[Sequence[Passage], str], "VectorSource"]
-"""What gives the vectors of passages; the string is these passages' hash."""
+"""Returns the vectors of passages; the string is a hash of these passages."""
 
 
 class VersionWriter:
-    """A version in the making: a new one, or one made from another."""
+    """Writes one version into an empty folder, from scratch or from a base version."""
 
     def __init__(self, version: Path, base: Path | None = None) -> None:
         for part in ("store", "bm25"):
@@ -41,7 +40,7 @@ class VersionWriter:
         self._version, self._base = version, base
         self._old = base and PassageStore(base / "store")
         self._store = StoreWriter(version / "store", base and base / "store")
-        self._words = Bm25Writer(version / "bm25", base and base / "bm25")
+        self._bm25 = Bm25Writer(version / "bm25", base and base / "bm25")
         self._removed: set[int] = set()
         self.fields: set[str] = set()
 
@@ -50,23 +49,23 @@ class VersionWriter:
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         self._store.__exit__(kind, *rest)
-        self._words.__exit__(kind, *rest)
+        self._bm25.__exit__(kind, *rest)
 
     def _row(self, id: str) -> int | None:
         row = self._old.row_of(id) if self._old else None
         return None if row in self._removed else row
 
-    def holds(self, id: str) -> bool:
-        """Tell whether the base has a passage of this id that is not removed yet."""
-        return self._row(id) is not None
-
-    def add(self, passage: Passage) -> None:
-        """Append a passage."""
+    def add(self, passage: Passage, *, replacing: bool = False) -> None:
+        """Append a passage; with `replacing`, one with the same id in the base is removed."""
         if not passage.id:
             raise DataError("a passage has an empty id; give every passage an id")
-        if self.holds(passage.id):
-            raise DataError(f"passage id {passage.id!r} is in the index; --replace takes the new")
-        self._words.add(self._store.add(passage), passage)
+        if self._row(passage.id) is not None:
+            if not replacing:
+                raise DataError(
+                    f"passage id {passage.id!r} is in the index; replace it with --replace"
+                )
+            self.remove(passage.id)
+        self._bm25.add(self._store.add(passage), passage)
         self.fields.update(passage.meta)
 
     def remove(self, id: str) -> None:
@@ -75,40 +74,37 @@ class VersionWriter:
         if row is None:
             raise DataError(f"passage id {id!r} is not in the index; nothing was removed")
         self._removed.add(row)
-        self._words.remove(row)
+        self._bm25.remove(row)
 
     def close(self) -> Written:
-        """Finish passages and words."""
+        """Finish the store and the lexical index."""
         written = self._store.close(self._removed)
-        self._words.close()
+        self._bm25.close()
         return written
 
     def added(self) -> Sequence[Passage]:
-        """Return the passages that were added, once the draft is closed."""
-        return Rows(PassageStore(self._version / "store"), self._old.end if self._old else 0)
+        """Return the added passages; only after `close`."""
+        return _StoreTail(PassageStore(self._version / "store"), self._old.end if self._old else 0)
 
-    def new_vectors(
+    def build_dense(
         self, source: "VectorSource", encoder: str, nprobe: int | None
     ) -> DenseManifest:
-        """Write the vectors of a new version."""
+        """Write the dense index of a version without a base."""
         from jpr.retrieve.dense import write_vectors
 
-        _check_count(source, len(self.added()))
-        target = self._version / "vectors"
-        target.mkdir()
-        return write_vectors(source, target, encoder=encoder, nprobe=nprobe)
+        return write_vectors(source, self._dense_folder(source), encoder=encoder, nprobe=nprobe)
 
-    def change(
+    def finish_change(
         self, before: IndexManifest, what: str, source: str, vectors: MakeVectors | None
     ) -> IndexManifest:
-        """Finish a version that was made from another, and describe it."""
+        """Finish a version with a base, and write its manifest."""
         written = self.close()
         if before.vectors and self._base:
             found = vectors(self.added(), written.sha256) if vectors else None
-            self._keep_vectors(self._base / "vectors", before.vectors, found)
+            self._extend_dense(self._base / "vectors", before.vectors, found)
         chain = (before.corpus_sha256, what, written.sha256, sorted(self._removed))
         n_removed = len(self._removed)
-        return self.describe(
+        return self.finish(
             replace(
                 before,
                 passages=before.passages + written.passages - n_removed,
@@ -119,40 +115,42 @@ class VersionWriter:
             )
         )
 
-    def _keep_vectors(self, base: Path, known: DenseManifest, more: "VectorSource | None") -> None:
-        from jpr.retrieve.dense import extend_vectors
-
-        target = self._version / "vectors"
-        target.mkdir()
+    def _extend_dense(self, base: Path, known: DenseManifest, more: "VectorSource | None") -> None:
+        folder = self._dense_folder(more)
         if more is None:
             for path in base.iterdir():
-                link(path, target / path.name)
+                link(path, folder / path.name)
             return
-        _check_count(more, len(self.added()))
         if (more.key, more.dimension) != (known.key, known.dimension):
             raise DataError(
                 f"the index has vectors of encoder {known.key}, not {more.key}; use that encoder"
             )
-        extend_vectors(more, base, target)
+        from jpr.retrieve.dense import extend_vectors
 
-    def describe(self, contents: IndexManifest) -> IndexManifest:
-        """Write the manifest and return it."""
-        whole = replace(
-            contents,
+        extend_vectors(more, base, folder)
+
+    def _dense_folder(self, source: "VectorSource | None") -> Path:
+        """Make the folder of the dense index, after a check that each passage has a vector."""
+        count = len(self.added())
+        if source is not None and len(source) != count:
+            raise DataError(f"{len(source):,} vectors for {count:,} passages; encode again")
+        folder = self._version / "vectors"
+        folder.mkdir()
+        return folder
+
+    def finish(self, manifest: IndexManifest) -> IndexManifest:
+        """Write the manifest, with sizes and checksums, and return it."""
+        complete = replace(
+            manifest,
             sizes=sizes(self._version),
-            sums=sums(self._version, self._base, contents.sums),
+            sums=sums(self._version, self._base, manifest.sums),
         )
-        write_manifest(whole, self._version)
-        return whole
+        write_manifest(complete, self._version)
+        return complete
 
 
-def _check_count(source: "VectorSource", wanted: int) -> None:
-    if len(source) != wanted:
-        raise DataError(f"there are {len(source):,} vectors for {wanted:,} passages; encode again")
-
-
-class Rows(Sequence[Passage]):
-    """The passages of a store from a row on."""
+class _StoreTail(Sequence[Passage]):
+    """The passages of a store from one row to its end."""
 
     def __init__(self, store: PassageStore, first: int) -> None:
         self._store, self._first = store, first

@@ -90,7 +90,7 @@ def test_two_towers(tmp_path: Path) -> None:
 def test_towers_must_agree(tmp_path: Path) -> None:
     write_encoder(tmp_path / "question", hidden_size=16)
     write_encoder(tmp_path / "passage")
-    with pytest.raises(FormatError, match="vectors of 16 and 32 dimensions"):
+    with pytest.raises(FormatError, match="16 and 32"):
         load_encoder(tmp_path)
 
 
@@ -102,7 +102,7 @@ def test_a_layer_of_sentence_transformers_follows_pooling(tmp_path: Path) -> Non
     write_json(folder / "modules.json", listed)
     write_json(folder / "Pooling" / "config.json", {"pooling_mode": "mean"})
     write_json(folder / "Dense" / "config.json", {"activation_function": "torch.nn.Identity"})
-    with pytest.raises(FormatError, match="is missing; the encoder has a layer after pooling"):
+    with pytest.raises(FormatError, match=r"Dense/model\.safetensors: "):
         load_encoder(folder)
     keep = torch.eye(32)[:3]  # the layer keeps the first three numbers
     weights = {"linear.weight": keep, "linear.bias": torch.zeros(3)}
@@ -142,18 +142,18 @@ def test_the_key_names_weights_and_settings(tmp_path: Path) -> None:
 
 
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FormatError, match="is no folder"):
+    with pytest.raises(FormatError, match="nowhere: "):
         load_encoder(tmp_path / "nowhere")
     folder = write_encoder(tmp_path)
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-10])
-    with pytest.raises(FormatError, match="holds no weights"):
+    with pytest.raises(FormatError, match=r"model\.safetensors: "):
         load_encoder(folder)
     weights.unlink()
     with pytest.raises(FormatError, match=r"neither model\.onnx nor model\.safetensors"):
         load_encoder(folder)
     (folder / "model.onnx").write_bytes(b"no model")
-    with pytest.raises(FormatError, match=r"model\.onnx: is no model that can be run"):
+    with pytest.raises(FormatError, match=r"model\.onnx: "):
         load_encoder(folder)
 
 
@@ -172,12 +172,12 @@ def test_weights_that_do_not_fit_are_named(tmp_path: Path, damage: str) -> None:
 
 def test_devices(tmp_path: Path) -> None:
     folder = write_encoder(tmp_path / "torch")
-    with pytest.raises(ConfigError, match="--device tpu; choose of auto, cpu, cuda"):
+    with pytest.raises(ConfigError, match=r"tpu.*auto, cpu, cuda"):
         load_encoder(folder, "tpu")
     export_encoder(folder, tmp_path / "onnx")
     if not torch.cuda.is_available():
         for here in (folder, tmp_path / "onnx"):
-            with pytest.raises(ConfigError, match="torch sees no GPU"):
+            with pytest.raises(ConfigError, match="GPU"):
                 load_encoder(here, "cuda")
 
 
@@ -194,12 +194,12 @@ def test_without_torch_there_is_onnx(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.skipif(BUNDLED_ENCODER.is_dir(), reason="the package has its encoder")
-def test_without_an_encoder_of_its_own_the_package_says_so() -> None:
-    with pytest.raises(FormatError, match="has no encoder of its own; name one with --encoder"):
+def test_a_missing_bundled_encoder_is_an_error() -> None:
+    with pytest.raises(FormatError, match="--encoder"):
         load_encoder()
 
 
-def test_the_encoder_inside_runs_in_torch_too() -> None:
+def test_the_bundled_encoder_runs_in_torch_too() -> None:
     settings = read_settings(BUNDLED_ENCODER)
     tower = TorchTower(load_tower(BUNDLED_ENCODER, settings), "cpu")
     tokenizer, file = open_tokenizer(BUNDLED_ENCODER)

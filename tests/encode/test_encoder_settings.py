@@ -78,13 +78,13 @@ def test_dpr_has_two_towers_and_inner_products(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"poolin": "cls"}, "unknown setting 'poolin'; there are pooling, "),
-        ({"pooling": 3}, "pooling is 3, it should be a string"),
-        ({"normalise": "yes"}, "normalise is 'yes', it should be true or false"),
-        ({"max_passage_tokens": True}, "max_passage_tokens is True, it should be a whole number"),
-        ({"pooling": "max"}, "pooling 'max'; choose of mean, cls, pooler"),
-        ({"max_question_tokens": 2}, "max_question_tokens 2; "),
-        ([], "holds no JSON object"),
+        ({"poolin": "cls"}, "poolin; did you mean pooling?"),
+        ({"pooling": 3}, "pooling = 3; give a string"),
+        ({"normalise": "yes"}, "normalise = 'yes'; give a boolean"),
+        ({"max_passage_tokens": True}, "max_passage_tokens = True; give a whole number"),
+        ({"pooling": "max"}, "pooling = 'max'; choose one of mean, cls, pooler"),
+        ({"max_question_tokens": 2}, "max_question_tokens = 2; "),
+        ([], "JSON object"),
     ],
 )
 def test_a_wrong_setting_is_named(tmp_path: Path, given: object, said: str) -> None:
@@ -97,11 +97,11 @@ def test_a_wrong_setting_is_named(tmp_path: Path, given: object, said: str) -> N
 @pytest.mark.parametrize(
     ("file", "value", "said"),
     [
-        ("config", {"model_type": "t5"}, "model_type 't5' is not known"),
-        ("modules", {}, "holds no list of modules"),
-        ("modules", modules("Transformer", "LSTM"), "module 'LSTM' is not known"),
-        ("1_Pooling__config", {"pooling_mode": "lasttoken"}, "pooling 'lasttoken' is not known"),
-        ("2_Dense__config", {"activation_function": "x.ReLU"}, "activation 'ReLU' is not known"),
+        ("config", {"model_type": "t5"}, "model_type 't5'"),
+        ("modules", {}, "list of modules"),
+        ("modules", modules("Transformer", "LSTM"), "module 'LSTM'"),
+        ("1_Pooling__config", {"pooling_mode": "lasttoken"}, "pooling 'lasttoken'"),
+        ("2_Dense__config", {"activation_function": "x.ReLU"}, "activation 'ReLU'"),
     ],
 )
 def test_what_is_not_known_of_a_folder_is_named(
@@ -117,13 +117,13 @@ def test_what_is_not_known_of_a_folder_is_named(
 
 
 def test_missing_files_are_named(tmp_path: Path) -> None:
-    with pytest.raises(FormatError, match=r"config\.json: cannot be read"):
+    with pytest.raises(FormatError, match=r"config\.json: "):
         read_settings(tmp_path)
     (tmp_path / "config.json").write_text("{")
-    with pytest.raises(FormatError, match=r"config\.json: is no JSON"):
+    with pytest.raises(FormatError, match=r"config\.json: .*JSON"):
         read_settings(tmp_path)
 
 
 def test_settings_are_checked_when_they_are_made() -> None:
-    with pytest.raises(ConfigError, match="projection 'deep'; choose of"):
+    with pytest.raises(ConfigError, match="projection = 'deep'"):
         EncoderSettings(projection="deep")

@@ -78,10 +78,10 @@ def test_a_vocabulary_with_capitals_keeps_them(tmp_path: Path) -> None:
 
 
 def test_what_is_no_tokenizer_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FormatError, match=r"neither tokenizer\.json nor vocab\.txt"):
+    with pytest.raises(FormatError, match=r"tokenizer\.json"):
         open_tokenizer(tmp_path)
     (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(FormatError, match=r"tokenizer\.json: is no tokenizer"):
+    with pytest.raises(FormatError, match=r"tokenizer\.json: not a tokenizer"):
         open_tokenizer(tmp_path)
 
 
@@ -105,5 +105,5 @@ def test_every_passage_is_framed_and_within_its_limit(title: str, text: str, lim
 
 def test_a_tokenizer_of_another_family_is_refused(tmp_path: Path) -> None:
     other = Tokenizer(models.WordLevel({"a": 0, "b": 1}, unk_token="a"))
-    with pytest.raises(FormatError, match=r"knows no token \[CLS\]"):
+    with pytest.raises(FormatError, match=r"\[CLS\]"):
         EncoderTokenizer(other, EncoderSettings(), tmp_path)

@@ -59,7 +59,7 @@ FLOATS = st.floats(-100, 100, width=32, allow_subnormal=False)
 
 @given(arrays.arrays(np.float32, st.tuples(st.integers(1, 9), st.integers(1, 5)), elements=FLOATS))
 def test_a_byte_is_off_by_half_a_step_at_most(exact: Vectors) -> None:
-    packed = vectors._packed(exact, "sq8")
+    packed = vectors._quantize(exact, "sq8")
     assert packed["vectors"].dtype == np.uint8
     reach = exact.max(axis=0) - exact.min(axis=0)
     found = packed["vectors"].astype(np.float32) * packed["step"] + packed["low"]
@@ -67,7 +67,7 @@ def test_a_byte_is_off_by_half_a_step_at_most(exact: Vectors) -> None:
 
 
 def test_a_byte_a_number(tmp_path: Path, encoder: TextEncoder) -> None:
-    encode_to_folder(passages(60), encoder, tmp_path / "sq8", kind="sq8", chunk=60)
+    encode_to_folder(passages(60), encoder, tmp_path / "sq8", precision="sq8", chunk=60)
     encode_to_folder(passages(60), encoder, tmp_path / "half", chunk=60)
     exact, found = encoder.encode_passages(passages(60)), stored(tmp_path / "sq8")
     assert (found * exact).sum(axis=1).min() > 0.999
@@ -98,7 +98,7 @@ def test_a_killed_encoding_goes_on_where_it_was(
         process.send_signal(signal.SIGKILL)
     left = {path.name: path.stat().st_mtime_ns for path in folder.glob("0*.npz")}
     assert 7 <= len(left) < 60
-    with pytest.raises(FormatError, match="is not finished; give the same command again"):
+    with pytest.raises(FormatError, match="not complete"):
         open_vectors(folder)
     encode_to_folder(passages(300), encoder, folder, chunk=5)
     assert (
@@ -113,7 +113,7 @@ def test_a_killed_encoding_goes_on_where_it_was(
 def test_another_corpus_is_noticed(tmp_path: Path, encoder: TextEncoder) -> None:
     encode_to_folder(passages(25), encoder, tmp_path, chunk=10)
     changed = [*passages(25)[:-1], Passage("24", "", "another castle")]
-    with pytest.raises(DataError, match=r"000002\.npz: was made of other passages"):
+    with pytest.raises(DataError, match=r"000002\.npz: .*other passages"):
         encode_to_folder(changed, encoder, tmp_path, chunk=10)
     with pytest.raises(DataError, match="holds vectors of more passages"):
         encode_to_folder(passages(20), encoder, tmp_path, chunk=10)
@@ -135,26 +135,26 @@ def test_other_vectors_are_not_mixed_in(tmp_path: Path, encoder: TextEncoder, wh
             passages(5),
             other,
             tmp_path / "v",
-            kind="sq8" if what == "kind" else "float16",
+            precision="sq8" if what == "kind" else "float16",
             chunk=20 if what == "chunk" else 10,
         )
 
 
 def test_what_cannot_be_encoded_is_told(tmp_path: Path, encoder: TextEncoder) -> None:
-    with pytest.raises(DataError, match="the corpus holds no passage"):
+    with pytest.raises(DataError, match="no passages"):
         encode_to_folder([], encoder, tmp_path / "v")
-    with pytest.raises(ConfigError, match="vectors as 'int4'; choose of float16, sq8"):
-        encode_to_folder(passages(1), encoder, tmp_path / "v", kind="int4")
+    with pytest.raises(ConfigError, match=r"int4.*float16, sq8"):
+        encode_to_folder(passages(1), encoder, tmp_path / "v", precision="int4")
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "important.txt").write_text("mine")
-    with pytest.raises(ConfigError, match="holds something else than vectors"):
+    with pytest.raises(ConfigError, match="notes: "):
         encode_to_folder(passages(1), encoder, tmp_path / "notes")
     with pytest.raises(ConfigError, match="cannot be written"):
         encode_to_folder(passages(1), encoder, tmp_path / "notes" / "important.txt" / "v")
 
 
 def test_a_damaged_folder_is_refused(tmp_path: Path, encoder: TextEncoder) -> None:
-    with pytest.raises(FormatError, match="jpr encode CORPUS"):
+    with pytest.raises(FormatError, match="jpr index CORPUS --vectors"):
         open_vectors(tmp_path)
     encode_to_folder(passages(25), encoder, tmp_path, chunk=10)
     chunk = tmp_path / "000001.npz"
@@ -167,8 +167,8 @@ def test_a_damaged_folder_is_refused(tmp_path: Path, encoder: TextEncoder) -> No
     with pytest.raises(FormatError, match=r"000001\.npz: "):
         stored(tmp_path)
     (tmp_path / "head.json").write_text(json.dumps({"format": 2}))
-    with pytest.raises(FormatError, match="is of format 2"):
+    with pytest.raises(FormatError, match="format 2"):
         open_vectors(tmp_path)
     (tmp_path / "head.json").write_text(json.dumps({"format": 1, "key": "k"}))
-    with pytest.raises(FormatError, match="is damaged"):
+    with pytest.raises(FormatError, match="damaged"):
         open_vectors(tmp_path)

@@ -102,7 +102,7 @@ def test_files_that_are_too_large_to_be_looked_at_are_compared_before_a_change(
     frames.write_bytes(content)
     with pytest.raises(FormatError, match=r"passages\.zst: is damaged"):
         Index(index)
-    monkeypatch.setattr("jpr.retrieve.index_manifest.verified_manifest.__defaults__", (0,))
+    monkeypatch.setattr("jpr.retrieve.index_manifest.VERIFY_UP_TO", 0)
     opened = Index(index)  # every frame has a checksum of its own
     with pytest.raises(FormatError, match=r"passage \d+ is damaged"):
         list(opened.store)
@@ -118,7 +118,7 @@ def test_words_that_are_not_looked_at_end_in_no_traceback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
 ) -> None:
     """As those of a large index are; tantivy panics at some."""
-    monkeypatch.setattr("jpr.retrieve.index_manifest.verified_manifest.__defaults__", (0,))
+    monkeypatch.setattr("jpr.retrieve.index_manifest.VERIFY_UP_TO", 0)
     (path,) = (built(tmp_path) / "v1" / "bm25").glob(file)
     content = path.read_bytes()
     for place in np.linspace(0, len(content) - 1, 60, dtype=int).tolist():

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jpr.encode.cluster import encode_on_workers
 from jpr.encode.encoder_folder import load_encoder
 from jpr.encode.export_encoder import export_encoder
-from jpr.encode.vectors import encode_to_folder, open_vectors
+from jpr.encode.vectors import encode_on_workers, encode_to_folder, open_vectors
 from jpr.errors import ConfigError, JprError, MissingExtraError
 from jpr.formats.corpus import write_passages
 from jpr.formats.questions import write_questions
@@ -161,7 +160,7 @@ def test_a_worker_lost_while_reranking(tmp_path: Path, client: "Client", joint: 
 
 
 def test_a_worker_lost_while_encoding(tmp_path: Path, client: "Client", encoder: Path) -> None:
-    opened, there = load_encoder(encoder), encode_on_workers(client, encoder)
+    opened, there = load_encoder(encoder), encode_on_workers(client, load_encoder(encoder))
     kill, victim = killing(client)
     encode_to_folder(passages(200), opened, tmp_path / "a", chunk=5)
     encode_to_folder(
@@ -176,7 +175,7 @@ def test_a_worker_with_another_model_is_noticed(
 ) -> None:
     other = tmp_path / "other"
     export_encoder(write_encoder(tmp_path / "torch", seed=1), other)
-    there = encode_on_workers(client, other)
+    there = encode_on_workers(client, load_encoder(other))
     with pytest.raises(JprError, match=f"{other}: differs between"):
         encode_to_folder(passages(3), load_encoder(encoder), tmp_path / "v", map_chunks=there)
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from jpr.errors import ConfigError
-from jpr.retrieve.milvus import connect
+from jpr.retrieve.milvus_retriever import connect
 
 PACKAGES = ["milvus==2.3.5", "pymilvus==2.3.7", "setuptools<80", "marshmallow==3.20.1"]
 

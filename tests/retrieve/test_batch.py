@@ -149,4 +149,4 @@ def test_options_without_meaning_are_refused(
     assert "at least one passage" in said("-k", 0)
     assert "write field=value" in said("--where", "guide")
     assert "no passage has a field 'colour'" in said("--where", "colour=red")
-    assert "is no folder" in said("--encoder", tmp_path / "nothing")
+    assert "nothing: " in said("--encoder", tmp_path / "nothing")

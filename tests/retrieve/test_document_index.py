@@ -96,7 +96,7 @@ def test_a_file_that_becomes_shorter_leaves_nothing_behind(library: Library) -> 
     assert library.holds() == {"a.txt#1": "old castle", "b.txt#1": "stone bridge"}
 
 
-def test_an_index_that_has_grown_or_is_worn_is_made_anew(library: Library) -> None:
+def test_an_index_that_has_grown_or_is_worn_is_built_again(library: Library) -> None:
     library.write(a="old castle")
     library.index()
     library.write(b="stone bridge", c="fish market")
@@ -160,7 +160,7 @@ def test_a_kill_at_any_step_is_made_good(
 
     with monkeypatch.context() as patch:
         if step == "after":  # the index is there, what says so is not
-            patch.setattr(document_index._Update, "_note", killed)
+            patch.setattr(document_index._Update, "_write_notes", killed)
         else:
             patch.setattr(document_index, step, killed)
         with pytest.raises(Killed):

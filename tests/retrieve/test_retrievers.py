@@ -131,7 +131,7 @@ def test_an_encoder_of_another_key_is_refused(index: Index) -> None:
 
 
 def test_two_rankings_need_two_weights(index: Index) -> None:
-    with pytest.raises(ConfigError, match="two weights, of words and of vectors"):
+    with pytest.raises(ConfigError, match="two weights"):
         HybridRetriever(index, WordEncoder(), fusion=ReciprocalRanks((1.0,)))
 
 

@@ -3,10 +3,15 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jpr.encode.batches import batches, padded_tokens
+from jpr.encode.encoder import batches
 
 LENGTHS = st.lists(st.integers(1, 300), max_size=60)
 BUDGET = st.integers(1, 2000)
+
+
+def padded_tokens(lengths: list[int], parts: list[list[int]]) -> int:
+    """Count the tokens of batches, padding included."""
+    return sum(len(part) * max(lengths[i] for i in part) for part in parts)
 
 
 @given(LENGTHS, BUDGET)

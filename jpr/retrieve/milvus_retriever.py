@@ -1,0 +1,245 @@
+"""Search in Milvus, for an index larger than one machine, and how a passage is stored there.
+
+The folder holds only `milvus.json`, which says where the collection is (`jpr.retrieve.milvus`
+writes it). Filters are those of a local index: each passage has its terms in an array. The
+environment variable MILVUS_TOKEN, if set, is sent to the server.
+
+A string field holds 65,535 bytes: the rest of a longer text is in `more`. No array is empty,
+because milvus-lite 3.2 loses a column of arrays whose first one is.
+"""
+
+import json
+import logging
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from jpr.encode.encoder_folder import load_encoder
+from jpr.errors import ConfigError, DataError, FormatError, MissingExtraError
+from jpr.io.checksums import unsealed
+from jpr.io.json_files import read_object
+from jpr.retrieve.engines import ENGINES, MILVUS
+from jpr.retrieve.filters import Clauses, Filter, clauses, terms
+from jpr.stages import Encoder, batched
+from jpr.types import Hit, Passage, Question, Ranking
+
+NAME = ENGINES[MILVUS].marker
+FORMAT = 1
+_MAX_K = 16_384
+_BATCH = 64
+"""Questions encoded and searched together."""
+_SEGMENT = 250_000
+"""Passages in a full segment: 512 MB of vectors and texts, about 2 kB each."""
+_EF = 256
+"""Candidates that a search of the HNSW graph keeps, at least."""
+_STRING, _PIECES, _META, _TERMS = 65_535, 500, 65_536, 4_096
+"""Limits: bytes of a string, pieces of a text, bytes of meta as JSON, terms of a passage."""
+
+
+@dataclass(frozen=True, slots=True)
+class MilvusManifest:
+    """`milvus.json`: where an index is and what it holds."""
+
+    uri: str
+    """Address of a server, or path of a milvus-lite file, which ends in .db."""
+    collection: str
+    alias: str
+    replaced: str
+    """The previous collection, dropped when this one was complete."""
+    graph: str
+    """How vectors are searched: `hnsw` or `ivf`."""
+    passages: int
+    source: str
+    corpus_sha256: str
+    fields: tuple[str, ...]
+    """Fields that a filter can use."""
+    encoder: str
+    """Folder of the encoder; empty for the bundled one."""
+    key: str
+    """The encoder's key: questions must be encoded with the same."""
+    dimension: int
+    format: int = FORMAT
+
+    @property
+    def lists(self) -> int:
+        """Lists in each segment of an IVF index: Milvus indexes segment by segment."""
+        return max(1, int(4 * min(self.passages, _SEGMENT) ** 0.5))
+
+
+def read_milvus_manifest(path: Path) -> MilvusManifest:
+    """Read what a build recorded."""
+    try:
+        record = read_object(path)
+        if record["format"] != FORMAT:
+            raise ValueError(f"format {record['format']}, this version reads {FORMAT}")
+        plain: dict[str, Any] = unsealed(path, record)
+        return MilvusManifest(**{**plain, "fields": tuple(plain["fields"])})
+    except (ValueError, KeyError, TypeError) as error:
+        raise FormatError(path, 0, f"cannot be read ({error}); build the index again") from error
+
+
+def connect(uri: str) -> Any:  # noqa: ANN401  pymilvus has no types
+    """Return a client of the server, or of the milvus-lite file, at this address."""
+    try:
+        from pymilvus import MilvusClient
+    except ImportError as error:
+        raise MissingExtraError("an index in Milvus", "milvus") from error
+    for logger in ("pymilvus", "grpc._server"):  # they log, with tracebacks, what they raise too
+        logging.getLogger(logger).setLevel(logging.CRITICAL)
+    with milvus_errors(uri):
+        return MilvusClient(uri=uri, token=os.environ.get("MILVUS_TOKEN", ""))
+
+
+@contextmanager
+def milvus_errors(uri: str) -> Iterator[None]:
+    """Raise the errors of Milvus as ConfigError."""
+    from pymilvus.exceptions import MilvusException
+
+    try:
+        yield
+    except MilvusException as error:
+        raise ConfigError(f"{uri}: Milvus error: {error.message}") from error
+
+
+class MilvusRetriever:
+    """The passages in Milvus whose vectors have the largest inner product with the question's."""
+
+    def __init__(
+        self,
+        folder: str | Path,
+        encoder: Encoder | None = None,
+        where: Filter | None = None,
+        threads: int = 0,
+    ) -> None:
+        """Connect to the collection that `milvus.json` names; load its encoder if none is given."""
+        manifest = self.manifest = read_milvus_manifest(Path(folder) / NAME)
+        self._encoder = encoder or load_encoder(manifest.encoder or None, threads=threads)
+        if self._encoder.key != manifest.key:
+            raise ConfigError(
+                f"{folder}: vectors of encoder {manifest.key}, not of {self._encoder.key}; use the "
+                "encoder that the index was built with"
+            )
+        self._clauses = clauses(where, manifest.fields) if where else ()
+        digest = sha256(json.dumps(asdict(manifest)).encode()).hexdigest()
+        self.key = f"milvus {digest} {self._clauses}"
+        self._client = connect(manifest.uri)
+        with milvus_errors(manifest.uri):
+            self._client.load_collection(manifest.collection)
+
+    def retrieve(self, question: Question, k: int) -> Ranking:
+        """Return the k best passages for a question."""
+        return next(self.retrieve_many([question], k))
+
+    def retrieve_many(self, questions: Iterable[Question], k: int) -> Iterator[Ranking]:
+        """Do the same for many questions, in their order, several per request."""
+        if not 1 <= k <= _MAX_K:
+            raise ConfigError(f"k = {k}: Milvus returns 1 to {_MAX_K:,} passages")
+        for batch in batched(questions, _BATCH):
+            for question, found in zip(batch, self._search(batch, k), strict=True):
+                hits = sorted(map(_hit, found), key=lambda hit: (-hit.score, hit.passage.id))
+                yield Ranking(question, tuple(hits))
+
+    def _search(self, batch: Sequence[Question], k: int) -> Any:  # noqa: ANN401
+        if not all(self._clauses):  # nothing is accepted; Milvus has no expression for that
+            return [[]] * len(batch)
+        vectors = self._encoder.encode_questions([question.text for question in batch])
+        effort = {"nprobe": max(16, self.manifest.lists // 16)}
+        if self.manifest.graph == "hnsw":
+            effort = {"ef": max(_EF, 2 * k)}
+        with milvus_errors(self.manifest.uri):
+            return self._client.search(
+                self.manifest.collection,
+                data=list(vectors),
+                anns_field="vector",
+                limit=k,
+                filter=expression(self._clauses),
+                output_fields=["title", "text", "more", "meta"],
+                search_params={"metric_type": "IP", "params": effort},
+                consistency_level="Eventually",  # a complete collection is never written to
+            )
+
+
+def expression(asked: Clauses) -> str:
+    """Return a filter as a Milvus expression, whose strings are escaped as in JSON.
+
+    >>> expression((("a=1", "a=2"), ("b=3",)))
+    'array_contains_any(terms, ["a=1", "a=2"]) and array_contains_any(terms, ["b=3"])'
+    """
+    return " and ".join(f"array_contains_any(terms, {json.dumps(any_of)})" for any_of in asked)
+
+
+def collection_schema(dimension: int) -> Any:  # noqa: ANN401  pymilvus has no types
+    """Return the fields of a collection."""
+    from pymilvus import DataType, MilvusClient
+
+    schema = MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False)
+    strings = {"element_type": DataType.VARCHAR, "max_length": _STRING}
+    schema.add_field("id", DataType.VARCHAR, is_primary=True, max_length=_STRING)
+    schema.add_field("title", DataType.VARCHAR, max_length=_STRING)
+    schema.add_field("text", DataType.VARCHAR, max_length=_STRING)
+    schema.add_field("more", DataType.ARRAY, max_capacity=_PIECES, **strings)
+    schema.add_field("meta", DataType.JSON)
+    schema.add_field("terms", DataType.ARRAY, max_capacity=_TERMS, **strings)
+    schema.add_field("vector", DataType.FLOAT_VECTOR, dim=dimension)
+    return schema
+
+
+def row_of(passage: Passage) -> dict[str, object]:
+    """Return a passage as Milvus stores it; one beyond its limits is an error."""
+    if not passage.id:
+        raise DataError("a passage has an empty id; give every passage an id")
+    id, title, body = (_utf8(t, passage.id) for t in (passage.id, passage.title, passage.text))
+    text, *more = _pieces(body)
+    labels = ["", *terms(passage)]
+    sizes = {
+        "id": (len(id), _STRING, "bytes"),
+        "title": (len(title), _STRING, "bytes"),
+        "text": (len(more), _PIECES, f"times {_STRING:,} bytes"),
+        "meta": (len(json.dumps(passage.meta)), _META, "bytes of JSON"),
+        "meta, with list items,": (len(labels), _TERMS, "values"),
+    }
+    for what, (size, limit, unit) in sizes.items():
+        if size > limit:
+            raise DataError(
+                f"passage {passage.id!r:.60}: its {what} is {size:,} {unit} long; Milvus stores "
+                f"at most {limit:,}; shorten it"
+            )
+    return {
+        "id": passage.id,
+        "title": passage.title,
+        "text": text,
+        "more": more or [""],
+        "meta": dict(passage.meta),
+        "terms": labels,
+    }
+
+
+def _utf8(text: str, id: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"passage {id!r:.60}: an unpaired surrogate, which Milvus cannot store; remove it"
+        ) from error
+
+
+def _pieces(text: bytes) -> Iterator[str]:
+    """Cut UTF-8 into strings of at most `_STRING` bytes, between characters."""
+    start = 0
+    while len(text) - start > _STRING:
+        end = start + _STRING
+        while text[end] & 0xC0 == 0x80:  # inside a character
+            end -= 1
+        yield text[start:end].decode()
+        start = end
+    yield text[start:].decode()
+
+
+def _hit(found: Any) -> Hit:  # noqa: ANN401  pymilvus has no types
+    entity = found["entity"]
+    text = entity["text"] + "".join(entity["more"])
+    return Hit(Passage(found["id"], entity["title"], text, entity["meta"]), found["distance"])
