@@ -24,7 +24,7 @@ import numpy as np
 from jpr.coverage import Coverage, cover
 from jpr.evaluation.evaluation import evaluate
 from jpr.evaluation.measures import ERR_IA, Judged, Measure, MRecall, Recall, StRecall, alpha_nDCG
-from jpr.formats.runs.qrels import Judgement
+from jpr.formats.runs.trec import Judgement
 from jpr.io.atomic import publish
 from jpr.io.manifest import manifest
 from jpr.types import Hit, Passage, Question, Ranking

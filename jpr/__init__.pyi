@@ -29,7 +29,7 @@ from jpr.formats.questions import write_questions as write_questions
 from jpr.formats.runs import load_rankings as load_rankings
 from jpr.formats.runs import write_rankings as write_rankings
 from jpr.formats.runs.predictions import load_predictions as load_predictions
-from jpr.formats.runs.qrels import load_qrels as load_qrels
+from jpr.formats.runs.trec import load_qrels as load_qrels
 from jpr.pipeline import Pipeline as Pipeline
 from jpr.read.fusion import FusionReader as FusionReader
 from jpr.read.llm import LlmReader as LlmReader

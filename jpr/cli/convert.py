@@ -86,8 +86,7 @@ def fill_in(
 ) -> "Iterator[Ranking]":
     """Give rankings the texts of a corpus and the questions of a file, where these are given."""
     from jpr.formats.questions import load_questions
-    from jpr.formats.runs.align import align
-    from jpr.formats.runs.texts import fill_texts
+    from jpr.formats.runs.align import align, fill_texts
 
     if corpus:
         with screen.progress("reading passages", None) as progress:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from jpr.evaluation.answers import AnswerMeasure
     from jpr.evaluation.evaluation import Evaluation
     from jpr.evaluation.measures import Measure
-    from jpr.formats.runs.qrels import Judgement
+    from jpr.formats.runs.trec import Judgement
     from jpr.types import Question, Ranking
 
 T = TypeVar("T")
@@ -74,7 +74,7 @@ def score_runs(measures: "Sequence[Measure]", inputs: Inputs, curve: bool) -> "E
     from jpr.evaluation.evaluation import evaluate
     from jpr.evaluation.plots import curve_measures
     from jpr.formats.runs.align import align
-    from jpr.formats.runs.qrels import load_qrels
+    from jpr.formats.runs.trec import load_qrels
 
     if not inputs.runs:
         raise ConfigError("no run is given; try: jpr evaluate --example")
@@ -143,7 +143,7 @@ def _questions(path: Path | None, qrels: "list[Judgement]") -> "list[Question]":
 def _rankings(paths: Iterable[Path], corpus: Path | None) -> Runs:
     """Read runs, and the texts that all of them lack in one pass over the corpus."""
     from jpr.formats.runs import load_rankings
-    from jpr.formats.runs.texts import fill_texts, texts_for
+    from jpr.formats.runs.align import fill_texts, texts_for
 
     runs = {path: load_rankings(path) for path in paths}
     if corpus is None:

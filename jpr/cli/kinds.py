@@ -7,7 +7,7 @@ from typing import Any, TextIO
 
 from jpr.formats import corpus, questions, runs
 from jpr.formats.format import Format, detect, writable
-from jpr.formats.runs import predictions, qrels
+from jpr.formats.runs import predictions, trec
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,9 @@ KINDS = (
     ),
     Kind(
         "judgements",
-        (qrels.FORMAT,),
-        lambda path, _: iter(qrels.load_qrels(path)),
-        lambda judgements, stream, _: qrels.write_qrels(judgements, stream),
+        (trec.QRELS,),
+        lambda path, _: iter(trec.load_qrels(path)),
+        lambda judgements, stream, _: trec.write_qrels(judgements, stream),
     ),
 )
 _KIND_OF = {format.name: (kind, format) for kind in KINDS for format in kind.formats}

@@ -11,7 +11,7 @@ from jpr.cli.inputs import naming
 from jpr.errors import FormatError
 
 if TYPE_CHECKING:
-    from jpr.formats.runs.qrels import Judgement
+    from jpr.formats.runs.trec import Judgement
     from jpr.types import Passage, Prediction, Question, Ranking
 
 NAME = "validate"

@@ -24,7 +24,7 @@ from jpr.evaluation.pool import (
 )
 from jpr.evaluation.statistics import bootstrap
 from jpr.formats.runs.align import align, align_predictions
-from jpr.formats.runs.qrels import Judgement
+from jpr.formats.runs.trec import Judgement
 from jpr.oracle import Floats, Order, best_cover, found, greedy
 from jpr.stages import Progress
 from jpr.types import Prediction, Question, Ranking

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby, pairwise
 
 from jpr.errors import DataError
-from jpr.formats.runs.qrels import Judgement
+from jpr.formats.runs.trec import Judgement
 from jpr.types import Hit, Passage, Question, Ranking
 
 Clusters = Mapping[str, Mapping[str, set[str]]]

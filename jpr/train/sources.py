@@ -6,8 +6,7 @@ from itertools import islice
 from pathlib import Path
 
 from jpr.formats.runs import read_rankings
-from jpr.formats.runs.align import align
-from jpr.formats.runs.texts import fill_texts
+from jpr.formats.runs.align import align, fill_texts
 from jpr.stages import Progress, Retriever
 from jpr.train.packing import Source
 from jpr.types import Hit, Passage, Question, Ranking

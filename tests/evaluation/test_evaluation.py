@@ -14,7 +14,7 @@ from jpr.evaluation.evaluation import Evaluation, evaluate, evaluate_answers
 from jpr.evaluation.measures import MRecall, MRecall_clusters, Recall, StRecall, alpha_nDCG
 from jpr.evaluation.plots import curve_measures, plot_by_answers, plot_curve
 from jpr.evaluation.tables import HEADER, as_json, compared_rows, latex, markdown, rows
-from jpr.formats.runs.qrels import Judgement
+from jpr.formats.runs.trec import Judgement
 from jpr.oracle import Order
 from jpr.types import Hit, Passage, Prediction, Question, Ranking
 

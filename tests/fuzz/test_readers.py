@@ -12,7 +12,7 @@ from jpr.formats.corpus import read_passages
 from jpr.formats.questions import load_questions
 from jpr.formats.runs import load_rankings
 from jpr.formats.runs.predictions import load_predictions
-from jpr.formats.runs.qrels import load_qrels
+from jpr.formats.runs.trec import load_qrels
 from tests.formats.corpus.test_corpus_formats import SAMPLES as PASSAGES
 from tests.formats.questions.sample import Sample
 from tests.formats.questions.samples import SAMPLES as QUESTIONS

@@ -1,8 +1,8 @@
-"""Rankings in and out: what other systems retrieved, and what ours did.
+"""Runs of any system, predictions, and judgements.
 
 A ranking keeps the order of its file; only TREC runs, whose lines may come in any order, are
-sorted. Scores are finite numbers; a passage without one gets minus its rank. A record without a
-question id uses the question's text as its id.
+sorted. Scores are finite; a passage without one gets minus its rank. A record without a question
+id uses the question's text as its id.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,16 +14,13 @@ from jpr.types import Ranking
 
 FORMATS = Formats[Ranking](
     __name__,
-    "ctxs",
-    "ambigprompt",
+    "json_runs",
     "trec",
-    "rank_llm",
-    "pyserini",
 )
 
 
 def load_rankings(path: str | Path, format: str | None = None) -> list[Ranking]:
-    """Read all rankings of a file, whose format is recognised unless it is named."""
+    """Read all rankings of a file; its format is recognized unless it is named."""
     return list(read_rankings(path, format))
 
 
@@ -33,5 +30,5 @@ def read_rankings(path: str | Path, format: str | None = None) -> Iterator[Ranki
 
 
 def write_rankings(rankings: Iterable[Ranking], stream: TextIO, format: str = "ctxs") -> None:
-    """Write rankings in a format; "ctxs" holds all that they say."""
+    """Write rankings in a format; only "ctxs" loses nothing."""
     write_records(rankings, stream, FORMATS, format)

@@ -1,9 +1,9 @@
-"""Bring a run, or predictions, into the order of the questions they are for.
+"""Join a run, or predictions, with the questions they answer and with the texts of a corpus.
 
-What is matched: the id; failing that, the text of the question, stripped and case-folded, where
-it is that of one question only. A question that the run lacks has an empty ranking, so that no
-average silently leaves it out. Where an id is known, the texts should agree too, whatever their
-case, punctuation, accents and white space: ids may be plain numbers, which every data set has.
+Questions are matched by id or, failing that, by their text, stripped and case-folded, if only one
+question has it. A question that the run lacks gets an empty ranking, so that no average silently
+leaves it out. If an id matches, the texts must agree too, up to case, punctuation, accents and
+white space: ids may be plain numbers, which every data set has.
 """
 
 from collections import Counter
@@ -14,23 +14,23 @@ from typing import Generic, TypeVar
 
 from jpr.errors import DataError
 from jpr.text import decomposed
-from jpr.types import Prediction, Question, Ranking
+from jpr.types import Hit, Passage, Prediction, Question, Ranking
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Alignment(Generic[T]):
-    """A run, or predictions, in the order of the questions, and what did not fit."""
+    """A run, or predictions, in the order of the questions, and what did not match."""
 
     items: tuple[T, ...]
-    """One for each question, with the question or the id as it was given."""
+    """One for each question."""
     missing: tuple[str, ...]
-    """Ids of questions that nothing belongs to; their items are empty."""
+    """Ids of questions without a ranking or prediction; their items are empty."""
     unknown: tuple[str, ...]
     """Ids of rankings or predictions whose question is not among the questions."""
     differing: tuple[str, ...] = ()
-    """Ids of questions whose text is another in the run; they are matched all the same."""
+    """Ids of questions whose text differs in the run; they are matched nevertheless."""
 
     @property
     def rankings(self: "Alignment[Ranking]") -> tuple[Ranking, ...]:
@@ -65,7 +65,7 @@ def align_predictions(
 
 
 def check_unique_passages(ranking: Ranking) -> None:
-    """Refuse a ranking that holds a passage twice, which would spoil every measure."""
+    """Refuse a ranking that holds a passage twice, which would distort every measure."""
     ids = {hit.passage.id for hit in ranking.hits}
     if len(ids) == len(ranking.hits):
         return
@@ -77,7 +77,7 @@ def check_unique_passages(ranking: Ranking) -> None:
 
 
 class _Matches(Generic[T]):
-    """What belongs to which question."""
+    """Rankings or predictions by question."""
 
     def __init__(self, questions: Sequence[Question], kind: str) -> None:
         self._kind = kind
@@ -97,7 +97,7 @@ class _Matches(Generic[T]):
         self._differing: dict[str, str] = {}  # id -> the text in the run
 
     def add(self, id: str, text: str, item: T) -> None:
-        """Find the question of an item that has this id and, where it is known, this text."""
+        """Find the question of an item by its id and, if it is known, its text."""
         of_text = self._by_text.get(_folded(text or id))
         question = id if id in self._questions else of_text
         if question is None:
@@ -110,7 +110,7 @@ class _Matches(Generic[T]):
         self._found[question] = item
 
     def _compare(self, id: str, text: str, of_text: str | None) -> None:
-        """Note whether an item has the text of the question that has its id."""
+        """Compare the text of an item with that of the question that has its id."""
         gold = self._questions[id].text
         self._n_compared += bool(gold.strip())
         if _loose(text) == _loose(gold):
@@ -124,7 +124,7 @@ class _Matches(Generic[T]):
             self._differing[id] = text
 
     def alignment(self, make: Callable[[Question, T | None], T]) -> Alignment[T]:
-        """Return an item for each question, made of what was found for it."""
+        """Return an item for each question."""
         self._check()
         return Alignment(
             tuple(make(question, self._found.get(id)) for id, question in self._questions.items()),
@@ -134,7 +134,7 @@ class _Matches(Generic[T]):
         )
 
     def _check(self) -> None:
-        """Refuse to go on where nothing fits, or ids fit by chance."""
+        """Refuse if nothing matches, or ids match by chance."""
         if not self._found:
             raise DataError(
                 f"no {self._kind} belongs to any question: the questions have ids like "
@@ -155,9 +155,54 @@ def _folded(text: str) -> str:
 
 
 def _loose(text: str) -> str:
-    """Return letters and digits only: files differ in quotes, spaces and question marks."""
+    """Return the letters and digits: files differ in quotes, spaces and question marks."""
     return "".join(filter(str.isalnum, decomposed(_folded(text), "NFKD")))
 
 
 def _examples(ids: Iterable[str]) -> str:
     return ", ".join(f"{id!r:.60}" for id in islice(ids, 3)) or "(there are none)"
+
+
+def fill_texts(rankings: Iterable[Ranking], passages: Iterable[Passage]) -> list[Ranking]:
+    """Give every passage that is only an id its title, text and meta from the corpus.
+
+    The corpus is read once, no further than needed, and memory holds only the passages of the run.
+
+    >>> from jpr.types import Question
+    >>> run = [Ranking(Question("q", "?"), (Hit(Passage("7", "", ""), 1.0),))]
+    >>> fill_texts(run, [Passage("7", "Moon", "It shines.")])[0].hits[0].passage.text
+    'It shines.'
+    """
+    run = list(rankings)
+    texts = texts_for(run, passages)
+    absent = _bare_ids(run) - texts.keys()
+    if absent:
+        raise DataError(
+            f"{len(absent)} of {len(texts) + len(absent)} passages of the run are not in the "
+            f"corpus, e.g. {min(absent)!r}; is it the corpus that the run was made with?"
+        )
+    return [
+        Ranking(ranking.question, tuple(_filled(hit, texts) for hit in ranking.hits))
+        for ranking in run
+    ]
+
+
+def texts_for(rankings: Iterable[Ranking], passages: Iterable[Passage]) -> dict[str, Passage]:
+    """Return the passages, by id, of which the rankings hold only the ids."""
+    ids = _bare_ids(rankings)
+    found = ((passage.id, passage) for passage in passages if passage.id in ids)
+    return dict(islice(found, len(ids)))
+
+
+def _bare_ids(rankings: Iterable[Ranking]) -> set[str]:
+    return {hit.passage.id for r in rankings for hit in r.hits if hit.passage.is_bare}
+
+
+def _filled(hit: Hit, texts: dict[str, Passage]) -> Hit:
+    if not hit.passage.is_bare:
+        return hit
+    known = texts[hit.passage.id]
+    if hit.passage.meta:
+        meta = {**known.meta, **hit.passage.meta}
+        known = Passage(known.id, known.title, known.text, meta)
+    return Hit(known, hit.score)

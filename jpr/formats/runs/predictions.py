@@ -1,11 +1,11 @@
-"""The answers a system gave, for F1 and EM.
+"""Predicted answers, for F1 and EM.
 
 - answers: JSON lines `{"id", "answers": [text or {"text": …}]}`, ours
 - ambigqa: one object, id -> answer, list of answers, or list of `{"question", "answer"}`
 - nq: JSON lines `{"question", "prediction": text}`, as for EfficientQA
 
-A record without an id uses the question's text as its id. A question with a list of answers may as
-well be a gold file: it is read as `answers` only when that is asked for by name.
+A record without an id uses the question's text as its id. A question with a list of answers may
+also be a gold file: it is read as `answers` only if that format is named.
 """
 
 from functools import partial
@@ -13,13 +13,12 @@ from pathlib import Path
 
 from jpr.formats.format import Format, Head, Located, read_records
 from jpr.formats.gold import Row, json_documents, json_rows
-from jpr.formats.runs.fields import TEXTS
-from jpr.formats.runs.question import QUESTION_IDS, question_id
+from jpr.formats.runs.records import QUESTION_IDS, TEXTS, question_id
 from jpr.types import Prediction
 
 
 def load_predictions(path: str | Path, format: str | None = None) -> list[Prediction]:
-    """Read all predictions of a file, whose format is recognised unless it is named."""
+    """Read all predictions of a file; its format is recognized unless it is named."""
     records = read_records(Path(path), FORMATS, format, key=lambda prediction: prediction.id)
     return list(records)
 
@@ -35,8 +34,8 @@ def _text(row: Row) -> str:
         text = text.get("text", text.get("answer"))
     if isinstance(text, str):
         return text
-    wanted = "an answer should be a string or an object with 'text'"
-    raise row.error(f"{wanted}, not {row.value!r:.40}")
+    problem = "an answer should be a string or an object with 'text'"
+    raise row.error(f"{problem}, not {row.value!r:.40}")
 
 
 def _read_records(key: str, path: Path) -> Located[Prediction]:
@@ -54,7 +53,7 @@ def _read_ambigqa(path: Path) -> Located[Prediction]:
 
 
 _NAMES = (*QUESTION_IDS, "question", "answers", "prediction", "query", "ctxs", "title", *TEXTS)
-"""Keys that tell one record from an object whose keys are the ids of questions."""
+"""Keys of a record, in contrast to an object whose keys are the ids of questions."""
 
 
 def _sniff_ambigqa(head: Head) -> bool:

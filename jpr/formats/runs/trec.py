@@ -1,15 +1,21 @@
-"""TREC runs: `question Q0 passage rank score tag`, separated by white space; ids, no texts.
+"""TREC's formats: runs and diversity judgements, in columns separated by white space.
 
-Reading orders the passages of a question by score, highest first, as `trec_eval` does; equal
-scores stand in the order of the rank column, which counts for nothing else. So a file whose ranks
-contradict its scores is ranked by its scores. The lines of a question may be anywhere in the file.
+Only ASCII white space separates: a no-break space or a line separator may be part of an id.
 
-Writing keeps the order for every tool: `trec_eval` reads scores in single precision and orders
-equal ones by id, so a ranking whose scores do not fall strictly in single precision is written
-with the scores n, n-1, …, 1 instead. A ranking without passages leaves no line.
+A run is `question Q0 passage rank score tag`: ids, no texts. Reading orders the passages of a
+question by score, highest first, as `trec_eval` does, equal scores by the rank column; so a file
+whose ranks contradict its scores is ranked by its scores. The lines of a question may be anywhere
+in the file. Writing keeps the order for every tool: `trec_eval` reads scores in single precision
+and orders equal ones by id, so a ranking whose scores do not fall strictly in single precision is
+written with the scores n, n-1, …, 1 instead. A ranking without passages leaves no line.
+
+Judgements are `question subtopic passage relevance`, the subtopic in the second column, as for
+ndeval and ir_measures. Plain qrels, whose second column is always 0, judge one subtopic.
 """
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
@@ -18,29 +24,73 @@ import numpy as np
 from jpr.errors import DataError, FormatError
 from jpr.formats.format import Format, Head, Located
 from jpr.formats.runs.align import check_unique_passages
-from jpr.formats.runs.columns import columns_of, first_columns, is_whole, is_word
-from jpr.formats.runs.fields import number, writable
+from jpr.formats.runs.records import check_writable, finite_score
 from jpr.io.text_files import read_lines
 from jpr.types import Hit, Passage, Question, Ranking
 
-_COLUMNS = "question Q0 passage rank score tag"
+_RUN = "question Q0 passage rank score tag"
+_QRELS = "question subtopic passage relevance"
+_LONGEST = 10_000  # characters: a file of one line may be a whole JSON array
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
+_GAP = re.compile(r"[ \t\n\r\f\v]+")
+_NOT_IN_A_WORD = re.compile("[ \t\n\r\f\v\x1c-\x1f\ud800-\udfff\ufeff]")
 _Places = dict[str, tuple[float, int]]
-"""Passage id -> (minus its score, its rank): sorted, the passages stand in order."""
+"""Passage id -> (minus its score, its rank): sorted, the passages are in order."""
 
 
-def _sniff(head: Head) -> bool:
-    columns = first_columns(head)
-    return len(columns) == 6 and columns[1] in ("Q0", "q0", "0") and is_whole(columns[3])
+def columns_of(line: str) -> list[str]:
+    """Split a line into its columns.
+
+    >>> columns_of("q1  Q0\\tNew\\u00a0York 1 2.5 run")
+    ['q1', 'Q0', 'New\\xa0York', '1', '2.5', 'run']
+    """
+    if line.isascii():
+        return line.split()
+    return [column for column in _GAP.split(line) if column]
 
 
-def _read(path: Path) -> Located[Ranking]:
-    run: dict[str, _Places] = {}
-    first: dict[str, int] = {}
+def is_word(text: str) -> bool:
+    """Return whether a text can be a column: not empty, and nothing in it that separates.
+
+    Half a surrogate pair cannot be written at all, and a byte order mark is lost in reading.
+    """
+    return bool(text) and not _NOT_IN_A_WORD.search(text)
+
+
+def _rows(path: Path, names: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the lines with their columns, which must be as many as the names."""
+    count = len(names.split())
     for line, text in read_lines(path):
         if columns := columns_of(text):
-            question = columns[0]
-            _place(columns, run.setdefault(question, {}), path, line)
-            first.setdefault(question, line)
+            if len(columns) != count:
+                problem = f"{len(columns)} columns instead of {count}: {names}"
+                raise FormatError(path, line, problem)
+            yield line, columns
+
+
+def _whole(text: str, name: str, path: Path, line: int) -> int:
+    if not _WHOLE.fullmatch(text):
+        raise FormatError(path, line, f"the {name} should be a whole number, not {text!r:.40}")
+    return int(text)
+
+
+def _sniff_run(head: Head) -> bool:
+    columns = columns_of(head.line[:_LONGEST])
+    is_run = len(columns) == 6 and columns[1] in ("Q0", "q0", "0")
+    return is_run and _WHOLE.fullmatch(columns[3]) is not None
+
+
+def _read_run(path: Path) -> Located[Ranking]:
+    run: dict[str, _Places] = {}
+    first: dict[str, int] = {}
+    for line, (question, _, passage, rank, score, _) in _rows(path, _RUN):
+        places = run.setdefault(question, {})
+        first.setdefault(question, line)
+        if passage in places:
+            problem = f"passage {passage!r} comes twice for question {question!r}"
+            raise FormatError(path, line, f"{problem}; remove the repetition")
+        number = _whole(rank, "rank", path, line)
+        places[passage] = (-finite_score(score, path, line), number)
     passages: dict[str, Passage] = {}  # the same passage of many questions is one object
     for question, places in run.items():
         hits = (
@@ -50,33 +100,16 @@ def _read(path: Path) -> Located[Ranking]:
         yield first[question], Ranking(Question(question, ""), tuple(hits))
 
 
-def _place(columns: Sequence[str], places: _Places, path: Path, line: int) -> None:
-    """Note where a line puts its passage."""
-    if len(columns) != 6:
-        raise FormatError(path, line, f"{len(columns)} columns instead of 6: {_COLUMNS}")
-    question, _, passage, rank, score, _ = columns
-    if not is_whole(rank):
-        raise FormatError(path, line, f"the rank should be a whole number, not {rank!r:.40}")
-    if passage in places:
-        raise FormatError(
-            path,
-            line,
-            f"passage {passage!r} comes twice for question {question!r}; remove the repetition",
-        )
-    places[passage] = (-number(score, path, line), int(rank))
-
-
-def _write(rankings: Iterable[Ranking], stream: TextIO) -> None:
-    for ranking in writable(rankings):
+def _write_run(rankings: Iterable[Ranking], stream: TextIO) -> None:
+    for ranking in check_writable(rankings):
         check_unique_passages(ranking)
-        question = _id(ranking.question.id, "question")
+        _check_words("a TREC run", ranking.question.id, *(hit.passage.id for hit in ranking.hits))
         scores = _falling([hit.score for hit in ranking.hits])
         for rank, (hit, score) in enumerate(zip(ranking.hits, scores, strict=True), start=1):
-            passage = _id(hit.passage.id, "passage")
-            stream.write(f"{question} Q0 {passage} {rank} {score!r} jpr\n")
+            stream.write(f"{ranking.question.id} Q0 {hit.passage.id} {rank} {score!r} jpr\n")
 
 
-def _falling(scores: list[float]) -> list[float]:
+def _falling(scores: Sequence[float]) -> list[float]:
     with np.errstate(over="ignore"):
         single = np.asarray(scores, dtype=np.float64).astype(np.float32)
     if np.all(single[1:] < single[:-1]):
@@ -84,19 +117,66 @@ def _falling(scores: list[float]) -> list[float]:
     return [float(place) for place in range(len(scores), 0, -1)]
 
 
-def _id(id: str, kind: str) -> str:
-    if not is_word(id):
-        raise DataError(
-            f"{kind} id {id!r} has white space or is empty, which a TREC run cannot hold; "
-            "write format 'ctxs' or give it another id"
-        )
-    return id
+def _check_words(file: str, *ids: str) -> None:
+    for id in ids:
+        if not is_word(id):
+            problem = f"id {id!r} is empty or has white space, which {file} cannot hold"
+            raise DataError(f"{problem}; write a JSON format or give it another id")
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """How relevant a passage is to one subtopic of a question; 0 or less is not relevant."""
+
+    question_id: str
+    subtopic: str
+    passage_id: str
+    relevance: int
+
+
+def load_qrels(path: str | Path) -> list[Judgement]:
+    """Read all judgements of a file; the same question, subtopic and passage twice is an error."""
+    judgements = [judgement for _, judgement in _read_qrels(Path(path))]
+    if not judgements:
+        raise FormatError(path, 0, "the file holds no judgement; was its download cut short?")
+    return judgements
+
+
+def _sniff_qrels(head: Head) -> bool:
+    columns = columns_of(head.line[:_LONGEST])
+    return len(columns) == 4 and _WHOLE.fullmatch(columns[3]) is not None
+
+
+def _read_qrels(path: Path) -> Located[Judgement]:
+    seen = set()
+    for line, (question, subtopic, passage, relevance) in _rows(path, _QRELS):
+        number = _whole(relevance, "relevance", path, line)
+        if (question, subtopic, passage) in seen:
+            where = f"for subtopic {subtopic!r} of question {question!r}"
+            raise FormatError(path, line, f"passage {passage!r} was judged before {where}")
+        seen.add((question, subtopic, passage))
+        yield line, Judgement(question, subtopic, passage, number)
+
+
+def write_qrels(judgements: Iterable[Judgement], stream: TextIO) -> None:
+    """Write judgements, one line each."""
+    for judgement in judgements:
+        words = (judgement.question_id, judgement.subtopic, judgement.passage_id)
+        _check_words("qrels", *words)
+        stream.write(f"{' '.join(words)} {judgement.relevance}\n")
 
 
 FORMAT = Format(
     "trec",
     "TREC run: question Q0 passage rank score tag, separated by white space",
-    _sniff,
-    _read,
-    _write,
+    _sniff_run,
+    _read_run,
+    _write_run,
+)
+QRELS = Format(
+    "qrels",
+    "diversity judgements: question subtopic passage relevance, separated by white space",
+    _sniff_qrels,
+    _read_qrels,
+    write_qrels,
 )

@@ -3,8 +3,7 @@ from collections.abc import Iterator
 import pytest
 
 from jpr.errors import DataError
-from jpr.formats.runs.align import Alignment, align, align_predictions
-from jpr.formats.runs.texts import fill_texts
+from jpr.formats.runs.align import Alignment, align, align_predictions, fill_texts
 from jpr.types import Hit, Passage, Prediction, Question, Ranking
 
 GOLD = [Question("1", "Who is it?", (("x",),)), Question("2", "Where?", (("y",),))]

@@ -185,5 +185,5 @@ def test_other_files_are_no_runs(save: Save, content: str | bytes, says: str) ->
 
 
 def test_an_unknown_format_lists_the_known(save: Save) -> None:
-    with pytest.raises(ConfigError, match="known: ctxs, ambigprompt, trec, rank_llm, pyserini-run"):
+    with pytest.raises(ConfigError, match=r"known: ctxs, .*trec"):
         load_rankings(save("x"), format="fid")

