@@ -57,7 +57,7 @@ from train_systems import (
 )
 
 from jpr.models.t5 import T5Config
-from jpr.train.loop import Hooks, LossOf, Part, train
+from jpr.train.loop import Hooks, LossOf, PartialLoss, train
 
 ATTENTIONS = ("eager", "sdpa")
 Row = dict[str, object]
@@ -77,7 +77,7 @@ class Watch:
         self._loss: Tensor = torch.zeros(())
         self._start, self.tokens, self.seconds, self.peak = 0.0, 0, 0.0, 0
 
-    def __call__(self, step: int, rank: int, micro: int) -> Part:
+    def __call__(self, step: int, rank: int, micro: int) -> PartialLoss:
         """Return the loss of a step."""
         done = step - self._size.warm_up
         if done == 0:

@@ -15,6 +15,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from torch import Tensor, nn
 
+from jpr.io.settings import parse_table
 from jpr.models.bert import Bert, BertConfig
 from jpr.models.joint import JointModel, PackedCandidates, PointerHead
 from jpr.models.padding import length_mask, pad_rows
@@ -22,13 +23,12 @@ from jpr.models.t5 import T5, T5Config, T5Decoder
 from jpr.models.t5_checkpoint import to_hugging_face
 from jpr.rerank.prompt import Prompts, PromptSettings
 from jpr.train.batch import BatchBuilder
-from jpr.train.development import assembled
 from jpr.train.distributed import World
-from jpr.train.loop import LossOf, Part
+from jpr.train.loop import LossOf, PartialLoss
 from jpr.train.loss import JointLoss, steps_of
 from jpr.train.objectives import choice_loss
 from jpr.train.pack import Pack, vocabulary_sha256, write_pack
-from jpr.train.recipe import JointTraining, parse_recipe
+from jpr.train.recipe import JointTraining
 from jpr.train.sampler import Dataset, Sampler
 
 K, DROPOUT, DECODER_LAYERS = 5, 0.1, 2
@@ -52,7 +52,7 @@ class Size:
     pool: int
     """Candidates per question in the pack, …"""
     candidates: int
-    """… and those drawn of them."""
+    """… and those sample of them."""
     usual: int
     """Tokens of question and passage that half of them exceed, …"""
     longest: int
@@ -86,8 +86,8 @@ def invented(size: Size, lengths: str, words: int) -> Pack:
     """Make a pack of random tokens; a question has up to 5 answers, each in up to 4 candidates."""
     chance, n = np.random.default_rng(0), 4 * max(count for _, count in size.shapes.values())
     rows = n * size.pool
-    drawn = chance.lognormal(math.log(size.usual), 0.25, rows).clip(size.usual / 3, size.longest)
-    whole = drawn.astype(np.int64) if lengths == REAL else np.full(rows, size.longest + PROMPT)
+    sample = chance.lognormal(math.log(size.usual), 0.25, rows).clip(size.usual / 3, size.longest)
+    whole = sample.astype(np.int64) if lengths == REAL else np.full(rows, size.longest + PROMPT)
     each = whole - QUESTION - PROMPT
     covers = np.zeros((n, size.pool, K), dtype=np.bool_)
     for question, answers in enumerate(chance.integers(1, K + 1, n)):
@@ -121,14 +121,15 @@ def invented(size: Size, lengths: str, words: int) -> Pack:
 
 
 class Task:
-    """A pack on the device, the recipe to train by, and what is drawn."""
+    """A pack on the device, the recipe to train by, and what is sample."""
 
     def __init__(self, size: Size, name: str, lengths: str, folder: Path) -> None:
         """Write the pack of a shape to a folder and open it."""
         self.size, (self.shape, questions) = size, size.shapes[name]
         write_pack(folder, invented(size, lengths, self.shape.vocab_size))
-        self.feed = Dataset(Pack.open(folder))
-        self.config: JointTraining = parse_recipe(
+        self.dataset = Dataset(Pack.open(folder))
+        self.config: JointTraining = parse_table(
+            JointTraining,
             {
                 "k": K,
                 "batch": questions,
@@ -139,18 +140,19 @@ class Task:
             },
             "the benchmark's recipe",
         )
-        self.draws = Sampler([self.feed], batch=questions, candidates=size.candidates, k=K, seed=0)
+        n = size.candidates
+        self.sampler = Sampler([self.dataset], batch=questions, candidates=n, k=K, seed=0)
         tokenizer = Tokenizer(WordLevel({w: i for i, w in enumerate(WORDS)}, unk_token="."))
         tokenizer.pre_tokenizer = Whitespace()
         style = "t5" if isinstance(self.shape, T5Config) else "bert"
         number = WORDS.index("<extra_id_0>")
         settings = PromptSettings(style, max_tokens=size.longest, number_tokens=(number,))
-        self.assembler = BatchBuilder.of(self.feed.pack, Prompts(tokenizer, settings), size.device)
+        self.builder = BatchBuilder(self.dataset.pack, Prompts(tokenizer, settings), size.device)
 
     def lengths(self, step: int) -> NDArray[np.int64]:
         """Return how many tokens the candidates of a step have (R,)."""
-        (drawn,) = self.draws.part(step, 0, 1, 0)
-        found: NDArray[np.int64] = assembled(self.assembler, drawn.listed).lengths.cpu().numpy()
+        (sample,) = self.sampler.part(step, 0, 1, 0)
+        found: NDArray[np.int64] = self.builder.build(sample.batch).lengths.cpu().numpy()
         return found
 
 
@@ -219,24 +221,24 @@ class Fusion(nn.Module):
 def fusion_loss(model: Fusion, task: Task) -> LossOf:
     """Return the loss of a step."""
 
-    def loss_of(step: int, rank: int, micro: int) -> Part:
+    def loss_of(step: int, rank: int, micro: int) -> PartialLoss:
         config = task.config
-        (drawn,) = task.draws.part(step, 0, 1, 0)
-        sequences, targets = steps_of(drawn, config.objective, config.k)
-        candidates = assembled(task.assembler, drawn.listed)
+        (sample,) = task.sampler.part(step, 0, 1, 0)
+        sequences, targets = steps_of(sample, config.objective, config.k)
+        candidates = task.builder.build(sample.batch)
         device = candidates.ids.device
         prefixes = torch.from_numpy(np.maximum(sequences[:, :-1], 0)).to(device)
         log_probs = model(candidates, prefixes)
-        wanted = torch.from_numpy(targets).to(device)
-        loss = choice_loss(log_probs, wanted, config.objective.normalise)
-        return Part(loss / config.batch, len(candidates.ids))
+        chosen = torch.from_numpy(targets).to(device)
+        loss = choice_loss(log_probs, chosen, config.objective.normalize)
+        return PartialLoss(loss / config.batch, len(candidates.ids))
 
     return loss_of
 
 
 def joint_loss(model: JointModel, task: Task) -> LossOf:
     """Return the loss of a step, by the code that trains."""
-    return JointLoss(model, task.draws, {task.feed: task.assembler}, task.config, World())
+    return JointLoss(model, task.sampler, {task.dataset: task.builder}, task.config, World())
 
 
 def with_weights_of(model: JointModel, shape: T5Config, attention: str) -> Fusion:

@@ -32,19 +32,19 @@ from tokenizers import Tokenizer
 from jpr.models.bert import Bert, BertConfig, from_hugging_face, to_hugging_face
 from jpr.models.checkpoint import read_checkpoint, write_checkpoint
 from jpr.text import AnswerMatcher
-from jpr.train.dual import (
+from jpr.types import Question
+from recipes.dual_encoder import (
     Data,
     DualConfig,
     Log,
     Teacher,
+    TokenRows,
     encode_rows,
     nearest,
     train_distant,
     train_full,
 )
-from jpr.train.mining import Example, mine
-from jpr.train.tokens import TokenRows
-from jpr.types import Question
+from recipes.mining import Example, mine
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 PROMPTS = {"e5": ("query: ", "passage: "), "teacher": ("query: ", "passage: ")}

@@ -36,8 +36,8 @@ EIGHT, SIXTEEN = "joint, 8 bits", "joint, 16 bits"
 NAME = "joint-default"
 DATA = ("webquestions_dev", "ambignq_dev", "webqsp_test")
 ABOUT = (
-    "The joint model that comes with the package (`recipes/joint/strangers.toml`, with the first "
-    "stage's rank as a prior, 0.3): its 8-bit weights in 16-bit arithmetic on a GPU, and for some "
+    "The bundled joint model (`recipes/joint/random_negatives.toml`, with the first-stage "
+    "rank as a prior, 0.3): its 8-bit weights in 16-bit arithmetic on a GPU, and for some "
     "questions, evenly spread, as users run it: in 8 bits on the CPU."
 )
 

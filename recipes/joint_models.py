@@ -35,7 +35,7 @@ from jpr.rerank.evidence import Words
 from jpr.rerank.joint import Decoding
 from jpr.train.batch import BatchBuilder
 from jpr.train.development import Chooser, Development
-from jpr.train.joint import begin, open_dataset, train_joint
+from jpr.train.joint import load_model, open_dataset, train_joint
 from jpr.train.recipe import DataConfig, ModelConfig, read_recipe
 
 RECIPES = Path(__file__).parent / "joint"
@@ -62,10 +62,10 @@ SETS = ("webquestions_train", "ambignq_train", "trec_train")
 
 def fed(*extra: str, pack: str = "mixed") -> str:
     """Return the change that takes these extra questions beside the three sets, four to one."""
-    feeds = [f'{{pack = "packs/{pack}", sources = {json.dumps(SETS)}, weight = 1.0}}']
+    datasets = [f'{{pack = "packs/{pack}", sources = {json.dumps(SETS)}, weight = 1.0}}']
     if extra:
-        feeds += [f'{{pack = "packs/{pack}", sources = {json.dumps(extra)}, weight = 4.0}}']
-    return f"data=[{', '.join(feeds)}]"
+        datasets += [f'{{pack = "packs/{pack}", sources = {json.dumps(extra)}, weight = 4.0}}']
+    return f"data=[{', '.join(datasets)}]"
 
 
 EXTRA = ("extra_search", "extra_facts", "extra_trivia")
@@ -83,7 +83,7 @@ CONTRASTS: dict[str, tuple[str, ...]] = {
         "objective.teacher=models/inside",
         "objective.teacher_weight=0.5",
     ),
-    "contrast_mpnet": ("model.weights=models/mpnet", "loop.micros=4"),
+    "contrast_mpnet": ("model.weights=models/mpnet", "loop.micro_batches=4"),
 }
 RUNS = {
     "first": Run("first"),
@@ -98,8 +98,8 @@ RUNS = {
             "printed",
             "gamma_half",
             "gamma_more",
-            "strangers",
-            "strangers_long",
+            "random_negatives",
+            "random_negatives_long",
         )
     },
     **{name: Run(name) for name in ("short", "short_cloze")},
@@ -161,7 +161,7 @@ def trained(name: str, folder: Path, device: str, steps: int) -> float:
     done = train_joint(
         replace(config, loop=loop, model=model, objective=objective),
         folder,
-        tell=lambda line: print(name, json.dumps(line), flush=True),
+        report=lambda line: print(name, json.dumps(line), flush=True),
         device=device,
     )
     return done.seconds
@@ -195,14 +195,14 @@ def choose(
     folder: Path, pack: str, ways: Mapping[str, Decoding], k: int, device: str, limit: int
 ) -> tuple[Choices, dict[str, float]]:
     """Return what a model chooses for every question of a pack, and the trees' mean depths."""
-    model, prompts = begin(ModelConfig(init=str(folder)))
-    feed = open_dataset(DataConfig(f"packs/{pack}"))
-    development = Development(feed, BatchBuilder.of(feed.pack, prompts, device), limit)
+    model, prompts = load_model(ModelConfig(init=str(folder)))
+    dataset = open_dataset(DataConfig(f"packs/{pack}"))
+    development = Development(dataset, BatchBuilder(dataset.pack, prompts, device), limit)
     chooser = Noting(model.to(device).eval(), Words.of(prompts.tokenizer), ways)
     found: Choices = {way: [] for way in ways}
     for first in range(0, len(development.questions), 32):
         some = development.questions[first : first + 32]
-        chosen = development.chosen(chooser, feed.listed(some, feed.longest), k)
+        chosen = development.chosen(chooser, dataset.batch(some, dataset.width), k)
         for way in ways:
             found[way] += [[int(place) for place in places] for places in chosen[way]]
     return found, {way: float(np.mean(depths)) for way, depths in chooser.depths.items()}

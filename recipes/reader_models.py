@@ -42,10 +42,10 @@ from jpr.rerank.evidence import Words, evidence
 from jpr.rerank.joint import Decoding
 from jpr.rerank.joint_torch import passages_of
 from jpr.train.batch import BatchBuilder
-from jpr.train.development import Chooser, Development, assembled
-from jpr.train.joint import begin, open_dataset
+from jpr.train.development import Chooser, Development
+from jpr.train.joint import load_model, open_dataset
 from jpr.train.pack import Pack
-from jpr.train.reader import Reading, begin_reader, train_reader
+from jpr.train.reader import PackReader, load_reader, train_reader
 from jpr.train.recipe import DataConfig, ModelConfig, ReaderConfig, ReaderTraining, read_any_recipe
 from jpr.train.sampler import Dataset
 
@@ -109,24 +109,24 @@ class Chosen:
         self, sources: Sequence[str], pack: str, wanted: Sequence[str]
     ) -> dict[str, Places]:
         """Return what sources with one model choose, the passages being read once."""
-        feed = open_dataset(DataConfig(f"packs/{pack}"))
-        number = {id: at for at, id in enumerate(feed.pack.question_ids)}
+        dataset = open_dataset(DataConfig(f"packs/{pack}"))
+        number = {id: at for at, id in enumerate(dataset.pack.question_ids)}
         some = np.array([number[id] for id in wanted])
         found = {name: np.full((len(some), WIDEST), NOWHERE, np.uint8) for name in sources}
         weights = SOURCES[sources[0]].model
         if not weights:
-            there = np.diff(feed.pack.candidate_starts)[some]
+            there = np.diff(dataset.pack.candidate_starts)[some]
             for own in found.values():
                 own[:] = np.where(np.arange(WIDEST) < there[:, None], np.arange(WIDEST), NOWHERE)
             return found
-        model, prompts = begin(ModelConfig(init=str(self._models / weights)))
+        model, prompts = load_model(ModelConfig(init=str(self._models / weights)))
         ways = {name: SOURCES[name].decoding for name in sources}
         choose = Chooser(model.to(self._device).eval(), Words.of(prompts.tokenizer), ways)
-        development = Development(feed, BatchBuilder.of(feed.pack, prompts, self._device))
+        development = Development(dataset, BatchBuilder(dataset.pack, prompts, self._device))
         some = some[: self._limit or len(some)]
         for first in range(0, len(some), 64):
-            listed = feed.listed(some[first : first + 64], feed.longest)
-            chosen = development.chosen(choose, listed, WIDEST)
+            batch = dataset.batch(some[first : first + 64], dataset.width)
+            chosen = development.chosen(choose, batch, WIDEST)
             for name in sources:
                 for row, places in enumerate(chosen[name]):
                     found[name][first + row, : len(places)] = places
@@ -162,13 +162,13 @@ def trained(
     assert isinstance(recipe, ReaderTraining)
     ids = Pack.open(f"packs/t5_{train}").question_ids
     places = chosen(source, train, ids, size.k)
-    feed = scored(f"t5_{train}", places, Path(f"scores/{reader}-{source}-{train}.npy"))
+    dataset = scored(f"t5_{train}", places, Path(f"scores/{reader}-{source}-{train}.npy"))
     loop = replace(recipe.loop, steps=options.steps or recipe.loop.steps)
     begun = replace(recipe.reader, weights=str(models / size.weights))
     train_reader(
-        replace(recipe, k=size.k, loop=loop, reader=begun, data=(feed,)),
+        replace(recipe, k=size.k, loop=loop, reader=begun, data=(dataset,)),
         folder,
-        tell=lambda line: print(reader, source, json.dumps(line), flush=True),
+        report=lambda line: print(reader, source, json.dumps(line), flush=True),
         device=options.device,
     )
     return folder
@@ -194,9 +194,9 @@ def halve(models: Path) -> None:
     save_file(kept, home / "model.safetensors")
 
 
-def batches(feed: Dataset, size: int, limit: int) -> Iterator[NDArray[np.int64]]:
+def batches(dataset: Dataset, size: int, limit: int) -> Iterator[NDArray[np.int64]]:
     """Yield the numbers of questions, some at a time."""
-    every = np.arange(min(limit or len(feed.pack), len(feed.pack)))
+    every = np.arange(min(limit or len(dataset.pack), len(dataset.pack)))
     for first in range(0, len(every), size):
         yield every[first : first + size]
 
@@ -206,18 +206,18 @@ def written(
     folder: Path, pack: str, places: Places, device: str, limit: int, penalty: float
 ) -> list[object]:
     """Return what a trained reader writes for each question of a pack."""
-    model, prompts, ways = begin_reader(ReaderConfig(weights=str(folder)))
+    model, prompts, ways = load_reader(ReaderConfig(weights=str(folder)))
     model = model.to(device, torch.bfloat16 if device == "cuda" else torch.float32).eval()
     name = f"t5_{pack}"
-    feed = open_dataset(scored(name, places, Path(f"scores/{folder.name}-{pack}.npy")))
-    reading = Reading(model, prompts, replace(ways, stop_penalty=penalty), places.shape[1])
-    assembler = BatchBuilder.of(feed.pack, prompts, device)
-    found: list[object] = [[] for _ in range(len(feed.pack))]
-    for some in batches(feed, 32, limit):
-        listed = feed.listed(some, feed.longest)
-        there = np.flatnonzero(listed.inside.any(axis=1))
+    dataset = open_dataset(scored(name, places, Path(f"scores/{folder.name}-{pack}.npy")))
+    reading = PackReader(model, prompts, replace(ways, stop_penalty=penalty), places.shape[1])
+    builder = BatchBuilder(dataset.pack, prompts, device)
+    found: list[object] = [[] for _ in range(len(dataset.pack))]
+    for some in batches(dataset, 32, limit):
+        batch = dataset.batch(some, dataset.width)
+        there = np.flatnonzero(batch.present.any(axis=1))
         if len(there):
-            answers = reading.write(feed, assembler, listed.rows(there))
+            answers = reading.write(dataset, builder, batch.rows(there))
             for at, own in zip(some[there].tolist(), answers, strict=True):
                 found[at] = [{"tokens": one.tokens, "log_prob": one.log_prob} for one in own]
     return found
@@ -228,20 +228,20 @@ def spans(
     folder: Path, pack: str, places: Places, device: str, limit: int, *, every: bool
 ) -> list[object]:
     """Return the answers of a joint model in the chosen passages, read alone or with all others."""
-    model, prompts = begin(ModelConfig(init=str(folder)))
+    model, prompts = load_model(ModelConfig(init=str(folder)))
     model = model.to(device, torch.bfloat16 if device == "cuda" else torch.float32).eval()
     rooms, words = CachePool(model), Words.of(prompts.tokenizer)
-    feed = open_dataset(DataConfig(f"packs/{pack}"))
-    assembler = BatchBuilder.of(feed.pack, prompts, device)
-    found: list[object] = [[] for _ in range(len(feed.pack))]
-    for some in batches(feed, 32, limit):
-        listed = feed.listed(some, feed.longest)
+    dataset = open_dataset(DataConfig(f"packs/{pack}"))
+    builder = BatchBuilder(dataset.pack, prompts, device)
+    found: list[object] = [[] for _ in range(len(dataset.pack))]
+    for some in batches(dataset, 32, limit):
+        batch = dataset.batch(some, dataset.width)
         own = np.where(places[some] == NOWHERE, -1, places[some].astype(np.int64))
-        read = listed if every else listed.at(own)
-        there = np.flatnonzero(read.inside.any(axis=1))
+        read = batch if every else batch.select(own)
+        there = np.flatnonzero(read.present.any(axis=1))
         if not len(there):
             continue
-        candidates = assembled(assembler, read.rows(there))
+        candidates = builder.build(read.rows(there))
         encoded = rooms.encode(candidates)
         rows = PrefixScorer(model, encoded, rooms)([(at, ()) for at in range(len(there))])
         for at, row, passages in zip(

@@ -16,7 +16,7 @@ from jpr.errors import ConfigError, MissingExtraError
 
 if TYPE_CHECKING:
     from jpr.train.recipe import JointTraining, ReaderTraining
-    from jpr.train.state import Progress
+    from jpr.train.state import RunProgress
 
 NAME = "train"
 HELP = """Train a joint reranker, or a reader, as a recipe says.
@@ -60,9 +60,9 @@ def run(
         _check_folder(folder, config, resume)
     with _display(config.loop.steps, world.is_first) as tell:
         if isinstance(config, JointTraining):
-            progress = train_joint(config, folder, tell=tell, device=world.device, world=world)
+            progress = train_joint(config, folder, report=tell, device=world.device, world=world)
         else:
-            progress = train_reader(config, folder, tell=tell, device=world.device, world=world)
+            progress = train_reader(config, folder, report=tell, device=world.device, world=world)
     if world.is_first:
         _write_down(folder, recipe, config, progress)
         screen.note(_told(progress, folder))
@@ -71,10 +71,12 @@ def run(
 
 def _check_folder(folder: Path, config: "JointTraining | ReaderTraining", resume: bool) -> None:
     """Refuse to mix two runs; note the recipe, so that a later one can be compared."""
+    from jpr.train.recipe import upgrade_settings
+
     noted, settings = folder / "recipe.json", json.dumps(asdict(config), indent=1) + "\n"
     if resume and not noted.exists():
         raise ConfigError(f"{folder}: holds no run to resume; leave out --resume")
-    if resume and noted.read_text(encoding="utf-8") != settings:
+    if resume and upgrade_settings(noted.read_text(encoding="utf-8")) != settings:
         raise ConfigError(f"{folder}: was begun with another recipe; resume with that one")
     if not resume and folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"{folder}: is not empty; name another folder, or go on with --resume")
@@ -85,7 +87,7 @@ def _check_folder(folder: Path, config: "JointTraining | ReaderTraining", resume
 
 
 def _write_down(
-    folder: Path, recipe: Path, config: "JointTraining | ReaderTraining", progress: "Progress"
+    folder: Path, recipe: Path, config: "JointTraining | ReaderTraining", progress: "RunProgress"
 ) -> None:
     """Write the manifest and, where that can be drawn, the curve."""
     from jpr.evaluation.plots import plot_training
@@ -93,7 +95,7 @@ def _write_down(
     from jpr.io.manifest import manifest
     from jpr.train.state import read_log
 
-    packs = [feed.pack for feed in config.data] + list(config.dev.packs)
+    packs = [dataset.pack for dataset in config.data] + list(config.dev.packs)
     inputs = {"recipe": recipe} | {pack: Path(pack, "pack.json") for pack in packs}
     packages = ("torch", "safetensors")
     about = manifest(" ".join(sys.argv), inputs, progress.seconds, packages=packages)
@@ -106,7 +108,7 @@ def _write_down(
         screen.note(f"no curve: {error}")
 
 
-def _told(progress: "Progress", folder: Path) -> str:
+def _told(progress: "RunProgress", folder: Path) -> str:
     if not progress.best_step:
         return f"the weights of step {progress.step} are in {folder}"
     best = f"the best, of step {progress.best_step} with {100 * progress.best:.1f}"

@@ -13,6 +13,7 @@ import numpy as np
 
 from jpr.coverage import Coverage, Ints, starts
 from jpr.errors import ConfigError
+from jpr.evaluation.mrecall import mrecall
 from jpr.oracle import Floats, found, greedy, sums_of
 
 MOST_K = 1_000_000
@@ -93,7 +94,7 @@ def _recall(found: Ints, n: Ints, k: int) -> Floats:
 
 
 def _mrecall(found: Ints, n: Ints, k: int) -> Floats:
-    return np.where((found >= np.minimum(n, k)) & (n > 0), 1.0, 0.0)
+    return mrecall(found, n, k).astype(np.float64)
 
 
 def _mrecall_superset(found: Ints, n: Ints, k: int) -> Floats:

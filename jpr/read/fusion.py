@@ -100,8 +100,9 @@ class FusionReader:
     @torch.inference_mode()
     def _written(self, rankings: Sequence[Ranking]) -> list[list[GeneratedAnswer]]:
         """Let the model write for questions that have passages."""
+        build = self._prompts.build
         prompted = [
-            [one.ids for one in self._prompts.of(r.question.text, _passages(r), [0] * len(r.hits))]
+            [one.ids for one in build(r.question.text, _passages(r), [0] * len(r.hits))]
             for r in rankings
         ]
         device = next(self._model.parameters()).device
@@ -144,7 +145,8 @@ def tries_of(
 
     None has a token that stands for what has none, or that means something else to the model.
     """
-    own = [words.unknown, ways.separator, *prompts.ends, *prompts.settings.number_tokens]
+    special, index = prompts.special.values(), prompts.settings.number_tokens
+    own = [words.unknown, ways.separator, *special, *index]
     kept = ids.masked_fill(torch.isin(ids, torch.tensor(own, device=ids.device)), -1)
     inner = torch.from_numpy(words.inner).to(ids.device)[ids]
     inner[1:] |= ids[:-1] == words.lone

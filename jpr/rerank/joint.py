@@ -221,7 +221,7 @@ def ask(prompts: Prompts, most: int, ranking: Ranking) -> Asked:
             "candidates or use a model with a pointer head"
         )
     numbers = drawn_numbers(n, most, question) if most else list(range(n))
-    return Asked(prompts.of(question, [hit.passage for hit in ranking.hits], numbers), numbers)
+    return Asked(prompts.build(question, [hit.passage for hit in ranking.hits], numbers), numbers)
 
 
 def drawn_numbers(n: int, most: int, question: str) -> list[int]:

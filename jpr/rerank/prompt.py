@@ -1,10 +1,11 @@
-"""A question and a candidate as the joint model's encoder reads them.
+"""A question and a candidate as the joint model's encoder reads them, in training and inference.
 
-    bert   [CLS] question [SEP] title . text [SEP]                    read off at [CLS]
-    t5     question: … index: <number> title: … context: … </s>       read off at the number
+    bert   [CLS] question [SEP] title . text [SEP]                    pooled at [CLS]
+    t5     question: … index: <number> title: … context: … </s>       pooled at the number
 
-The number is a token of its own. A pointer has no use for it and gets the same one everywhere, so
-that nothing of a candidate's place enters its text.
+The number is an index token. A pointer head has no use for it and gets the same one everywhere, so
+that a candidate's rank does not enter its prompt. `LAYOUTS` is the one definition of the order of
+pieces: here they are put together from texts, in `jpr.train.batch` from the tokens of a pack.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,12 +19,44 @@ from jpr.errors import ConfigError, DataError, FormatError
 from jpr.models.joint_config import read_joint_json
 from jpr.types import Passage
 
-STYLES = ("bert", "t5")
+QUESTION, TITLE, TEXT, NUMBER = "question", "title", "text", "number"
+"""The pieces of a prompt that differ between candidates; the others are fixed words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The pieces of a prompt in order; the last one is kept when the others are cut."""
+
+    pieces: tuple[str, ...]
+    pooled: int
+    """Which piece is read off."""
+    title: int
+    text: int
+
+    @property
+    def fixed(self) -> tuple[str, ...]:
+        """The fixed words, each once."""
+        varying = (QUESTION, TITLE, TEXT, NUMBER)
+        return tuple(dict.fromkeys(piece for piece in self.pieces if piece not in varying))
+
+
+LAYOUTS = {
+    "bert": Layout(("[CLS]", QUESTION, "[SEP]", TITLE, ".", TEXT, "[SEP]"), 0, 3, 5),
+    "t5": Layout(
+        ("question:", QUESTION, "index:", NUMBER, "title:", TITLE, "context:", TEXT, "</s>"),
+        3,
+        5,
+        7,
+    ),
+}
+"""The "." of `bert` is left out if there is no title."""
+STYLES = tuple(LAYOUTS)
+_SPECIAL = {"bert": ("[CLS]", "[SEP]"), "t5": ("</s>",)}
 
 
 @dataclass(frozen=True, slots=True)
 class PromptSettings:
-    """How texts are put together and where they are cut."""
+    """How prompts are built and where they are cut."""
 
     style: str = "bert"
     max_question_tokens: int = 64
@@ -31,22 +64,22 @@ class PromptSettings:
     max_tokens: int = 256
     """Tokens of question and candidate together; the paper has 360."""
     number_tokens: tuple[int, ...] = ()
-    """t5: the tokens that are numbers; one suffices for a pointer."""
+    """t5: the index tokens; one suffices for a pointer head."""
 
     def __post_init__(self) -> None:
         if self.style not in STYLES:
-            raise ConfigError(f"prompt style {self.style!r}; choose of {', '.join(STYLES)}")
+            raise ConfigError(f"prompt style {self.style!r}; choose one of {', '.join(STYLES)}")
         if self.style == "t5" and not self.number_tokens:
             raise ConfigError("a t5 prompt needs number_tokens; a pointer needs one")
         if self.max_tokens < self.max_question_tokens + self.max_title_tokens + 16:
             raise ConfigError(
-                f"max_tokens {self.max_tokens} leaves no room for a passage; allow more"
+                f"max_tokens {self.max_tokens} leaves no room for a passage; give more"
             )
 
 
 @dataclass(frozen=True, slots=True)
 class Prompted:
-    """A candidate's token ids, at which of them it is read off, and where its passage begins."""
+    """A candidate's token ids, the pooled position, and where its passage begins."""
 
     ids: list[int]
     mark: int
@@ -54,7 +87,7 @@ class Prompted:
 
     @property
     def passage(self) -> list[int]:
-        """The tokens of the passage, its title among them."""
+        """The tokens of the passage, including its title."""
         return self.ids[self.text : -1]
 
 
@@ -62,68 +95,75 @@ class Prompts:
     """A tokenizer with the settings of a model; threads may share it."""
 
     def __init__(self, tokenizer: Tokenizer, settings: PromptSettings) -> None:
-        """Look up the tokens that stand around the texts."""
+        """Look up the fixed words of the layout."""
         self.tokenizer, self.settings = tokenizer, settings
-        ends = ("[CLS]", "[SEP]") if settings.style == "bert" else ("</s>",)
-        self.ends = [self._known(token) for token in ends]
-        words = (
-            (".",) if settings.style == "bert" else ("question:", "index:", "title:", "context:")
-        )
-        self.words = truncated_tokens(self.tokenizer, words, 16)
+        self.layout = LAYOUTS[settings.style]
+        self.special = {token: self._id(token) for token in _SPECIAL[settings.style]}
+        """The ids of the special tokens in the layout."""
+        words = [word for word in self.layout.fixed if word not in self.special]
+        found = dict(zip(words, truncated_tokens(tokenizer, words, 16), strict=True))
+        self.words = {
+            word: [self.special[word]] if word in self.special else found[word]
+            for word in self.layout.fixed
+        }
+        """The tokens of each fixed word."""
 
-    def of(
+    def build(
         self, question: str, passages: Sequence[Passage], numbers: Sequence[int]
     ) -> list[Prompted]:
-        """Return what is read for each candidate, given the number of each."""
+        """Return the prompt of each candidate, given their numbers."""
         if not question.strip():
             raise DataError("a question has no text; give the questions with their texts")
-        s = self.settings
-        (asked,) = truncated_tokens(self.tokenizer, [question], s.max_question_tokens)
-        titles = truncated_tokens(self.tokenizer, [p.title for p in passages], s.max_title_tokens)
-        texts = truncated_tokens(self.tokenizer, [p.text for p in passages], s.max_tokens)
-        make = self._bert if s.style == "bert" else self._t5
+        s, tokenizer = self.settings, self.tokenizer
+        (asked,) = truncated_tokens(tokenizer, [question], s.max_question_tokens)
+        titles = truncated_tokens(tokenizer, [p.title for p in passages], s.max_title_tokens)
+        texts = truncated_tokens(tokenizer, [p.text for p in passages], s.max_tokens)
         return [
-            make(asked, title, text, number)
+            self._prompted(
+                {QUESTION: asked, TITLE: title, TEXT: text, NUMBER: self._number(number)}
+            )
             for title, text, number in zip(titles, texts, numbers, strict=True)
         ]
 
-    def _bert(self, asked: list[int], title: list[int], text: list[int], _: int) -> Prompted:
-        first, last = self.ends
-        named = [*title, *self.words[0]] if title else []
-        body = [*named, *text][: self.settings.max_tokens - len(asked) - 3]
-        return Prompted([first, *asked, last, *body, last], 0, len(asked) + 2)
+    def _prompted(self, varying: Mapping[str, list[int]]) -> Prompted:
+        pieces = [
+            varying[piece] if piece in varying else self.words[piece]
+            for piece in self.layout.pieces
+        ]
+        if self.settings.style == "bert" and not varying[TITLE]:
+            pieces[self.layout.title + 1] = []
+        ids = [token for piece in pieces[:-1] for token in piece]
+        lengths = [len(piece) for piece in pieces]
+        pooled, title = sum(lengths[: self.layout.pooled]), sum(lengths[: self.layout.title])
+        return Prompted([*ids[: self.settings.max_tokens - 1], *pieces[-1]], pooled, title)
 
-    def _t5(self, asked: list[int], title: list[int], text: list[int], number: int) -> Prompted:
-        question, index, titled, context = self.words
+    def _number(self, number: int) -> list[int]:
+        """Return the index token of a number; bert has none, a pointer head always the same."""
         tokens = self.settings.number_tokens
         if len(tokens) > 1 and number >= len(tokens):
             raise ConfigError(
-                f"{number + 1} candidates, but there are tokens for {len(tokens)} numbers; give "
+                f"{number + 1} candidates, but there are {len(tokens)} index tokens; give "
                 "fewer candidates or use a model with a pointer head"
             )
-        before = [*question, *asked, *index]
-        mark = tokens[number if len(tokens) > 1 else 0]
-        ids = [*before, mark, *titled, *title, *context, *text]
-        begins = len(before) + 1 + len(titled)
-        return Prompted([*ids[: self.settings.max_tokens - 1], *self.ends], len(before), begins)
+        return list(tokens[number : number + 1] if len(tokens) > 1 else tokens)
 
-    def _known(self, token: str) -> int:
+    def _id(self, token: str) -> int:
         found = self.tokenizer.token_to_id(token)
         if found is None:
-            raise DataError(f"the tokenizer knows no {token}; is it the model's own?")
+            raise DataError(f"the tokenizer has no token {token}; is it the model's own?")
         return int(found)
 
 
 def read_prompt_settings(folder: Path) -> PromptSettings:
-    """Read from a model's `joint.json` how texts are put together for it."""
+    """Read the prompt settings of a model's `joint.json`."""
     return prompt_settings(read_joint_json(folder), folder / "joint.json")
 
 
 def prompt_settings(about: Mapping[str, object], file: Path) -> PromptSettings:
-    """Take from what a file says of a model how texts are put together for it."""
+    """Return the prompt settings of a model's record."""
     prompt = about.get("prompt")
     if not isinstance(prompt, dict):
-        raise FormatError(file, 0, "says nothing of its prompt; copy it again")
+        raise FormatError(file, 0, "has no prompt settings; copy it again")
     try:
         return PromptSettings(**_of_known_kinds(prompt))  # type: ignore[arg-type]  # just checked
     except ConfigError as error:
@@ -131,12 +171,12 @@ def prompt_settings(about: Mapping[str, object], file: Path) -> PromptSettings:
 
 
 def _of_known_kinds(prompt: Mapping[str, object]) -> dict[str, object]:
-    """Refuse settings of a prompt that there are not, or that are of another kind."""
+    """Reject unknown prompt settings and values of a wrong type."""
     known = {field.name: type(field.default) for field in fields(PromptSettings)}
     given = {name: tuple(v) if isinstance(v, list) else v for name, v in prompt.items()}
     for name, value in given.items():
         if name not in known:
-            raise ConfigError(f"unknown setting {name!r}; there are {', '.join(known)}")
+            raise ConfigError(f"unknown setting {name!r}; known: {', '.join(known)}")
         inside = value if isinstance(value, tuple) else ()
         if type(value) is not known[name] or any(type(token) is not int for token in inside):
             raise ConfigError(f"{name} is {value!r}")

@@ -13,14 +13,14 @@ from jpr.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Which of how many processes this one is; all hold the same weights."""
+    """The rank of this process among all, which hold the same weights."""
 
     rank: int = 0
     size: int = 1
 
     @classmethod
     def join(cls) -> "World":
-        """Meet the other processes that torchrun has started, if it has."""
+        """Join the other processes if torchrun started this one."""
         if "WORLD_SIZE" not in os.environ:
             return cls()
         if torch.cuda.is_available():
@@ -30,27 +30,29 @@ class World:
 
     @property
     def device(self) -> str:
-        """Where this process computes: on its own GPU, if there is one."""
+        """The device of this process: its own GPU if there is one."""
         return "cuda" if torch.cuda.is_available() else "cpu"
 
     @property
     def is_first(self) -> bool:
-        """Whether it falls to this process to write and to evaluate."""
+        """Whether this process writes files and evaluates."""
         return self.rank == 0
 
-    def check_batch(self, batch: int, micros: int) -> None:
-        """Refuse a batch of fewer questions than the parts it is cut into."""
-        if batch < self.size * micros:
-            told = f"{self.size} processes with {micros} micro-batches each"
-            raise ConfigError(f"a batch of {batch} questions for {told}; make it larger")
+    def check_batch(self, batch: int, micro_batches: int) -> None:
+        """Reject a batch with fewer questions than parts."""
+        if batch < self.size * micro_batches:
+            raise ConfigError(
+                f"a batch of {batch} questions for {self.size} processes with {micro_batches} "
+                "micro-batches each; make it larger"
+            )
 
     def leave(self) -> None:
-        """Part from the other processes."""
+        """Leave the process group."""
         if self.size > 1:
             dist.destroy_process_group()
 
     def wait(self) -> None:
-        """Wait until all processes have come here."""
+        """Wait until all processes have called this."""
         if self.size > 1:
             dist.barrier()
 
@@ -67,28 +69,26 @@ class World:
 
     def sums(self, first: float, second: float, device: torch.device) -> tuple[float, float]:
         """Return the sums of two numbers over all processes."""
-        if self.size == 1:
-            return first, second
         both = torch.tensor([first, second], dtype=torch.float64, device=device)
-        dist.all_reduce(both)
+        if self.size > 1:
+            dist.all_reduce(both)
         return float(both[0]), float(both[1])
 
-    def first_says(self, value: float, device: torch.device) -> float:
-        """Return the number that the first process gives."""
-        if self.size == 1:
-            return value
-        said = torch.tensor([value], dtype=torch.float64, device=device)
-        dist.broadcast(said, 0)
-        return float(said[0])
+    def broadcast(self, value: float, device: torch.device) -> float:
+        """Return the number of the first process."""
+        shared = torch.tensor([value], dtype=torch.float64, device=device)
+        if self.size > 1:
+            dist.broadcast(shared, 0)
+        return float(shared[0])
 
 
-def suit_new_shapes() -> None:
-    """Prepare a GPU for batches of ever new sizes.
+def prepare_gpu() -> None:
+    """Prepare a GPU for batches whose sizes always change.
 
-    Its memory grows in place, unless the user has said otherwise of memory; and attention is not
-    left to cuDNN, which plans anew for each size: more than half of the time of a T5-base.
+    Its memory grows in place, unless the user configured the allocator; and attention does not use
+    cuDNN, which plans again for each size: more than half of the time of a T5-base.
     """
     torch.backends.cuda.enable_cudnn_sdp(False)
-    said = {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"} & os.environ.keys()
-    if not said and hasattr(torch._C, "_accelerator_setAllocatorSettings"):  # older ones lack it
+    configured = {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"} & os.environ.keys()
+    if not configured and hasattr(torch._C, "_accelerator_setAllocatorSettings"):  # since torch 2.9
         torch._C._accelerator_setAllocatorSettings("expandable_segments:True")

@@ -1,256 +1,228 @@
 """Training of a joint reranker: model, packs, objective and loop put together.
 
-OUT/joint.json, model.safetensors, tokenizer.json   the best weights, ready for jpr rerank
-OUT/log.jsonl, state.safetensors                    how it went, and what it takes to go on
+OUT/joint.json, model.safetensors, tokenizer.json   the best weights, for jpr rerank
+OUT/log.jsonl, state.safetensors                    the log, and the state to resume from
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from jpr.encode.tokenizer import read_tokenizer
 from jpr.errors import ConfigError, DataError, FormatError, JprError
-from jpr.io.atomic import copy_file
+from jpr.io.atomic import copy_file, publish_binary
 from jpr.models.heads import SpanHead
 from jpr.models.joint import IndexHead, JointModel, PointerHead
-from jpr.models.joint_checkpoint import (
-    joint_over_bert,
-    joint_over_t5,
-    read_joint,
-    write_joint,
-)
+from jpr.models.joint_checkpoint import joint_over_bert, joint_over_t5, read_joint, write_joint
 from jpr.models.t5 import T5Encoder
+from jpr.rerank.decoding import Decoding
 from jpr.rerank.evidence import Words
-from jpr.rerank.joint import Decoding
 from jpr.rerank.prompt import Prompts, PromptSettings, read_prompt_settings
 from jpr.train.batch import BatchBuilder
-from jpr.train.development import INDEPENDENT, JOINT, Chooser, Development, Scores, score_pack
+from jpr.train.development import INDEPENDENT, JOINT, Chooser, Development, score_pack
 from jpr.train.distributed import World
-from jpr.train.loop import Hooks, Score, train
+from jpr.train.loop import DevScore, Hooks, Report, silent, train
 from jpr.train.loss import JointLoss
 from jpr.train.pack import Pack
 from jpr.train.recipe import DataConfig, JointTraining, ModelConfig
 from jpr.train.sampler import Dataset, Sampler
-from jpr.train.state import Progress
+from jpr.train.state import RunProgress
 
 _FRESH = {"bert": ("decoder.", "head."), "t5": ("head.",)}
-"""The weights that begin at random: the decoder over an encoder, the pointer over a T5."""
+"""Names of randomly initialized weights: the decoder over an encoder, the pointer over a T5."""
 
 
-def begin(config: ModelConfig) -> tuple[JointModel, Prompts]:
-    """Return the model to train, and how it reads texts."""
+def load_model(config: ModelConfig) -> tuple[JointModel, Prompts]:
+    """Return the model to train, and its prompts."""
     home = Path(config.init or config.weights)
     tokenizer = read_tokenizer(home / "tokenizer.json")
     if config.init:
-        model, settings = _gone_on(home, config)
+        model, settings = _trained_model(home, config)
     elif config.encoder == "bert":
         settings = PromptSettings("bert", max_tokens=config.max_tokens)
-        answers = config.answers
         memory = config.memory or "passages"
-        model = joint_over_bert(home, config.layers, config.dropout, memory, answers)
+        model = joint_over_bert(home, config.layers, config.dropout, memory, config.answers)
     else:
-        numbers = number_tokens(tokenizer, home, config.numbers if config.head == "index" else 1)
-        settings = PromptSettings("t5", max_tokens=config.max_tokens, number_tokens=numbers)
+        count = config.index_tokens if config.head == "index" else 1
+        tokens = extra_tokens(tokenizer, home, count)
+        settings = PromptSettings("t5", max_tokens=config.max_tokens, number_tokens=tokens)
         memory, answers = config.memory or "tokens", config.answers
-        model = joint_over_t5(home, config.head, numbers, config.dropout, memory, answers)
-        if config.head == "index" and config.numbers_anew:
-            _number_anew(model)
+        model = joint_over_t5(home, config.head, tokens, config.dropout, memory, answers)
+        if config.head == "index" and config.reset_index_tokens:
+            _reset_index_tokens(model)
     return model, Prompts(tokenizer, settings)
 
 
-def _gone_on(home: Path, config: ModelConfig) -> tuple[JointModel, PromptSettings]:
-    """Return a model that was trained before."""
+def _trained_model(home: Path, config: ModelConfig) -> tuple[JointModel, PromptSettings]:
     model, _ = read_joint(home)
     if config.head == "index" and isinstance(model.head, PointerHead):
-        told = f"model.init: {home} points and knows no numbers; leave out model.head = 'index'"
-        raise ConfigError(f"{told}, or begin with model.weights")
-    set_dropout(model, config.dropout)
+        raise ConfigError(
+            f"model.init: {home} has a pointer head, without index tokens; remove "
+            "model.head = 'index', or start from model.weights"
+        )
+    for part in model.modules():
+        if "dropout" in vars(part):
+            vars(part)["dropout"] = config.dropout
     model.memory = config.memory or model.memory
     return model, read_prompt_settings(home)
 
 
-def _number_anew(model: JointModel) -> None:
+def _reset_index_tokens(model: JointModel) -> None:
     assert isinstance(model.head, IndexHead)
-    assert isinstance(model.encoder, T5Encoder)  # no other has such a head
+    assert isinstance(model.encoder, T5Encoder)  # no other encoder has an index head
     model.head.reset_index_tokens()
     model.encoder.config = replace(model.encoder.config, tie_word_embeddings=False)
 
 
-def number_tokens(tokenizer: Tokenizer, home: Path, count: int) -> tuple[int, ...]:
-    """Return the tokens that stand for numbers."""
+def extra_tokens(tokenizer: Tokenizer, home: Path, count: int) -> tuple[int, ...]:
+    """Return the first `<extra_id>` tokens of a T5, which are used as index tokens."""
     found = [tokenizer.token_to_id(f"<extra_id_{i}>") for i in range(count)]
-    numbers = tuple(token for token in found if token is not None)
-    if len(numbers) < count:
-        raise ConfigError(f"{home}: its tokenizer has {len(numbers)} of {count} <extra_id> tokens")
-    return numbers
+    tokens = tuple(token for token in found if token is not None)
+    if len(tokens) < count:
+        raise ConfigError(f"{home}: its tokenizer has {len(tokens)} of {count} <extra_id> tokens")
+    return tokens
 
 
 def _fresh(config: ModelConfig, model: JointModel) -> tuple[str, ...]:
-    """Return how the names of new weights begin; a trained model learns to read answers here."""
-    numbers = ("head.out",) if config.numbers_anew else ()  # an index head's
+    """Return the prefixes of names of new weights, after adding a missing answer head."""
+    index = ("head.out",) if config.reset_index_tokens else ()  # an index head's
     if not config.init:
-        return "answers.", *numbers, *(() if config.head == "index" else _FRESH[config.encoder])
+        return "answers.", *index, *(() if config.head == "index" else _FRESH[config.encoder])
     if not config.answers or model.answers is not None:
-        return numbers
+        return index
     model.answers = SpanHead(model.decoder.config.d_model)
-    return "answers.", *numbers
-
-
-def set_dropout(model: JointModel, dropout: float) -> None:
-    """Let a model that was read for use forget this share of its numbers in training."""
-    for part in model.modules():
-        if "dropout" in vars(part):
-            vars(part)["dropout"] = dropout
+    return "answers.", *index
 
 
 def open_dataset(config: DataConfig) -> Dataset:
     """Open a pack and the scores that belong to it."""
+    scores = None
+    if config.scores:
+        try:
+            scores = np.load(config.scores, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            problem = f"is not an array ({error}); write it with numpy.save"
+            raise FormatError(config.scores, 0, problem) from error
     try:
-        scores = _numbers(config.scores)
         return Dataset(Pack.open(config.pack), config.weight, scores, config.sources)
     except DataError as error:
         raise DataError(f"{config.pack}: {error}") from error
-
-
-def _numbers(file: str) -> NDArray[np.floating] | None:
-    if not file:
-        return None
-    try:
-        found: NDArray[np.floating] = np.load(file, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise FormatError(
-            file, 0, f"holds no numbers ({error}); write it with numpy.save"
-        ) from error
-    return found
-
-
-def write_scores(model: Path, pack: str, file: Path, device: str) -> None:
-    """Write what a trained model, IndepPR, makes of every candidate of a pack (`score_pack`)."""
-    scorer, prompts = begin(ModelConfig(init=str(model)))
-    feed = open_dataset(DataConfig(pack))
-    assembler = BatchBuilder.of(feed.pack, prompts, device)
-    scores = score_pack(scorer.to(device).eval(), feed, assembler)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    part = file.with_name(f".{file.name}")
-    np.save(part, scores)
-    part.replace(file)
 
 
 def train_joint(
     config: JointTraining,
     out: Path,
     *,
-    tell: Callable[[Mapping[str, object]], None] = lambda _line: None,
+    report: Report = silent,
     device: str = "cpu",
     world: World | None = None,
-) -> Progress:
-    """Train by a recipe into a folder; where that holds the state of the same run, go on."""
+) -> RunProgress:
+    """Train into a folder by a recipe; if the folder holds the state of the same run, resume."""
     world = world or World()
-    taught_by = _teacher(config.objective.teacher)
-    feeds = [
-        open_dataset(_scored(one, at, out, device, world)) for at, one in enumerate(config.data)
+    teacher = _read_teacher(config.objective.teacher)
+    datasets = [
+        open_dataset(_with_scores(one, out / f"scores-{at}.npy", device, world))
+        for at, one in enumerate(config.data)
     ]
     torch.manual_seed(config.loop.seed)
-    model, prompts = begin(config.model)
+    model, prompts = load_model(config.model)
     fresh = _fresh(config.model, model)
     model = model.to(device)
     model.encoder.checkpointing = config.model.checkpointing
     if isinstance(model.head, PointerHead):
         model.head.prior.requires_grad_(config.model.prior)
-    draws = Sampler(
-        feeds,
+    sampler = Sampler(
+        datasets,
         batch=config.batch,
         candidates=config.candidates,
         k=config.k,
         seed=config.loop.seed,
-        strangers=config.strangers,
+        random_negatives=config.random_negatives,
     )
-    assemblers = {feed: BatchBuilder.of(feed.pack, prompts, device) for feed in feeds}
-    developments = {pack: _development(pack, prompts, device, config) for pack in config.dev.packs}
+    builders = {dataset: BatchBuilder(dataset.pack, prompts, device) for dataset in datasets}
+    developments = {}
+    for pack in config.dev.packs:
+        dev = open_dataset(DataConfig(pack))
+        builder = BatchBuilder(dev.pack, prompts, device)
+        developments[pack] = Development(dev, builder, config.dev.limit)
     home = Path(config.model.init or config.model.weights)
     words = Words.of(prompts.tokenizer)
     joint = config.objective.kind == "joint"
-    judged_by = {"decoder": config.dev.decoder if joint else INDEPENDENT, "beta": config.dev.beta}
+    decoding = {"decoder": config.dev.decoder if joint else INDEPENDENT, "beta": config.dev.beta}
 
-    def evaluate() -> Score:
-        return judged(model, words, developments, config)
+    def evaluate() -> DevScore:
+        return evaluate_model(model, words, developments, config)
 
     def keep(_: int) -> None:
         copy_file(home / "tokenizer.json", out / "tokenizer.json")
-        write_joint(out, model, asdict(prompts.settings), judged_by)
+        write_joint(out, model, asdict(prompts.settings), decoding)
 
-    teacher = taught_by and _with_the_same(prompts, *taught_by).to(device)
-    loss = JointLoss(model, draws, assemblers, config, world, teacher)
-    hooks = Hooks(evaluate if developments else None, keep, tell)
+    if teacher is not None:
+        _check_same_prompts(prompts, teacher[1])
+    taught_by = teacher[0].to(device).eval() if teacher else None
+    loss = JointLoss(model, sampler, builders, config, world, taught_by)
+    hooks = Hooks(evaluate if developments else None, keep, report)
     return train(model, loss, config.loop, out, hooks, fresh=fresh, world=world)
 
 
-def _scored(config: DataConfig, at: int, out: Path, device: str, world: World) -> DataConfig:
-    """Let the scorer that a feed names, if any, score its candidates, once per folder."""
+def _with_scores(config: DataConfig, file: Path, device: str, world: World) -> DataConfig:
+    """Score the candidates with the scorer that a data set names, if any, once per folder."""
     if not config.scorer:
         return config
-    file = out / f"scores-{at}.npy"
     if world.is_first and not file.exists():
-        write_scores(Path(config.scorer), config.pack, file, device)
+        model, prompts = load_model(ModelConfig(init=config.scorer))
+        dataset = open_dataset(DataConfig(config.pack))
+        builder = BatchBuilder(dataset.pack, prompts, device)
+        with publish_binary(file) as stream:
+            np.save(stream, score_pack(model.to(device).eval(), dataset, builder))
     world.wait()
     return replace(config, scores=str(file), scorer="")
 
 
-def _teacher(folder: str) -> tuple[JointModel, Prompts] | None:
-    """Read the teacher, if there is one, and how it reads texts."""
+def _read_teacher(folder: str) -> tuple[JointModel, Prompts] | None:
     if not folder:
         return None
     try:
-        return begin(ModelConfig(init=folder))
+        return load_model(ModelConfig(init=folder))
     except JprError as error:
-        told = f"objective.teacher: {error}; give a folder that jpr train made"
-        raise ConfigError(told) from error
-
-
-def _with_the_same(prompts: Prompts, teacher: JointModel, theirs: Prompts) -> JointModel:
-    """Return a teacher that sees the same tokens as the model it is to teach."""
-    ours, other = asdict(prompts.settings), asdict(theirs.settings)
-    unlike = [name for name, value in ours.items() if other[name] != value]
-    if theirs.tokenizer.to_str() != prompts.tokenizer.to_str():
-        unlike.append("tokenizer")
-    if unlike:
         raise ConfigError(
-            "objective.teacher: it reads texts otherwise than the model it is to teach "
-            f"({', '.join(unlike)}); give one that reads them in the same way"
+            f"objective.teacher: {error}; give a folder that jpr train wrote"
+        ) from error
+
+
+def _check_same_prompts(prompts: Prompts, teacher: Prompts) -> None:
+    """Reject a teacher that does not read the same tokens as the model."""
+    ours, theirs = asdict(prompts.settings), asdict(teacher.settings)
+    different = [name for name, value in ours.items() if theirs[name] != value]
+    if teacher.tokenizer.to_str() != prompts.tokenizer.to_str():
+        different.append("tokenizer")
+    if different:
+        raise ConfigError(
+            f"objective.teacher: its prompt differs from the model's ({', '.join(different)}); "
+            "give a teacher with the same prompt"
         )
-    return teacher.eval()
 
 
-def _development(pack: str, prompts: Prompts, device: str, config: JointTraining) -> Development:
-    feed = open_dataset(DataConfig(pack))
-    return Development(feed, BatchBuilder.of(feed.pack, prompts, device), config.dev.limit)
-
-
-def judged(
+def evaluate_model(
     model: JointModel,
     words: Words,
     developments: Mapping[str, Development],
     config: JointTraining,
-) -> Score:
-    """Return the mean MRecall@k over packs that decides, and all numbers by pack and way."""
-    dev, way = config.dev, JOINT if config.objective.kind == "joint" else INDEPENDENT
+) -> DevScore:
+    """Return the mean MRecall@k over packs that decides, and all scores by pack and way."""
+    dev, deciding = config.dev, JOINT if config.objective.kind == "joint" else INDEPENDENT
     ways = {INDEPENDENT: Decoding("independent"), JOINT: Decoding(dev.decoder, dev.beta)}
     choose = Chooser(model, words, ways)
-    found = {pack: one.judge(choose, config.k, dev.batch) for pack, one in developments.items()}
-    told = {
-        f"{Path(pack).name} {name} {part}": value
+    found = {pack: one.evaluate(choose, config.k, dev.batch) for pack, one in developments.items()}
+    details = {
+        f"{Path(pack).name} {way} {part}": value
         for pack, of_pack in found.items()
-        for name, scores in of_pack.items()
+        for way, scores in of_pack.items()
         for part, value in asdict(scores).items()
     }
-    deciding = [_deciding(of_pack[way], dev.select) for of_pack in found.values()]
-    return Score(float(np.mean(deciding)), told)
-
-
-def _deciding(scores: Scores, select: str) -> float:
-    return scores.all if select == "all" else scores.multi
+    values = [details[f"{Path(pack).name} {deciding} {dev.select}"] for pack in found]
+    return DevScore(float(np.mean(values)), details)

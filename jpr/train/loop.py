@@ -1,11 +1,11 @@
 """The training loop: all of it, and nothing of what is trained or on what.
 
-A step's loss comes in parts, one per process and micro-batch, whose sum it is. Everything random is
-derived from the seed, the step and the part, so that a run which was killed and resumed ends with
+A step's loss comes in parts, one per process and micro-batch, whose sum it is. All randomness
+derives from the seed, the step and the part, so that a run that was killed and resumed ends with
 the same weights as one that was not. Processes started by torchrun add up their gradients.
 
     FOLDER/log.jsonl           a line now and then: step, loss, rate, tokens_per_second, seconds …
-    FOLDER/state.safetensors   what it takes to go on: weights, optimizer, average, progress
+    FOLDER/state.safetensors   to resume from: weights, optimizer, moving average, progress
 """
 
 import math
@@ -20,58 +20,56 @@ from torch import Tensor, nn
 
 from jpr.errors import DataError
 from jpr.io.settings import below, not_one_of, reject
-from jpr.train.average import Average
-from jpr.train.distributed import World, suit_new_shapes
-from jpr.train.state import Log, Progress, read_state, write_state
+from jpr.train.distributed import World, prepare_gpu
+from jpr.train.state import STATE, MovingAverage, RunProgress, TrainingLog, read_state, write_state
 
 DECAYS = ("linear", "cosine", "flat")
 
 
 @dataclass(frozen=True, slots=True)
 class LoopConfig:
-    """How weights are changed, step by step."""
+    """The optimization."""
 
     steps: int
-    """How often the weights are changed."""
+    """Optimizer steps."""
     learning_rate: float = 5e-5
-    """The rate of weights that were trained before."""
+    """Learning rate of pretrained weights."""
     fresh_learning_rate: float = 3e-4
-    """The rate of weights that begin at random, such as a new decoder's."""
+    """Learning rate of randomly initialized weights, such as a new decoder's."""
     warmup: int = 100
-    """Steps in which the rate grows from nothing to its full height."""
+    """Steps of linear warm-up."""
     decay: str = "linear"
-    """What follows: `linear` or `cosine` down to nothing, or `flat`, which is the paper's."""
+    """Schedule after the warm-up: `linear` or `cosine` to zero, or `flat`, the paper's."""
     weight_decay: float = 0.01
     """AdamW's, on matrices only."""
-    clip: float = 1.0
-    """The longest gradient; longer ones are shortened."""
-    average: float = 0.0
-    """Evaluate and keep a moving average of the weights with this memory; 0 keeps themselves."""
-    micros: int = 1
-    """Micro-batches per step and process, one after the other, to save memory."""
+    max_grad_norm: float = 1.0
+    """Gradients are clipped to this norm."""
+    ema_decay: float = 0.0
+    """Evaluate and keep an exponential moving average of the weights; 0 keeps the weights."""
+    micro_batches: int = 1
+    """Micro-batches per step and process (gradient accumulation), to save memory."""
     eval_every: int = 200
-    """Steps from one evaluation on development packs to the next."""
-    patience: int = 0
-    """Stop after so many evaluations without a better one; 0 never stops early."""
+    """Steps between evaluations on development packs."""
+    early_stopping: int = 0
+    """Stop after this number of evaluations without improvement; 0 never stops early."""
     save_every: int = 500
-    """Steps from one saved state, which `--resume` goes on with, to the next."""
+    """Steps between saved states, from which `--resume` continues."""
     log_every: int = 20
-    """Steps from one line of the log to the next."""
+    """Steps between lines of the log."""
     seed: int = 0
-    """What all chance comes from."""
+    """Seed of all randomness."""
 
     def __post_init__(self) -> None:
-        """Check the values."""
-        found = below(self, 1, "steps", "micros", "eval_every", "save_every", "log_every")
-        found += not_one_of(self, decay=DECAYS)
-        if not 0 <= self.average < 1:
-            found.append(f"average = {self.average}; give a number from 0 to below 1")
+        counts = ("steps", "micro_batches", "eval_every", "save_every", "log_every")
+        found = below(self, 1, *counts) + not_one_of(self, decay=DECAYS)
+        if not 0 <= self.ema_decay < 1:
+            found.append(f"ema_decay = {self.ema_decay}; give a number from 0 to below 1")
         if min(self.learning_rate, self.fresh_learning_rate) <= 0:
             found.append("learning_rate and fresh_learning_rate must be above 0")
         reject(found)
 
-    def slope(self, step: int) -> float:
-        """Return the share of the full rate at a step, counted from 0."""
+    def rate(self, step: int) -> float:
+        """Return the factor of the learning rates at a step, counted from 0."""
         if step < self.warmup:
             return (step + 1) / self.warmup
         if self.decay == "flat":
@@ -81,34 +79,39 @@ class LoopConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """A part of a step's loss, and how many tokens were read for it."""
+class PartialLoss:
+    """A part of a step's loss, and the number of tokens read for it."""
 
     loss: Tensor
     tokens: int
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
-    """How good the weights are: what decides, and what there is to tell."""
+class DevScore:
+    """How good the weights are: the value that decides, and details for the log."""
 
     value: float
-    told: Mapping[str, float] = field(default_factory=dict)
+    details: Mapping[str, float] = field(default_factory=dict)
 
 
-LossOf = Callable[[int, int, int], Part]
+LossOf = Callable[[int, int, int], PartialLoss]
 """The loss of (step from 0, rank of the process, number of the micro-batch)."""
+Report = Callable[[Mapping[str, object]], None]
+"""Receives each line of the log."""
+
+
+def silent(_line: Mapping[str, object]) -> None:
+    """Report nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """What others do while the loop goes on; the model holds the weights in question."""
+    """Called while training; the model then holds the weights in question."""
 
-    evaluate: Callable[[], Score] | None = None
+    evaluate: Callable[[], DevScore] | None = None
     keep: Callable[[int], None] = lambda _step: None
     """Keep the weights of this step, the best so far."""
-    tell: Callable[[Mapping[str, object]], None] = lambda _line: None
-    """Hear each line of the log."""
+    report: Report = silent
 
 
 def train(
@@ -120,13 +123,16 @@ def train(
     *,
     fresh: tuple[str, ...] = (),
     world: World | None = None,
-) -> Progress:
-    """Train in place, from where the folder's state says; `fresh` begin names of new weights."""
+) -> RunProgress:
+    """Train in place, from the folder's state if there is one.
+
+    Parameters whose names start with one of `fresh` have `fresh_learning_rate`.
+    """
     run = _Run(model, loss_of, config, folder, hooks, fresh, world or World())
     while run.progress.step < config.steps and not run.stopped:
         run.step()
         if run.is_due(config.eval_every) and hooks.evaluate:
-            run.evaluate()
+            run.evaluate(hooks.evaluate)
         if run.is_due(config.save_every) or run.stopped:
             run.save()
     if not hooks.evaluate:
@@ -135,8 +141,6 @@ def train(
 
 
 class _Run:
-    """A model on its way through the steps."""
-
     def __init__(
         self,
         model: nn.Module,
@@ -152,83 +156,80 @@ class _Run:
         self.parameters = [weight for weight in model.parameters() if weight.requires_grad]
         self.device = self.parameters[0].device
         if self.device.type == "cuda":
-            suit_new_shapes()
+            prepare_gpu()
         self.optimizer = _optimizer(model, config, fresh)
-        self.average = Average(self.parameters, config.average)
-        self.progress = Progress()
-        self.began = time.monotonic()
-        self.lost = torch.zeros((), device=self.device)
-        self.tokens, self.since = 0, (0, self.began)
-        if (folder / "state.safetensors").exists():
+        self.average = MovingAverage(self.parameters, config.ema_decay)
+        self.progress = RunProgress()
+        if (folder / STATE).exists():
             self.progress = read_state(folder, model, self.optimizer, self.average)
-            self.began -= self.progress.seconds
-            self.since = self.progress.step, time.monotonic()
-        self.log = Log(folder / "log.jsonl", self.progress.step) if world.is_first else None
+        self.log_start = self.progress.step, time.monotonic()
+        self.started = self.log_start[1] - self.progress.seconds
+        self.loss, self.tokens = torch.zeros((), device=self.device), 0
+        self.log = TrainingLog(folder / "log.jsonl", self.progress.step) if world.is_first else None
         model.train()
 
     @property
     def stopped(self) -> bool:
-        return 0 < self.config.patience <= self.progress.waited
+        return 0 < self.config.early_stopping <= self.progress.waited
 
     def is_due(self, every: int) -> bool:
         return self.progress.step % every == 0 or self.progress.step == self.config.steps
 
     def step(self) -> None:
-        """Add up the gradients of all parts and go one step down."""
+        """Add up the gradients of all parts and take one optimizer step."""
         step = self.progress.step
         for group in self.optimizer.param_groups:
-            group["lr"] = group["rate"] * self.config.slope(step)
+            group["lr"] = group["rate"] * self.config.rate(step)
         self.optimizer.zero_grad()
-        for micro in range(self.config.micros):
+        for micro in range(self.config.micro_batches):
             torch.manual_seed(_seed(self.config.seed, step, self.world.rank, micro))
             cuda = self.device.type == "cuda"
             with torch.autocast(self.device.type, torch.bfloat16, enabled=cuda):
                 part = self.loss_of(step, self.world.rank, micro)
-            if part.loss.requires_grad:  # not so where the part has no target at all
+            if part.loss.requires_grad:  # false if no step of the part has a target
                 part.loss.backward()  # type: ignore[no-untyped-call]  # torch types it loosely
-            self.lost += part.loss.detach()
+            self.loss += part.loss.detach()
             self.tokens += part.tokens
         self.world.add_gradients(self.parameters)
-        nn.utils.clip_grad_norm_(self.parameters, self.config.clip)
+        nn.utils.clip_grad_norm_(self.parameters, self.config.max_grad_norm)
         self.optimizer.step()
         self.average.update(self.parameters)
-        self.progress = self.progress.after(step + 1, time.monotonic() - self.began)
+        self.progress = self.progress.after(step + 1, time.monotonic() - self.started)
         if self.is_due(self.config.log_every):
-            self._tell_loss()
+            self._log_loss()
 
-    def _tell_loss(self) -> None:
-        """Write the mean loss since the last time, all processes together."""
+    def _log_loss(self) -> None:
+        """Write the mean loss since the last time, over all processes."""
         step, now = self.progress.step, time.monotonic()
-        before, then = self.since
-        lost, tokens = self.world.sums(self.lost.double().item(), float(self.tokens), self.device)
-        if not math.isfinite(lost):
-            raise DataError(f"the loss is no number at step {step}; lower the learning rate")
-        self._tell(
-            loss=lost / (step - before),
+        before, then = self.log_start
+        loss, tokens = self.world.sums(self.loss.double().item(), float(self.tokens), self.device)
+        if not math.isfinite(loss):
+            raise DataError(f"the loss is {loss} at step {step}; lower the learning rate")
+        self._write(
+            loss=loss / (step - before),
             rate=self.optimizer.param_groups[0]["lr"],
             tokens_per_second=round(tokens / max(now - then, 1e-9)),
         )
-        self.lost.zero_()
-        self.tokens, self.since = 0, (step, now)
+        self.loss.zero_()
+        self.tokens, self.log_start = 0, (step, now)
 
-    def evaluate(self) -> None:
-        """Let the weights be judged, and kept where they are the best so far."""
-        assert self.hooks.evaluate is not None
+    def evaluate(self, evaluate: Callable[[], DevScore]) -> None:
+        """Evaluate the weights, and keep them if they are the best so far."""
         started = time.monotonic()
         self.model.eval()
         with self.average.instead_of(self.parameters):
-            score = self.hooks.evaluate() if self.world.is_first else Score(0.0)
-            value = self.world.first_says(score.value, self.device)
+            score = evaluate() if self.world.is_first else DevScore(0.0)
+            value = self.world.broadcast(score.value, self.device)
             better = value > self.progress.best
             if better and self.world.is_first:
                 self.hooks.keep(self.progress.step)
         self.model.train()
-        self.progress = self.progress.judged(value, better)
-        self._tell(score=value, best=self.progress.best, **score.told)
-        self.since = self.since[0], self.since[1] + time.monotonic() - started
+        self.progress = self.progress.evaluated(value, better)
+        self._write(score=value, best=self.progress.best, **score.details)
+        self.log_start = self.log_start[0], self.log_start[1] + time.monotonic() - started
 
     def keep(self) -> None:
-        """Keep the last weights, where nobody judges them."""
+        """Keep the last weights."""
         self.model.eval()
         with self.average.instead_of(self.parameters):
             if self.world.is_first:
@@ -238,23 +239,22 @@ class _Run:
         if self.world.is_first:
             write_state(self.folder, self.model, self.optimizer, self.average, self.progress)
 
-    def _tell(self, **values: float) -> None:
+    def _write(self, **values: float) -> None:
         if self.log is not None:
             line = {"step": self.progress.step, **values, "seconds": self.progress.seconds}
             self.log.write(line)
-            self.hooks.tell(line)
+            self.hooks.report(line)
 
 
 def _optimizer(
     model: nn.Module, config: LoopConfig, fresh: tuple[str, ...]
 ) -> torch.optim.Optimizer:
-    """Return AdamW with a rate of their own for fresh weights; vectors do not decay."""
+    """Return AdamW with a separate rate for fresh weights; vectors do not decay."""
     groups: dict[tuple[bool, bool], list[nn.Parameter]] = {}
     for name, weight in model.named_parameters():
         if weight.requires_grad:
-            is_fresh = bool(fresh) and name.startswith(fresh)
-            groups.setdefault((is_fresh, weight.ndim > 1), []).append(weight)
-    listed = [
+            groups.setdefault((name.startswith(fresh), weight.ndim > 1), []).append(weight)
+    settings = [
         {
             "params": weights,
             "rate": config.fresh_learning_rate if is_fresh else config.learning_rate,
@@ -263,7 +263,7 @@ def _optimizer(
         for (is_fresh, decays), weights in sorted(groups.items(), key=lambda item: item[0])
     ]
     fused = next(model.parameters()).device.type == "cuda"
-    return torch.optim.AdamW(listed, lr=config.learning_rate, betas=(0.9, 0.98), fused=fused)
+    return torch.optim.AdamW(settings, lr=config.learning_rate, betas=(0.9, 0.98), fused=fused)
 
 
 def _seed(*parts: int) -> int:

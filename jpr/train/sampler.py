@@ -1,7 +1,7 @@
-"""Which questions and candidates a training step sees: drawn from packs, by seed and step alone.
+"""Questions and candidates of a training step, sampled from packs by seed and step alone.
 
-Every question of a pack comes once before any comes again. How a batch is later cut into parts, for
-processes and micro-batches, changes nothing of what is in it.
+Every question of a pack comes once before any comes a second time. The parts into which a batch is
+split, for processes and micro-batches, do not change what is in it.
 """
 
 from collections.abc import Sequence
@@ -12,50 +12,52 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jpr.errors import ConfigError, DataError
-from jpr.train.dynamic_oracle import Bits, Flags, Real, Whole, subsample, useful
+from jpr.train.dynamic_oracle import Bits, Flags, Ints, Real, has_answer, subsample
 from jpr.train.pack import Pack
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CandidateBatch:
-    """The candidates of several questions of one pack, padded, in the first stage's order."""
+    """The candidates of several questions of one pack, padded, in first-stage order."""
 
-    questions: Whole
+    questions: Ints
     """(Q,) their numbers in the pack."""
-    edges: Whole
-    """(Q, C) which of the pack's candidates, -1 where a question has fewer."""
+    edges: Ints
+    """(Q, C) numbers of candidates in the pack, -1 where a question has fewer."""
     covers: Bits
-    """(Q, C, B) the answers each contains, as bits; see `jpr.train.dynamic_oracle`."""
+    """(Q, C, B) the answers of each candidate, as bits; see `jpr.train.dynamic_oracle`."""
 
     @property
-    def inside(self) -> Flags:
-        """Which candidates there are (Q, C)."""
+    def present(self) -> Flags:
+        """Which candidates exist (Q, C)."""
         return self.edges >= 0
 
-    def at(self, places: Whole) -> "CandidateBatch":
-        """Return some of the candidates, by their places (Q, n), -1 for none."""
+    def select(self, places: Ints) -> "CandidateBatch":
+        """Return the candidates at these places (Q, n), -1 for none."""
         edges = np.take_along_axis(self.edges, places, axis=1)
         covers = np.take_along_axis(self.covers, places[..., None], axis=1)
-        there = places >= 0
-        return CandidateBatch(self.questions, np.where(there, edges, -1), covers * there[..., None])
+        exists = places >= 0
+        return CandidateBatch(
+            self.questions, np.where(exists, edges, -1), covers * exists[..., None]
+        )
 
-    def with_random_negatives(self, edges: Whole, where: Flags) -> "CandidateBatch":
-        """Return candidates of other questions (Q, C) in place of some that contain no answer."""
-        replaced = where & self.inside & ~useful(self.covers)
+    def with_random_negatives(self, edges: Ints, where: Flags) -> "CandidateBatch":
+        """Replace candidates without an answer, `where` (Q, C), by other questions' `edges`."""
+        replaced = where & self.present & ~has_answer(self.covers)
         return CandidateBatch(self.questions, np.where(replaced, edges, self.edges), self.covers)
 
-    def rows(self, which: Whole) -> "CandidateBatch":
+    def rows(self, which: Ints) -> "CandidateBatch":
         """Return some of the questions."""
         return CandidateBatch(self.questions[which], self.edges[which], self.covers[which])
 
     def values(self, of_edges: NDArray[np.floating]) -> Real:
-        """Return what a file says of each candidate (Q, C); 0 where there is none."""
+        """Return the value of each candidate (Q, C) from those of the pack; 0 where none exists."""
         found: Real = of_edges[np.maximum(self.edges, 0)].astype(np.float64)
-        return np.where(self.inside, found, 0.0)
+        return np.where(self.present, found, 0.0)
 
 
 class Dataset:
-    """A pack to train on, with its share of every batch."""
+    """A pack to train on, with its weight among others."""
 
     def __init__(
         self,
@@ -66,7 +68,7 @@ class Dataset:
     ) -> None:
         """Take IndepPR's scores s(p), one per candidate of the pack.
 
-        With `sources`, only the questions of these files are drawn.
+        With `sources`, only the questions of these files are sampled.
         """
         if scores is not None and scores.shape != pack.candidates.shape:
             raise DataError(
@@ -77,43 +79,43 @@ class Dataset:
         self.cover_starts = np.searchsorted(pack.cover_edges, pack.candidate_starts)
         own = np.isin(pack.sources, [_source(pack, name) for name in sources])
         self.usable = np.flatnonzero(np.diff(self.cover_starts) * (own | (not sources)))
-        """The questions to draw, to one of whose candidates there is an answer."""
-        self.longest = int(np.diff(pack.candidate_starts).max(initial=0))
+        """The questions to sample: those with an answer among their candidates."""
+        self.width = int(np.diff(pack.candidate_starts).max(initial=0))
+        """The largest number of candidates of a question."""
 
-    def listed(self, questions: Whole, longest: int) -> CandidateBatch:
-        """Return all candidates of these questions, padded to `longest`."""
-        starts = self.pack.candidate_starts
+    def batch(self, questions: Ints, width: int = 0) -> CandidateBatch:
+        """Return all candidates of these questions, padded to `width`."""
+        starts, width = self.pack.candidate_starts, width or self.width
         first, counts = starts[questions], np.diff(starts)[questions]
-        place = np.arange(longest)
+        place = np.arange(width)
         edges = np.where(place < counts[:, None], first[:, None] + place, -1)
-        return CandidateBatch(questions, edges, self._covers(questions, first, longest))
+        return CandidateBatch(questions, edges, self._covers(questions, first, width))
 
-    def prior_of(self, listed: CandidateBatch) -> Real:
-        """Return s(p) (Q, C): IndepPR's, or −log of the first stage's rank where there is none.
+    def prior_scores(self, batch: CandidateBatch) -> Real:
+        """Return s(p) (Q, C): IndepPR's, or −log of the first-stage rank without them.
 
-        Other questions' candidates are as good as the worst of a question's own.
+        Other questions' candidates get the lowest score of a question's own.
         """
-        first, after = (self.pack.candidate_starts[listed.questions + i][:, None] for i in (0, 1))
-        own = (listed.edges >= first) & (listed.edges < after)
+        first, after = (self.pack.candidate_starts[batch.questions + i][:, None] for i in (0, 1))
+        own = (batch.edges >= first) & (batch.edges < after)
         if self.scores is not None:
-            found = listed.values(self.scores)
+            found = batch.values(self.scores)
         else:
-            found = -np.log1p(np.where(own, listed.edges - first, 0).astype(np.float64))
-        worst = np.where(own, found, np.inf).min(axis=1, keepdims=True)
-        return np.where(own, found, np.where(listed.inside, worst, 0.0))
+            found = -np.log1p(np.where(own, batch.edges - first, 0).astype(np.float64))
+        lowest = np.where(own, found, np.inf).min(axis=1, keepdims=True)
+        return np.where(own, found, np.where(batch.present, lowest, 0.0))
 
-    def _covers(self, questions: Whole, first: Whole, longest: int) -> Bits:
+    def _covers(self, questions: Ints, first: Ints, width: int) -> Bits:
         counts = np.diff(self.cover_starts)[questions]
         row = np.repeat(np.arange(len(questions)), counts)
         within = np.arange(len(row)) - np.repeat(counts.cumsum() - counts, counts)
         entries = self.cover_starts[questions][row] + within
         place = self.pack.cover_edges[entries].astype(np.int64) - first[row]
-        # Answers are numbered anew among those that some candidate contains: there may be thousands
-        # that none does.
+        # Bits are numbered among the answers in some candidate: thousands may be in none.
         keys = row << 16 | self.pack.cover_answers[entries]
         known, which = np.unique(keys, return_inverse=True)
         bit = which - np.searchsorted(known, row << 16)
-        found = np.zeros((len(questions), longest, int(bit.max(initial=0)) + 1), dtype=np.bool_)
+        found = np.zeros((len(questions), width, int(bit.max(initial=0)) + 1), dtype=np.bool_)
         found[row, place, bit] = True
         return np.packbits(found, axis=-1)
 
@@ -121,79 +123,81 @@ class Dataset:
 def _source(pack: Pack, name: str) -> int:
     names: Sequence[str] = pack.about["sources"]
     if name not in names:
-        raise DataError(f"a pack has no source {name!r}; it has {', '.join(names)}")
+        raise DataError(f"the pack has no source {name!r}; it has {', '.join(names)}")
     return names.index(name)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sample:
-    """Questions of one feed, each with the candidates it is trained on and noise of its own."""
+    """Questions of one data set, each with the candidates it is trained on and its own noise."""
 
-    feed: Dataset
-    listed: CandidateBatch
-    numbers: Whole
-    """(Q, C) random numbers that the index head knows the candidates by, all different."""
+    dataset: Dataset
+    batch: CandidateBatch
+    numbers: Ints
+    """(Q, C) random numbers of index tokens, different for each candidate of a question."""
     noise: tuple[Real, Real]
     """(Q, C) twice."""
 
 
 class Sampler:
-    """Batches without end, drawn from feeds by weight."""
+    """An endless sequence of batches from data sets, by weight."""
 
     def __init__(
         self,
-        feeds: Sequence[Dataset],
+        datasets: Sequence[Dataset],
         *,
         batch: int,
         candidates: int,
         k: int,
         seed: int,
-        strangers: float = 0.0,
+        random_negatives: float = 0.0,
     ) -> None:
-        """Draw `candidates` of each question's, all if that is 0.
+        """Sample `candidates` of each question, all if that is 0.
 
-        A share of those without an answer are replaced by other questions': `strangers`.
+        A share `random_negatives` of those without an answer are replaced by other questions'.
         """
-        if any(not len(feed.usable) for feed in feeds):
+        if any(not len(dataset.usable) for dataset in datasets):
             raise DataError("a pack has no question with an answer among its candidates")
-        if batch < len(feeds) * (len(feeds) - 1):
-            raise ConfigError(f"batches of {batch} questions cannot mix {len(feeds)} packs")
-        self._feeds = sorted(feeds, key=lambda feed: feed.weight)
-        self._batch, self._k, self._seed, self._strangers = batch, k, seed, strangers
-        self._longest = max(feed.longest for feed in feeds)
-        self._n = min(candidates or self._longest, self._longest)
+        if batch < len(datasets) * (len(datasets) - 1):
+            raise ConfigError(f"batches of {batch} questions cannot mix {len(datasets)} packs")
+        self._datasets = sorted(datasets, key=lambda dataset: dataset.weight)
+        self._batch, self._k, self._seed = batch, k, seed
+        self._random_negatives = random_negatives
+        self._width = max(dataset.width for dataset in datasets)
+        self._n = min(candidates or self._width, self._width)
 
-    def part(self, step: int, part: int, parts: int, n_numbers: int) -> list[Sample]:
-        """Return every `parts`-th question of a step's batch, by feed."""
-        chance = np.random.default_rng([self._seed, step])
-        noise = chance.random((3, self._batch, self._longest))
-        numbers = chance.random((self._batch, max(n_numbers, self._n))).argsort(axis=1)
-        slots = chance.permutation(self._batch)[part::parts]
-        others = chance.random((2, self._batch, self._n))
+    def part(self, step: int, part: int, parts: int, index_tokens: int) -> list[Sample]:
+        """Return every `parts`-th question of a step's batch, by data set."""
+        rng = np.random.default_rng([self._seed, step])
+        noise = rng.random((3, self._batch, self._width))
+        numbers = rng.random((self._batch, max(index_tokens, self._n))).argsort(axis=1)
+        slots = rng.permutation(self._batch)[part::parts]
+        others = rng.random((2, self._batch, self._n))
         found, before = [], 0
-        for at, questions in enumerate(self._questions(step)):
+        for dataset, questions in zip(self._datasets, self._questions(step), strict=True):
             own = slots[(slots >= before) & (slots < before + len(questions))]
             if len(own):
-                of_feed = self._feeds[at], questions[own - before]
-                drawn = self._drawn(*of_feed, noise[:, own], others[:, own], numbers[own])
-                found.append(drawn)
+                chosen = questions[own - before]
+                sample = self._sample(dataset, chosen, noise[:, own], others[:, own], numbers[own])
+                found.append(sample)
             before += len(questions)
         return found
 
-    def _drawn(
-        self, feed: Dataset, questions: Whole, noise: Real, others: Real, numbers: Whole
+    def _sample(
+        self, dataset: Dataset, questions: Ints, noise: Real, others: Real, numbers: Ints
     ) -> Sample:
-        whole = feed.listed(questions, self._longest)
-        places = subsample(whole.covers, whole.inside, self._n, self._k, noise[0])
+        whole = dataset.batch(questions, self._width)
+        places = subsample(whole.covers, whole.present, self._n, self._k, noise[0])
         narrow = noise[1:, :, : self._n]
-        edges = (others[0] * len(feed.pack.candidates)).astype(np.int64)
-        listed = whole.at(places).with_random_negatives(edges, others[1] < self._strangers)
-        return Sample(feed, listed, numbers[:, : self._n], (narrow[0], narrow[1]))
+        edges = (others[0] * len(dataset.pack.candidates)).astype(np.int64)
+        batch = whole.select(places)
+        batch = batch.with_random_negatives(edges, others[1] < self._random_negatives)
+        return Sample(dataset, batch, numbers[:, : self._n], (narrow[0], narrow[1]))
 
-    def _questions(self, step: int) -> list[Whole]:
-        """Return the questions of a step's batch, feed by feed; the largest takes the rest."""
-        total = sum(feed.weight for feed in self._feeds)
-        rates = [self._batch * feed.weight / total for feed in self._feeds[:-1]]
+    def _questions(self, step: int) -> list[Ints]:
+        """Return the questions of a step's batch by data set; the largest takes the rest."""
+        total = sum(dataset.weight for dataset in self._datasets)
+        rates = [self._batch * dataset.weight / total for dataset in self._datasets[:-1]]
         bounds = [[int(at * rate) for rate in rates] for at in (step, step + 1)]
         for at, bound in zip((step, step + 1), bounds, strict=True):
             bound.append(at * self._batch - sum(bound))
@@ -202,16 +206,16 @@ class Sampler:
             for at, (first, last) in enumerate(zip(*bounds, strict=True))
         ]
 
-    def _visited(self, at: int, first: int, last: int) -> Whole:
-        """Return the questions of a feed from its first-th visit to its last-th."""
-        usable = self._feeds[at].usable
-        round, place = np.divmod(np.arange(first, last), len(usable))
-        orders = [_order(self._seed, at, int(one), len(usable)) for one in round]
-        chosen = [order[i] for order, i in zip(orders, place, strict=True)]
+    def _visited(self, at: int, first: int, last: int) -> Ints:
+        """Return the questions of a data set from its first-th visit to its last-th."""
+        usable = self._datasets[at].usable
+        epochs, places = np.divmod(np.arange(first, last), len(usable))
+        orders = [_order(self._seed, at, int(epoch), len(usable)) for epoch in epochs]
+        chosen = [order[place] for order, place in zip(orders, places, strict=True)]
         return usable[np.array(chosen, dtype=np.int64)]
 
 
 @lru_cache(maxsize=8)
-def _order(seed: int, feed: int, round: int, n: int) -> Whole:
-    """Return the order in which n questions come in a round."""
-    return np.random.default_rng([seed, feed, round, n]).permutation(n)
+def _order(seed: int, dataset: int, epoch: int, n: int) -> Ints:
+    """Return the order of n questions in an epoch."""
+    return np.random.default_rng([seed, dataset, epoch, n]).permutation(n)

@@ -1,13 +1,13 @@
-"""Where a training run stands, on disk: its state, published whole or not at all, and its log.
+"""What a run needs to resume, on disk: its state, published whole or not at all, and its log.
 
-The state holds a hash of all that is in it.
+The state includes a moving average of the weights, which often generalizes better than they do.
 """
 
 import hashlib
 import json
 import math
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -18,14 +18,13 @@ from torch import Tensor, nn
 
 from jpr.errors import FormatError
 from jpr.io.atomic import explain_write_errors, publish, publish_path
-from jpr.train.average import Average
 
 STATE = "state.safetensors"
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a run has come."""
+class RunProgress:
+    """How far a run has come; the fields are keys of the state on disk."""
 
     step: int = 0
     seconds: float = 0.0
@@ -35,39 +34,81 @@ class Progress:
     waited: int = 0
     """Evaluations since then."""
 
-    def after(self, step: int, seconds: float) -> "Progress":
+    def after(self, step: int, seconds: float) -> "RunProgress":
         """Return the progress after a step."""
         return replace(self, step=step, seconds=round(seconds, 3))
 
-    def judged(self, score: float, better: bool) -> "Progress":
+    def evaluated(self, score: float, better: bool) -> "RunProgress":
         """Return the progress after an evaluation."""
         if better:
             return replace(self, best=score, best_step=self.step, waited=0)
         return replace(self, waited=self.waited + 1)
 
 
+class MovingAverage:
+    """An exponential moving average: after each step, decay · average + (1 − decay) · weights.
+
+    After n steps the decay is at most (1 + n) / (10 + n), so that the first weights are forgotten
+    soon. With a decay of 0 there is no average, at no cost.
+    """
+
+    def __init__(self, weights: Sequence[Tensor], decay: float) -> None:
+        """Start with the weights as they are."""
+        self._decay, self._steps = decay, 0
+        self.values = [weight.detach().clone() for weight in weights] if decay else []
+
+    @torch.no_grad()
+    def update(self, weights: Sequence[Tensor]) -> None:
+        """Include the weights after another step."""
+        self._steps += 1
+        if self.values:
+            decay = min(self._decay, (1 + self._steps) / (10 + self._steps))
+            torch._foreach_lerp_(self.values, [w.detach() for w in weights], 1 - decay)
+
+    def restore(self, values: Sequence[Tensor], steps: int) -> None:
+        """Take over an average that was saved after a number of steps."""
+        self._steps = steps
+        for own, saved in zip(self.values, values, strict=True):
+            own.copy_(saved)
+
+    @contextmanager
+    def instead_of(self, weights: Sequence[Tensor]) -> Iterator[None]:
+        """Replace the weights by their average within the context."""
+        kept = [weight.detach().clone() for weight in weights] if self.values else []
+        _copy(self.values, weights)
+        try:
+            yield
+        finally:
+            _copy(kept, weights)
+
+
+@torch.no_grad()
+def _copy(values: Sequence[Tensor], weights: Sequence[Tensor]) -> None:
+    for value, weight in zip(values, weights, strict=False):  # no values: nothing to copy
+        weight.copy_(value)
+
+
 def write_state(
     folder: Path,
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
-    average: Average,
-    progress: Progress,
+    average: MovingAverage,
+    progress: RunProgress,
 ) -> None:
-    """Write all that it takes to go on."""
+    """Write everything needed to resume."""
     tensors: dict[str, Tensor] = {f"model.{name}": w for name, w in model.named_parameters()}
     tensors |= {f"average.{i}": w for i, w in enumerate(average.values)}
     for i, moments in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{i}.{name}": value for name, value in moments.items()}
     plain = {name: w.detach().cpu().contiguous() for name, w in tensors.items()}
-    told = json.dumps(asdict(progress))
-    path = folder / STATE
+    described = json.dumps(asdict(progress))
+    path, metadata = folder / STATE, {"progress": described, "sha256": _digest(plain, described)}
     with explain_write_errors(path, SafetensorError), publish_path(path) as part:
-        save_file(plain, part, {"progress": told, "sha256": _digest(plain, told)})
+        save_file(plain, part, metadata)
 
 
-def _digest(tensors: Mapping[str, Tensor], told: str) -> str:
-    """Name tensors and progress by what they are."""
-    digest = hashlib.sha256(told.encode())
+def _digest(tensors: Mapping[str, Tensor], described: str) -> str:
+    digest = hashlib.sha256(described.encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
@@ -75,35 +116,28 @@ def _digest(tensors: Mapping[str, Tensor], told: str) -> str:
 
 
 def read_state(
-    folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, average: Average
-) -> Progress:
-    """Bring model, optimizer and average to where they were, and say how far that is."""
+    folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, average: MovingAverage
+) -> RunProgress:
+    """Restore model, optimizer and average, and return the run's progress."""
     path = folder / STATE
     try:
         with safe_open(path, "pt") as stream:
             tensors = {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118
-            about: dict[str, str] = stream.metadata()
-        told = about["progress"]
-        if about.get("sha256") not in (None, _digest(tensors, told)):
-            raise FormatError(path, 0, "is damaged: it is not what was written; begin the run anew")
-        progress = Progress(**json.loads(told))
-        _fill(model, tensors)
-        optimizer.load_state_dict(
-            {"state": _moments(tensors), "param_groups": optimizer.state_dict()["param_groups"]}
-        )
-        average.restore(
-            [tensors[f"average.{i}"] for i in range(len(average.values))], progress.step
-        )
+            metadata: dict[str, str] = stream.metadata()
+        if metadata.get("sha256") not in (None, _digest(tensors, metadata["progress"])):
+            raise FormatError(path, 0, "is damaged (its hash differs); start the run from scratch")
+        progress = RunProgress(**json.loads(metadata["progress"]))
+        with torch.no_grad():
+            for name, weight in model.named_parameters():
+                weight.copy_(tensors[f"model.{name}"])
+        groups = optimizer.state_dict()["param_groups"]
+        optimizer.load_state_dict({"state": _moments(tensors), "param_groups": groups})
+        averaged = [tensors[f"average.{i}"] for i in range(len(average.values))]
+        average.restore(averaged, progress.step)
     except (SafetensorError, OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
-        problem = f"is no state of this run ({error}); resume with the recipe it began with"
-        raise FormatError(path, 0, problem) from error
+        problem = f"is not a state of this run ({error})"
+        raise FormatError(path, 0, f"{problem}; resume with the recipe of its start") from error
     return progress
-
-
-@torch.no_grad()
-def _fill(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    for name, weight in model.named_parameters():
-        weight.copy_(tensors[f"model.{name}"])
 
 
 def _moments(tensors: Mapping[str, Tensor]) -> dict[int, dict[str, Tensor]]:
@@ -115,28 +149,28 @@ def _moments(tensors: Mapping[str, Tensor]) -> dict[int, dict[str, Tensor]]:
     return moments
 
 
-class Log:
-    """A file of JSON lines; what lies beyond the step at which a run goes on is dropped."""
+class TrainingLog:
+    """A file of JSON lines; lines after the step at which a run resumes are dropped."""
 
     def __init__(self, path: Path, step: int) -> None:
-        """Open the log of a run that has come to this step."""
+        """Open the log of a run that has reached this step."""
         self._path = path
         kept = [line for line in read_log(path) if int(str(line["step"])) <= step]
         with publish(path) as stream:
             stream.writelines(f"{json.dumps(line)}\n" for line in kept)
 
     def write(self, line: Mapping[str, object]) -> None:
-        """Add a line."""
+        """Append a line."""
         with explain_write_errors(self._path), self._path.open("a", encoding="utf-8") as stream:
             stream.write(f"{json.dumps(dict(line))}\n")
 
 
 def read_log(path: Path) -> list[dict[str, object]]:
-    """Return the lines of a log; one that was being written when a run was killed is left out."""
+    """Return the lines of a log, without one that was cut short when a run was killed."""
     found = []
-    for line in path.read_bytes().splitlines() if path.exists() else ():
+    for text in path.read_bytes().splitlines() if path.exists() else ():
         with suppress(ValueError):
-            told = json.loads(line)
-            if isinstance(told, dict) and isinstance(told.get("step"), int):
-                found.append(told)
+            line = json.loads(text)
+            if isinstance(line, dict) and isinstance(line.get("step"), int):
+                found.append(line)
     return found

@@ -24,9 +24,15 @@ from jpr.rerank.joint import DEFAULT as JOINT
 from jpr.rerank.joint import JointReranker
 from jpr.retrieve.document_index import index_documents
 from jpr.retrieve.index import Index, add_to_index, build_index, remove_from_index
-from jpr.train.average import Average
 from jpr.train.pack import Pack
-from jpr.train.state import Log, Progress, read_log, read_state, write_state
+from jpr.train.state import (
+    MovingAverage,
+    RunProgress,
+    TrainingLog,
+    read_log,
+    read_state,
+    write_state,
+)
 from tests.damage import without_sums
 from tests.encode.texts import passages
 from tests.encode.tiny import write_encoder
@@ -173,7 +179,7 @@ def test_every_file_of_a_pack(tmp_path: Path) -> None:
 def state_of(folder: Path) -> object:
     model = torch.nn.Linear(3, 2)
     optimizer = torch.optim.AdamW(model.parameters())
-    average = Average(list(model.parameters()), 0.5)
+    average = MovingAverage(list(model.parameters()), 0.5)
     progress = read_state(folder, model, optimizer, average)
     return progress, model.weight.tolist(), [w.tolist() for w in average.values]
 
@@ -257,8 +263,8 @@ def test_the_state_of_a_training(tmp_path: Path) -> None:
     optimizer = torch.optim.AdamW(model.parameters())
     model(torch.ones(1, 3)).sum().backward()
     optimizer.step()
-    average = Average(list(model.parameters()), 0.5)
-    write_state(tmp_path, model, optimizer, average, Progress(step=7))
+    average = MovingAverage(list(model.parameters()), 0.5)
+    write_state(tmp_path, model, optimizer, average, RunProgress(step=7))
     assert all_told(tmp_path, lambda: state_of(tmp_path)) > 10
 
 
@@ -266,7 +272,7 @@ def test_a_damaged_line_of_a_log_is_left_out(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     log.write_bytes(b'{"step": 1}\n{"stop": 2}\n\xff\n[3]\n{"step": "x"}\n{"step": 4}\n{"ste')
     assert [line["step"] for line in read_log(log)] == [1, 4]
-    Log(log, 2).write({"step": 3})
+    TrainingLog(log, 2).write({"step": 3})
     assert [line["step"] for line in read_log(log)] == [1, 3]
 
 

@@ -12,7 +12,7 @@ from jpr.models.joint import JointModel, PointerHead
 from jpr.models.joint_checkpoint import read_joint, write_joint
 from jpr.models.t5 import T5Decoder
 from jpr.train.recipe import JointTraining, read_recipe
-from jpr.train.state import Progress
+from jpr.train.state import RunProgress
 from jpr.types import Hit, Passage, Question, Ranking
 from recipes import joint_models
 from tests.models.joint_models import WORDS, D, t5_config
@@ -25,9 +25,9 @@ def test_the_second_stage_starts_from_the_first_of_the_same_folder(
 ) -> None:
     initial: list[str] = []
 
-    def note(config: JointTraining, out: Path, **_: object) -> Progress:
+    def note(config: JointTraining, out: Path, **_: object) -> RunProgress:
         initial.append(config.model.init)
-        return Progress(step=1, seconds=2.5)
+        return RunProgress(step=1, seconds=2.5)
 
     monkeypatch.setattr(joint_models, "train_joint", note)
     for name in ("first", "joint-0"):

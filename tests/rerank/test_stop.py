@@ -162,7 +162,8 @@ def test_a_budget_of_tokens_instead_of_k_by_command(tmp_path: Path) -> None:
     jpr("rerank", run, "--model", folder, "--out", out, "--budget", "50")
     texts = Prompts(tokenizer(), PromptSettings())
     lengths = [
-        len(one.ids) for one in texts.of(QUESTION.text, [h.passage for h in hits(NAMES)], range(10))
+        len(one.ids)
+        for one in texts.build(QUESTION.text, [h.passage for h in hits(NAMES)], range(10))
     ]
     kept = json.loads(out.read_text())["ctxs"]
     spent = sum(lengths[NAMES.index(ctx["id"])] for ctx in kept)

@@ -9,8 +9,7 @@ import torch
 
 from jpr.models.joint_checkpoint import read_joint
 from jpr.train.batch import BatchBuilder
-from jpr.train.development import answers_of, assembled
-from jpr.train.joint import begin, open_dataset, train_joint
+from jpr.train.joint import load_model, open_dataset, train_joint
 from jpr.train.pack import Pack, write_pack
 from jpr.train.recipe import DataConfig, JointTraining, ModelConfig
 from jpr.train.state import read_log
@@ -64,7 +63,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 CHANGES = (
     "objective.targets=uncovered",
-    "objective.normalise=any",
+    "objective.normalize=any",
     "loop.steps=150",
     "loop.eval_every=150",
     "loop.fresh_learning_rate=8e-3",
@@ -85,13 +84,13 @@ def test_one_passage_of_each_answer_is_chosen_where_every_answer_is_there_twice(
 @pytest.mark.parametrize("kind", ["independent", "pointwise", "joint"])
 def test_every_objective_teaches_where_answers_stand(home: Path, kind: str) -> None:
     train_joint(recipe(home, f"objective.kind={kind}"), home / kind)
-    model, prompts = begin(ModelConfig(init=str(home / kind)))
-    feed = open_dataset(DataConfig(str(home / "pack")))
-    assembler, listed = BatchBuilder.of(feed.pack, prompts), feed.listed(np.arange(N), C)
+    model, prompts = load_model(ModelConfig(init=str(home / kind)))
+    dataset = open_dataset(DataConfig(str(home / "pack")))
+    builder, batch = BatchBuilder(dataset.pack, prompts), dataset.batch(np.arange(N), C)
     with torch.no_grad():
-        found = model.eval().encode(assembled(assembler, listed)).answers
+        found = model.eval().encode(builder.build(batch)).answers
     assert found is not None
-    spans = answers_of(assembler, listed)
+    spans = builder.answer_spans(batch)
     assert len(spans.first) == 4 * N
     assert found[spans.first, 0].exp().mean().item() > 0.8
     assert found[spans.last, 1].exp().mean().item() > 0.8
@@ -124,21 +123,21 @@ def test_packs_are_mixed(home: Path) -> None:
     packs = f"data=[{{pack='{home / 'pack'}'}}, {{pack='{home / 'other'}'}}]"
     write_pack(home / "other", doubled_pack(seed=1))
     train_joint(recipe(home, packs, "dev.packs=[]", "loop.steps=200"), home / "mixed")
-    model, prompts = begin(ModelConfig(init=str(home / "mixed")))
+    model, prompts = load_model(ModelConfig(init=str(home / "mixed")))
     for name in ("pack", "other"):
-        feed = open_dataset(DataConfig(str(home / name)))
-        assembler, listed = BatchBuilder.of(feed.pack, prompts), feed.listed(np.arange(N), C)
+        dataset = open_dataset(DataConfig(str(home / name)))
+        builder, batch = BatchBuilder(dataset.pack, prompts), dataset.batch(np.arange(N), C)
         with torch.no_grad():
-            found = model.eval().encode(assembled(assembler, listed)).answers
+            found = model.eval().encode(builder.build(batch)).answers
         assert found is not None
-        assert found[answers_of(assembler, listed).first, 0].exp().mean().item() > 0.7
+        assert found[builder.answer_spans(batch).first, 0].exp().mean().item() > 0.7
 
 
 def test_parts_of_a_batch_add_up(home: Path) -> None:
     """Cutting a batch into micro-batches changes the loss by rounding only."""
     found = []
     for micros in (1, 3):
-        changes = [f"loop.micros={micros}", "loop.steps=1", "loop.log_every=1"]
+        changes = [f"loop.micro_batches={micros}", "loop.steps=1", "loop.log_every=1"]
         train_joint(recipe(home, *changes), home / f"micros-{micros}")
         found += losses(home / f"micros-{micros}")
     assert found[0] == pytest.approx(found[1], rel=1e-5)

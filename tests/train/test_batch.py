@@ -13,6 +13,7 @@ from jpr.rerank.prompt import Prompts, PromptSettings
 from jpr.train.batch import BatchBuilder
 from jpr.train.pack import TYPES, Pack
 from jpr.train.packing import PackSettings, Source, make_pack
+from jpr.train.sampler import CandidateBatch
 from jpr.types import Hit, Passage, Question, Ranking
 from tests.rerank.tiny import NAMES, NUMBER_TOKENS, WORDS, tokenizer
 
@@ -64,7 +65,7 @@ def expected(
     for question, ranks, of_question in zip(questions, chosen, numbers, strict=True):
         ranking = RANKINGS[question]
         passages = [ranking.hits[rank].passage for rank in ranks]
-        found += prompts.of(ranking.question.text, passages, of_question[: len(ranks)])
+        found += prompts.build(ranking.question.text, passages, of_question[: len(ranks)])
     return [(prompted.ids, prompted.mark) for prompted in found]
 
 
@@ -88,6 +89,11 @@ def batch(pack: Pack, data: st.DataObject) -> tuple[list[int], list[list[int]], 
     return questions, ranks, edges
 
 
+def asked_for(questions: list[int], edges: torch.Tensor) -> CandidateBatch:
+    none = np.zeros((*edges.shape, 1), dtype=np.uint8)
+    return CandidateBatch(np.array(questions), edges.numpy(), none)
+
+
 def parts(made: PackedCandidates) -> tuple[list[list[int]], list[int]]:
     """The tokens of each candidate, and where its passage begins."""
     split = torch.split(made.ids, made.lengths.tolist())
@@ -101,7 +107,7 @@ def before(prompts: Prompts, made: PackedCandidates) -> list[list[int]]:
         if prompts.settings.style == "bert":
             found.append(ids[: ids.index(WORDS["[SEP]"]) + 1])
         else:
-            found.append([*ids[: mark + 1], *prompts.words[2]])
+            found.append([*ids[: mark + 1], *prompts.words["title:"]])
     return found
 
 
@@ -112,9 +118,7 @@ def test_texts_are_those_of_the_prompt(
     questions, ranks, edges = batch(pack, data)
     numbers = [data.draw(st.permutations(range(12)))[: edges.shape[1]] for _ in questions]
     prompts = Prompts(tokenizer(), settings)
-    made = BatchBuilder.of(pack, prompts).assemble(
-        torch.tensor(questions), edges, torch.tensor(numbers)
-    )
+    made = BatchBuilder(pack, prompts).build(asked_for(questions, edges), np.array(numbers))
     assert unpacked(made) == expected(prompts, questions, ranks, numbers)
     assert made.counts == tuple(map(len, ranks))
     assert made.numbers.tolist() == [
@@ -141,7 +145,9 @@ def read(prompts: Prompts, passage: Passage, begin: int, end: int) -> list[tuple
     """Each answer that is wholly between the passage's beginning and its end, first to last."""
     title, text = passage.title.split(), passage.text.split()
     kept = title[: prompts.settings.max_title_tokens]
-    glue = prompts.words[3] if prompts.settings.style == "t5" else prompts.words[0] if kept else []
+    glue = prompts.words["context:" if prompts.settings.style == "t5" else "."]
+    if prompts.settings.style == "bert" and not kept:
+        glue = []
     found = []
     for answer, aliases in enumerate(ANSWERS):
         for field, at, last in (
@@ -158,9 +164,10 @@ def read(prompts: Prompts, passage: Passage, begin: int, end: int) -> list[tuple
 def test_where_answers_are(pack: Pack, settings: PromptSettings, data: st.DataObject) -> None:
     questions, ranks, edges = batch(pack, data)
     prompts = Prompts(tokenizer(), settings)
-    assembler = BatchBuilder.of(pack, prompts)
-    candidates = assembler.assemble(torch.tensor(questions), edges, torch.zeros_like(edges))
-    made = assembler.answers(torch.tensor(questions), edges)
+    builder = BatchBuilder(pack, prompts)
+    given = asked_for(questions, edges)
+    candidates = builder.build(given, np.zeros_like(given.edges))
+    made = builder.answer_spans(given)
     found = torch.stack([made.candidates, made.answers, made.first, made.last], 1).tolist()
     passages = [
         RANKINGS[question].hits[rank].passage
@@ -181,36 +188,30 @@ def test_where_answers_are(pack: Pack, settings: PromptSettings, data: st.DataOb
 
 def test_a_pack_without_answers_has_no_spans(pack: Pack) -> None:
     none = {name: getattr(pack, name)[:0] for name in TYPES if name.startswith("span_")}
-    assembler = BatchBuilder.of(replace(pack, **none), Prompts(tokenizer(), PromptSettings()))
-    made = assembler.answers(torch.tensor([0]), torch.tensor([[0, 1, -1]]))
+    builder = BatchBuilder(replace(pack, **none), Prompts(tokenizer(), PromptSettings()))
+    made = builder.answer_spans(asked_for([0], torch.tensor([[0, 1, -1]])))
     assert len(made.candidates) == len(made.last) == 0
 
 
 def test_what_answers_another_question_is_no_answer_here(pack: Pack) -> None:
-    assembler = BatchBuilder.of(pack, Prompts(tokenizer(), PromptSettings()))
+    builder = BatchBuilder(pack, Prompts(tokenizer(), PromptSettings()))
     edges = torch.arange(12)[None]
-    assert len(assembler.answers(torch.tensor([0]), edges).answers)
-    assert not len(assembler.answers(torch.tensor([2]), edges).answers)
-    prior = assembler.assemble(torch.tensor([2]), edges, torch.zeros_like(edges)).prior
+    assert len(builder.answer_spans(asked_for([0], edges)).answers)
+    assert not len(builder.answer_spans(asked_for([2], edges)).answers)
+    prior = builder.build(asked_for([2], edges)).prior
     assert prior.tolist() == [pytest.approx(-math.log(2))] * 12  # after its only candidate
-
-
-def test_the_first_candidates_of_each_question(pack: Pack) -> None:
-    assembler = BatchBuilder.of(pack, Prompts(tokenizer(), PromptSettings()))
-    edges = assembler.first_edges(torch.tensor([2, 1, 0]), 3)
-    assert edges.tolist() == [[12, -1, -1], [-1, -1, -1], [0, 1, 2]]
 
 
 def test_what_the_model_cannot_read_is_refused(pack: Pack) -> None:
     longer = Prompts(tokenizer(), PromptSettings(max_tokens=400))
     with pytest.raises(ConfigError, match="cut at max_text = 384, the model reads 400"):
-        BatchBuilder.of(pack, longer)
+        BatchBuilder(pack, longer)
     other = tokenizer()
     other.add_tokens(["more"])
     with pytest.raises(ConfigError, match="another tokenizer than the model's"):
-        BatchBuilder.of(pack, Prompts(other, PromptSettings()))
+        BatchBuilder(pack, Prompts(other, PromptSettings()))
     few = Prompts(tokenizer(), PromptSettings("t5", number_tokens=NUMBER_TOKENS))
-    assembler = BatchBuilder.of(pack, few)
-    edges, numbers = torch.tensor([[0, 1]]), torch.tensor([[3, 12]])
-    with pytest.raises(ConfigError, match="candidate 12, but there are tokens for 12 numbers"):
-        assembler.assemble(torch.tensor([0]), edges, numbers)
+    builder = BatchBuilder(pack, few)
+    given = asked_for([0], torch.tensor([[0, 1]]))
+    with pytest.raises(ConfigError, match=r"candidate 12, .* 12 index tokens"):
+        builder.build(given, np.array([[3, 12]]))

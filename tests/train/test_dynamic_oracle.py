@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from jpr.train.dynamic_oracle import (
     Bits,
     Flags,
+    has_answer,
     next_targets,
     oracle_targets,
     positives,
@@ -12,7 +13,6 @@ from jpr.train.dynamic_oracle import (
     shuffled,
     subsample,
     uncovered_targets,
-    useful,
     with_negatives,
 )
 
@@ -196,5 +196,5 @@ def test_a_sequence_that_has_ended_has_no_targets() -> None:
 @given(st.integers(1, 40))
 def test_any_number_of_answers_is_told_apart(n: int) -> None:
     table = [[{i} for i in range(n)]]
-    assert useful(bits(table)).all()
+    assert has_answer(bits(table)).all()
     assert positives(bits(table), n).all()

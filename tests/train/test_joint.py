@@ -10,19 +10,20 @@ from hypothesis import strategies as st
 from jpr.coverage import Coverage
 from jpr.errors import ConfigError
 from jpr.evaluation.measures import Judged, MRecall
+from jpr.evaluation.mrecall import mrecall
 from jpr.models.joint import IndexHead, JointModel
 from jpr.models.joint_checkpoint import read_joint
 from jpr.rerank.evidence import Words
 from jpr.rerank.joint import Decoding, JointReranker
 from jpr.rerank.prompt import Prompts
 from jpr.train.batch import BatchBuilder
-from jpr.train.development import Chooser, Development, assembled, mrecall, score_pack
-from jpr.train.dynamic_oracle import useful
-from jpr.train.joint import begin, open_dataset, train_joint
+from jpr.train.development import Chooser, Development, answers_found, score_pack
+from jpr.train.dynamic_oracle import has_answer
+from jpr.train.joint import load_model, open_dataset, train_joint
 from jpr.train.pack import Pack
 from jpr.train.recipe import DataConfig, JointTraining, ModelConfig
 from jpr.train.sampler import Dataset
-from jpr.train.state import Progress, read_log
+from jpr.train.state import RunProgress, read_log
 from jpr.types import Hit, Passage, Question
 from tests.train.test_dynamic_oracle import bits
 from tests.train.tiny import (
@@ -50,19 +51,20 @@ def recipe(home: Path, *changes: str) -> JointTraining:
     return tiny_recipe(home, (N, C, K), *changes)
 
 
-def best_possible(feed: Dataset) -> float:
+def best_possible(dataset: Dataset) -> float:
     """The share of questions to all of whose answers there are candidates."""
-    listed = feed.listed(np.arange(N), C)
+    batch = dataset.batch(np.arange(N), C)
     everything = [range(C)] * N
-    return float(mrecall(listed.covers, everything, feed.pack.n_answers, C).mean())
+    found = answers_found(batch.covers, everything)
+    return float(mrecall(found, dataset.pack.n_answers, C).mean())
 
 
-def trained(home: Path, name: str, *changes: str) -> tuple[Progress, Path]:
+def trained(home: Path, name: str, *changes: str) -> tuple[RunProgress, Path]:
     return train_joint(recipe(home, *changes), home / name), home / name
 
 
 def reopened(out: Path) -> tuple[JointModel, Prompts]:
-    model, prompts = begin(ModelConfig(init=str(out)))
+    model, prompts = load_model(ModelConfig(init=str(out)))
     return model.eval(), prompts
 
 
@@ -70,21 +72,21 @@ def reopened(out: Path) -> tuple[JointModel, Prompts]:
 def test_a_tiny_model_learns_a_pack_by_heart(home: Path, kind: str) -> None:
     progress, out = trained(home, kind, f"objective.kind={kind}")
     model, prompts = reopened(out)
-    feed = open_dataset(DataConfig(str(home / "pack")))
-    scores = score_pack(model, feed, BatchBuilder.of(feed.pack, prompts)).reshape(N, C)
-    listed = feed.listed(np.arange(N), C)
-    answering = useful(listed.covers)
+    dataset = open_dataset(DataConfig(str(home / "pack")))
+    scores = score_pack(model, dataset, BatchBuilder(dataset.pack, prompts)).reshape(N, C)
+    batch = dataset.batch(np.arange(N), C)
+    answering = has_answer(batch.covers)
     top = answering[np.arange(N), scores.argmax(axis=1)]
     assert top[answering.any(axis=1)].all()
     if kind == "joint":  # only this one is taught to choose what the others lack
-        assert progress.best == best_possible(feed)
+        assert progress.best == best_possible(dataset)
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        ["objective.targets=uncovered", "objective.normalise=any"],
-        ["objective.prefix=no-negatives", "objective.normalise=sum"],
+        ["objective.targets=uncovered", "objective.normalize=any"],
+        ["objective.prefix=no-negatives", "objective.normalize=sum"],
         ["objective.prefix=teacher-forcing", "candidates=0"],
     ],
 )
@@ -98,7 +100,7 @@ def test_a_t5_learns_with_either_head(home: Path, head: str, left: float) -> Non
     """The index head first has to learn that numbers are copied, which is slow."""
     write_tiny_t5(home / "t5")
     model = [f"model.weights={home / 't5'}", "model.encoder=t5", f"model.head={head}"]
-    more = ["model.numbers=20", "loop.log_every=20", "loop.decay=flat", "loop.steps=60"]
+    more = ["model.index_tokens=20", "loop.log_every=20", "loop.decay=flat", "loop.steps=60"]
     _, out = trained(home, f"t5-{head}", *model, *more)
     found = losses(out)
     assert found[-1] < left * found[0]
@@ -109,7 +111,7 @@ def test_a_t5_learns_with_either_head(home: Path, head: str, left: float) -> Non
 
 def test_an_index_head_learns_with_two_candidates_and_goes_on_with_more(home: Path) -> None:
     write_tiny_t5(home / "t5")
-    index = ["model.encoder=t5", "model.head=index", "model.numbers=20", "model.answers=false"]
+    index = ["model.encoder=t5", "model.head=index", "model.index_tokens=20", "model.answers=false"]
     begun = [*index, f"model.weights={home / 't5'}", "model.memory=passages"]
     loop = ["loop.log_every=20", "loop.decay=flat"]
     _, pairs = trained(home, "pairs", *begun, *loop, "k=1", "candidates=2", "loop.steps=140")
@@ -124,19 +126,19 @@ def test_an_index_head_learns_with_two_candidates_and_goes_on_with_more(home: Pa
 
 def test_a_model_that_points_knows_no_numbers(home: Path) -> None:
     _, points = trained(home, "points", "loop.steps=1")
-    with pytest.raises(ConfigError, match=r"points and knows no numbers; leave out model\.head"):
-        begin(ModelConfig(init=str(points), head="index", encoder="t5", numbers=20))
+    with pytest.raises(ConfigError, match=r"points has a pointer head.*model\.head"):
+        load_model(ModelConfig(init=str(points), head="index", encoder="t5", index_tokens=20))
 
 
 def test_scores_of_a_pack_are_the_first_step_of_each_question(home: Path) -> None:
-    model, prompts = begin(ModelConfig(weights=str(home / "encoder"), max_tokens=128))
+    model, prompts = load_model(ModelConfig(weights=str(home / "encoder"), max_tokens=128))
     model.eval()
-    feed = open_dataset(DataConfig(str(home / "pack")))
-    assembler = BatchBuilder.of(feed.pack, prompts)
-    scores = score_pack(model, feed, assembler, batch=4)
+    dataset = open_dataset(DataConfig(str(home / "pack")))
+    builder = BatchBuilder(dataset.pack, prompts)
+    scores = score_pack(model, dataset, builder, size=4)
     assert scores.dtype == np.float16
     for question in range(N):
-        candidates = assembled(assembler, feed.listed(np.array([question]), C))
+        candidates = builder.build(dataset.batch(np.array([question]), C))
         with torch.no_grad():
             none = torch.zeros(1, 0, dtype=torch.long)
             expected = model.log_probs(model.encode(candidates), none)[0, 0]
@@ -146,9 +148,9 @@ def test_scores_of_a_pack_are_the_first_step_of_each_question(home: Path) -> Non
 
 def test_two_stages_and_scores(home: Path) -> None:
     _, first = trained(home, "first", "objective.kind=independent", "loop.steps=60")
-    model, prompts = begin(ModelConfig(init=str(first), dropout=0.3))
-    feed = open_dataset(DataConfig(str(home / "pack")))
-    scores = score_pack(model.eval(), feed, BatchBuilder.of(feed.pack, prompts))
+    model, prompts = load_model(ModelConfig(init=str(first), dropout=0.3))
+    dataset = open_dataset(DataConfig(str(home / "pack")))
+    scores = score_pack(model.eval(), dataset, BatchBuilder(dataset.pack, prompts))
     np.save(home / "scores.npy", scores)
     changes = [
         f"model.init={first}",
@@ -170,14 +172,14 @@ def test_a_teacher_alone_is_enough(home: Path) -> None:
     _, teacher = trained(home, "teacher", "objective.kind=independent")
     told = [f"objective.teacher={teacher}", "objective.teacher_weight=1.0"]
     _, student = trained(home, "student", "objective.kind=independent", *told, "loop.seed=5")
-    feed = open_dataset(DataConfig(str(home / "pack")))
+    dataset = open_dataset(DataConfig(str(home / "pack")))
     firsts = []
     for folder in (teacher, student):
         model, prompts = reopened(folder)
-        scores = score_pack(model, feed, BatchBuilder.of(feed.pack, prompts)).reshape(N, C)
+        scores = score_pack(model, dataset, BatchBuilder(dataset.pack, prompts)).reshape(N, C)
         firsts.append(scores.argmax(axis=1))
     assert (firsts[0] == firsts[1]).mean() > 0.8
-    with pytest.raises(ConfigError, match=r"reads texts otherwise .* \(max_tokens\)"):
+    with pytest.raises(ConfigError, match=r"objective\.teacher: .*\(max_tokens\)"):
         trained(home, "other", *told, "model.max_tokens=120", "loop.steps=1")
     nowhere = ["objective.teacher=nowhere", "objective.teacher_weight=0.5"]
     with pytest.raises(ConfigError, match=r"objective\.teacher: nowhere"):
@@ -186,8 +188,10 @@ def test_a_teacher_alone_is_enough(home: Path) -> None:
 
 def test_numbers_are_told_apart_when_a_head_begins(home: Path) -> None:
     write_tiny_t5(home / "t5")
-    asked = ModelConfig(weights=str(home / "t5"), encoder="t5", head="index", numbers=20)
-    before, after = (begin(replace(asked, numbers_anew=anew))[0].head for anew in (False, True))
+    asked = ModelConfig(weights=str(home / "t5"), encoder="t5", head="index", index_tokens=20)
+    before, after = (
+        load_model(replace(asked, reset_index_tokens=anew))[0].head for anew in (False, True)
+    )
     assert isinstance(before, IndexHead)
     assert isinstance(after, IndexHead)
     old, new = before.words.weight, after.words.weight
@@ -200,9 +204,9 @@ def test_numbers_are_told_apart_when_a_head_begins(home: Path) -> None:
 
 def test_dropout_is_set_in_a_model_that_was_trained_before(home: Path) -> None:
     _, out = trained(home, "short", "loop.steps=1")
-    model, prompts = begin(ModelConfig(init=str(out), dropout=0.5))
-    feed = open_dataset(DataConfig(str(home / "pack")))
-    candidates = assembled(BatchBuilder.of(feed.pack, prompts), feed.listed(np.arange(2), C))
+    model, prompts = load_model(ModelConfig(init=str(out), dropout=0.5))
+    dataset = open_dataset(DataConfig(str(home / "pack")))
+    candidates = BatchBuilder(dataset.pack, prompts).build(dataset.batch(np.arange(2), C))
     none = torch.zeros(2, 0, dtype=torch.long)
     with torch.no_grad():
         model.train()
@@ -214,13 +218,13 @@ def test_what_was_trained_ranks_as_it_was_judged(home: Path) -> None:
     """The reranker, given texts, chooses what development chose, given the pack."""
     _, out = trained(home, "ranked", "objective.targets=uncovered")
     model, prompts = reopened(out)
-    feed = open_dataset(DataConfig(str(home / "pack")))
-    development = Development(feed, BatchBuilder.of(feed.pack, prompts))
+    dataset = open_dataset(DataConfig(str(home / "pack")))
+    development = Development(dataset, BatchBuilder(dataset.pack, prompts))
     chooser = Chooser(model, Words.of(prompts.tokenizer), {"joint": Decoding("tree", 2.0)})
-    chosen = development.chosen(chooser, feed.listed(np.arange(N), C), K)["joint"]
+    chosen = development.chosen(chooser, dataset.batch(np.arange(N), C), K)["joint"]
     reranker = JointReranker.load(out, "tree", 2.0, device="cpu")
     for question in range(N):
-        text, hits = texts_of(feed.pack, question)
+        text, hits = texts_of(dataset.pack, question)
         found = reranker.rank(Question("q", text), hits, K)
         ids = [int(hit.passage.id) for hit in found.hits]
         assert ids == list(chosen[question])
@@ -246,14 +250,14 @@ rankings = st.lists(
 
 @settings(max_examples=50)
 @given(rankings, st.permutations(range(5)), st.integers(1, 5), st.integers(0, 2))
-def test_mrecall_is_that_of_the_judge(
+def test_mrecall_is_that_of_evaluation(
     table: list[list[set[int]]], order: list[int], k: int, unfound: int
 ) -> None:
     n = [len(set().union(*row)) + unfound for row in table]
     renumbered = [[{_rank(row, a) for a in held} for held in row] for row in table]
     run = Coverage.of_lists(n, [[row[place] for place in order] for row in renumbered])
     expected = (MRecall @ k).of(Judged(run, run))
-    found = mrecall(bits(table), [order] * len(table), np.array(n), k)
+    found = mrecall(answers_found(bits(table), [order[:k]] * len(table)), np.array(n), k)
     assert found.tolist() == expected.astype(bool).tolist()
 
 

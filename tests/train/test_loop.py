@@ -14,7 +14,7 @@ from torch import nn
 
 from jpr.errors import ConfigError, DataError, FormatError
 from jpr.train.joint import train_joint
-from jpr.train.loop import Hooks, LoopConfig, Part, Score, train
+from jpr.train.loop import DevScore, Hooks, LoopConfig, PartialLoss, train
 from jpr.train.state import read_log
 from tests.train.tiny import losses
 from tests.train.train_tiny import digest, prepare, recipe, run
@@ -80,7 +80,7 @@ def test_two_processes_are_one_with_the_whole_batch(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     prepare(one)
     prepare(two)
-    changes = [*GENTLE, "loop.micros=1"]
+    changes = [*GENTLE, "loop.micro_batches=1"]
     train_joint(recipe(one, changes), one / "out")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -95,19 +95,19 @@ def test_two_processes_are_one_with_the_whole_batch(tmp_path: Path) -> None:
 def test_micro_batches_change_nothing(tmp_path: Path) -> None:
     prepare(tmp_path)
     for micros in (1, 4):
-        changes = [*GENTLE, f"loop.micros={micros}"]
+        changes = [*GENTLE, f"loop.micro_batches={micros}"]
         train_joint(recipe(tmp_path, changes), tmp_path / f"out{micros}")
     assert_same_weights(tmp_path / "out4", tmp_path / "out1")
 
 
 def test_the_rate_rises_and_falls() -> None:
     linear = LoopConfig(steps=110, warmup=10)
-    assert [linear.slope(step) for step in (0, 4, 9, 10, 60)] == pytest.approx(
+    assert [linear.rate(step) for step in (0, 4, 9, 10, 60)] == pytest.approx(
         [0.1, 0.5, 1.0, 1.0, 0.5]
     )
     cosine = LoopConfig(steps=110, warmup=10, decay="cosine")
-    assert cosine.slope(35) == pytest.approx((1 + math.cos(math.pi / 4)) / 2)
-    assert LoopConfig(steps=110, warmup=10, decay="flat").slope(109) == 1
+    assert cosine.rate(35) == pytest.approx((1 + math.cos(math.pi / 4)) / 2)
+    assert LoopConfig(steps=110, warmup=10, decay="flat").rate(109) == 1
 
 
 class Line(nn.Module):
@@ -118,10 +118,10 @@ class Line(nn.Module):
         self.old = nn.Linear(1, 1)
         self.fresh = nn.Linear(1, 1)
 
-    def part(self, step: int, rank: int, micro: int) -> Part:
+    def part(self, step: int, rank: int, micro: int) -> PartialLoss:
         target = torch.ones(1, 1)
         lost = (self.old(target) - 3) ** 2 + (self.fresh(target) - 3) ** 2
-        return Part(lost.sum(), 1)
+        return PartialLoss(lost.sum(), 1)
 
 
 def config(steps: int, **changes: float) -> LoopConfig:
@@ -143,8 +143,8 @@ def test_it_stops_when_nothing_gets_better_and_keeps_the_best(tmp_path: Path) ->
     scores = iter([0.1, 0.5, 0.4, 0.5, 0.3])
     kept: list[int] = []
     model = Line()
-    hooks = Hooks(lambda: Score(next(scores)), kept.append)
-    progress = train(model, model.part, config(100, patience=2), tmp_path, hooks)
+    hooks = Hooks(lambda: DevScore(next(scores)), kept.append)
+    progress = train(model, model.part, config(100, early_stopping=2), tmp_path, hooks)
     assert (progress.step, progress.best_step, progress.best) == (4, 2, 0.5)
     assert kept == [1, 2]
 
@@ -153,11 +153,11 @@ def test_what_is_judged_is_the_average(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model, seen = Line(), []
 
-    def look() -> Score:
+    def look() -> DevScore:
         seen.append(float(model.fresh.bias.detach()))
-        return Score(0.0)
+        return DevScore(0.0)
 
-    train(model, model.part, config(30, average=0.99), tmp_path, Hooks(look), fresh=("fresh.",))
+    train(model, model.part, config(30, ema_decay=0.99), tmp_path, Hooks(look), fresh=("fresh.",))
     assert abs(seen[-1] - float(model.fresh.bias.detach())) > 1e-3
     assert seen == sorted(seen)  # the average follows
 
@@ -165,24 +165,24 @@ def test_what_is_judged_is_the_average(tmp_path: Path) -> None:
 def test_a_loss_that_is_no_number_ends_it(tmp_path: Path) -> None:
     model = Line()
 
-    def broken(step: int, rank: int, micro: int) -> Part:
-        return Part(model.part(step, rank, micro).loss * math.nan, 1)
+    def broken(step: int, rank: int, micro: int) -> PartialLoss:
+        return PartialLoss(model.part(step, rank, micro).loss * math.nan, 1)
 
-    with pytest.raises(DataError, match="no number at step 20"):
+    with pytest.raises(DataError, match="step 20"):
         train(model, broken, config(40), tmp_path, Hooks())
 
 
 def test_settings_that_have_no_meaning_are_refused(tmp_path: Path) -> None:
     model = Line()
-    with pytest.raises(ConfigError, match=r"steps = 0; .*average = 2"):
-        train(model, model.part, config(0, average=2), tmp_path, Hooks())
+    with pytest.raises(ConfigError, match=r"steps = 0; .*ema_decay = 2"):
+        train(model, model.part, config(0, ema_decay=2), tmp_path, Hooks())
 
 
 def test_a_state_of_another_model_is_refused(tmp_path: Path) -> None:
     model = Line()
     train(model, model.part, config(2), tmp_path, Hooks())
-    with pytest.raises(FormatError, match="no state of this run"):
+    with pytest.raises(FormatError, match="not a state of this run"):
         train(nn.Linear(2, 2), model.part, config(4), tmp_path, Hooks())
     (tmp_path / "state.safetensors").write_bytes(b"cut off")
-    with pytest.raises(FormatError, match="no state of this run"):
+    with pytest.raises(FormatError, match="not a state of this run"):
         train(model, model.part, config(4), tmp_path, Hooks())

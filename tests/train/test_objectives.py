@@ -4,17 +4,16 @@ import pytest
 import torch
 
 from jpr.models.joint import EncodedBatch
-from jpr.train.batch import Spans
+from jpr.train.batch import AnswerSpans
 from jpr.train.objectives import (
-    Told,
+    AnswerLikelihoods,
     answer_distillation,
+    answer_likelihoods,
     answer_loss,
     choice_loss,
     distillation,
     first_logits,
     pointwise_loss,
-    told,
-    yes_no_loss,
 )
 from tests.models.joint_models import MODELS, candidates
 
@@ -31,28 +30,28 @@ def targets(*wanted: tuple[int, int]) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(
-    ("normalise", "expected"),
+    ("normalize", "expected"),
     [
         ("sum", -math.log(0.5) - math.log(0.25) - math.log(0.8)),
-        ("each", (-math.log(0.5) - math.log(0.25)) / 2 - math.log(0.8)),
+        ("mean", (-math.log(0.5) - math.log(0.25)) / 2 - math.log(0.8)),
         ("any", -math.log(0.75) - math.log(0.8)),
     ],
 )
-def test_losses_by_hand(normalise: str, expected: float) -> None:
+def test_losses_by_hand(normalize: str, expected: float) -> None:
     wanted = targets((0, 0), (0, 1), (1, 2))
-    assert choice_loss(LOG, wanted, normalise).item() == pytest.approx(expected)
+    assert choice_loss(LOG, wanted, normalize).item() == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("normalise", ["sum", "each", "any"])
-def test_a_step_without_a_target_does_not_count(normalise: str) -> None:
-    assert choice_loss(LOG, NONE, normalise).item() == 0
-    first = choice_loss(LOG[:, :1], targets((0, 0))[:, :1], normalise)
-    assert choice_loss(LOG, targets((0, 0)), normalise).item() == pytest.approx(first.item())
+@pytest.mark.parametrize("normalize", ["sum", "mean", "any"])
+def test_a_step_without_a_target_does_not_count(normalize: str) -> None:
+    assert choice_loss(LOG, NONE, normalize).item() == 0
+    first = choice_loss(LOG[:, :1], targets((0, 0))[:, :1], normalize)
+    assert choice_loss(LOG, targets((0, 0)), normalize).item() == pytest.approx(first.item())
 
 
-@pytest.mark.parametrize("normalise", ["sum", "each", "any"])
+@pytest.mark.parametrize("normalize", ["sum", "mean", "any"])
 @pytest.mark.parametrize("make", MODELS)
-def test_gradients_are_numbers_after_all_is_chosen(make: object, normalise: str) -> None:
+def test_gradients_are_numbers_after_all_is_chosen(make: object, normalize: str) -> None:
     """The second question has one candidate, so that nothing can follow it."""
     assert callable(make)
     model = make()
@@ -61,7 +60,7 @@ def test_gradients_are_numbers_after_all_is_chosen(make: object, normalise: str)
     wanted = torch.zeros_like(log_probs, dtype=torch.bool)
     wanted[0, :2, 1] = True
     wanted[1, 0, 0] = True
-    choice_loss(log_probs, wanted, normalise).backward()  # type: ignore[no-untyped-call]  # loose
+    choice_loss(log_probs, wanted, normalize).backward()  # type: ignore[no-untyped-call]  # loose
     given = [weight.grad for weight in model.parameters() if weight.grad is not None]
     assert given
     assert all(bool(gradient.isfinite().all()) for gradient in given)
@@ -73,14 +72,6 @@ def test_pointwise_is_the_mean_over_candidates() -> None:
     wanted = torch.tensor([[True, False, False]])
     expected = (math.log(2) + math.log(1 + math.exp(2))) / 2
     assert pointwise_loss(logits, wanted, inside).item() == pytest.approx(expected)
-
-
-def test_pointwise_is_yes_no_over_two_words() -> None:
-    logits = torch.tensor([0.3, -1.2, 2.0])
-    wanted = torch.tensor([True, False, True])
-    two = torch.stack([logits, torch.zeros(3)], dim=1)
-    alone = pointwise_loss(logits[None], wanted[None], torch.ones(1, 3, dtype=torch.bool)) * 3
-    assert yes_no_loss(two, wanted).item() == pytest.approx(alone.item())
 
 
 @pytest.mark.parametrize("make", MODELS)
@@ -126,11 +117,11 @@ def test_answers_of_a_teacher_by_hand() -> None:
     assert bool(ours.grad.isfinite().all())
 
 
-def known() -> Told:
+def known() -> AnswerLikelihoods:
     """One question: answer 0 is told by candidates 0 and 1, answer 1 by candidate 2."""
     log_prob = torch.tensor([0.5, 0.25, 1.0]).log().requires_grad_()
     answer, place = torch.tensor([0, 0, 1]), torch.tensor([0, 1, 2])
-    return Told(torch.tensor([0, 0]), answer, place, log_prob)
+    return AnswerLikelihoods(torch.tensor([0, 0]), answer, place, log_prob)
 
 
 def test_answers_that_are_still_to_be_found_by_hand() -> None:
@@ -157,13 +148,13 @@ def test_an_answer_is_told_by_all_its_spans() -> None:
     ends[[3, 4, 5]] = torch.tensor([[0.5, 0.2], [0.3, 0.1], [0.1, 0.6]]).log()
     none = torch.empty(0)
     encoded = EncodedBatch(none, none, none, none, none, none, (2, 1), ends)
-    spans = Spans(
+    spans = AnswerSpans(
         candidates=torch.tensor([0, 1, 1, 1, 2]),
         answers=torch.tensor([2, 2, 4, 4, 4]),
         first=torch.tensor([0, 3, 3, 5, 7]),
         last=torch.tensor([0, 4, 3, 5, 7]),
     )
-    found = told(encoded, spans)
+    found = answer_likelihoods(encoded, spans)
     assert found.question.tolist() == [0, 0, 1]
     assert found.answer.tolist() == [0, 0, 1, 2]
     assert found.place.tolist() == [0, 1, 1, 0]

@@ -11,10 +11,10 @@ from jpr.errors import DataError
 from jpr.io.settings import apply_changes, parse_table
 from jpr.read.fusion import FusionReader
 from jpr.rerank.prompt import Prompts, PromptSettings
-from jpr.train.answer_targets import END, NONE, SEPARATOR, answer_places, written_out
+from jpr.train.answer_targets import END, NONE, SEPARATOR, answer_positions, target_tokens
 from jpr.train.batch import BatchBuilder
 from jpr.train.joint import open_dataset
-from jpr.train.reader import Reading, begin_reader, some_listed, train_reader, with_targets
+from jpr.train.reader import PackReader, load_reader, train_reader, usable_batches, with_targets
 from jpr.train.recipe import DataConfig, ReaderTraining, read_any_recipe
 from jpr.train.sampler import Dataset
 from jpr.types import Hit, Passage, Question, Ranking
@@ -41,7 +41,7 @@ def recipe(home: Path, *changes: str) -> ReaderTraining:
             "weights": str(home / "t5"),
             "dropout": 0.0,
             "max_tokens": 128,
-            "longest": 8,
+            "max_answer_tokens": 8,
         },
         "data": [{"pack": str(home / "pack")}],
         "dev": {"packs": [str(home / "pack")]},
@@ -50,9 +50,9 @@ def recipe(home: Path, *changes: str) -> ReaderTraining:
     return parse_table(ReaderTraining, apply_changes(given, changes), "a recipe")
 
 
-def wanted(feed: Dataset, question: int, k: int) -> list[str]:
+def wanted(dataset: Dataset, question: int, k: int) -> list[str]:
     """A question's answers in its first k passages, in the order of the passages."""
-    pack, found = feed.pack, []
+    pack, found = dataset.pack, []
     for edge, answer in zip(pack.cover_edges.tolist(), pack.cover_answers.tolist(), strict=True):
         if question * C <= edge < question * C + k:
             word = WORD[int(pack.question_tokens[2 * question + answer])]
@@ -61,16 +61,16 @@ def wanted(feed: Dataset, question: int, k: int) -> list[str]:
 
 
 def test_targets_are_the_answers_of_the_passages_in_their_order(home: Path) -> None:
-    feed = Dataset(invented_pack(N, C))
-    model, prompts, ways = begin_reader(recipe(home).reader)
-    assembler = BatchBuilder.of(feed.pack, prompts)
-    for listed in some_listed(feed, 0, 3):
-        short = Reading(model, prompts, ways, K).chosen(feed, listed)
-        places = answer_places(feed, short, prompts, 8)
-        tokens = written_out(assembler, places, 1001, 1002, 1003)
-        for row, question in zip(tokens.tolist(), listed.questions.tolist(), strict=True):
+    dataset = Dataset(invented_pack(N, C))
+    model, prompts, ways = load_reader(recipe(home).reader)
+    builder = BatchBuilder(dataset.pack, prompts)
+    for batch in usable_batches(dataset, 0, 3):
+        short = PackReader(model, prompts, ways, K).select(dataset, batch)
+        places = answer_positions(dataset, short, prompts, 8)
+        tokens = target_tokens(builder, places, 1001, 1002, 1003)
+        for row, question in zip(tokens.tolist(), batch.questions.tolist(), strict=True):
             words = [WORD.get(token, str(token)) for token in row if token != 1003]
-            answers = wanted(feed, question, K)
+            answers = wanted(dataset, question, K)
             between = [word for answer in answers for word in (answer, "1001")]
             assert words == [*between[:-1], *(["1002"] if answers else [])]
 
@@ -79,10 +79,10 @@ def test_scores_choose_what_is_read(home: Path) -> None:
     pack = invented_pack(N, C)
     scores = np.full(N * C, -np.inf, dtype=np.float16)
     scores[[4, 1, C + 5]] = 2.0, 1.0, 0.5
-    feed = Dataset(pack, scores=scores)
-    model, prompts, ways = begin_reader(recipe(home).reader)
-    listed = Reading(model, prompts, ways, 3).chosen(feed, feed.listed(np.arange(2), C))
-    assert listed.edges.tolist() == [[4, 1, -1], [C + 5, -1, -1]]
+    dataset = Dataset(pack, scores=scores)
+    model, prompts, ways = load_reader(recipe(home).reader)
+    batch = PackReader(model, prompts, ways, 3).select(dataset, dataset.batch(np.arange(2), C))
+    assert batch.edges.tolist() == [[4, 1, -1], [C + 5, -1, -1]]
 
 
 def test_questions_without_an_answer_in_what_is_read_are_not_drawn() -> None:
@@ -99,41 +99,42 @@ def test_questions_without_an_answer_in_what_is_read_are_not_drawn() -> None:
 
 
 def test_what_does_not_fit_is_left_out_and_noise_orders(home: Path) -> None:
-    feed = Dataset(invented_pack(N, C))
-    _, prompts, _ = begin_reader(recipe(home).reader)
-    listed = feed.listed(np.arange(N), C)
-    assert (answer_places(feed, listed, prompts, 1) == NONE).all()
-    short = answer_places(feed, listed, prompts, 2)
+    dataset = Dataset(invented_pack(N, C))
+    _, prompts, _ = load_reader(recipe(home).reader)
+    batch = dataset.batch(np.arange(N), C)
+    assert (answer_positions(dataset, batch, prompts, 1) == NONE).all()
+    short = answer_positions(dataset, batch, prompts, 2)
     assert short.shape[1] == 2
     assert set(short[:, 1].tolist()) <= {END, NONE}
-    plain = answer_places(feed, listed, prompts, 8)
+    plain = answer_positions(dataset, batch, prompts, 8)
     two = (plain == SEPARATOR).any(axis=1)
     assert two.any()
     orders = set()
     for number in range(20):
         noise = np.full((N, 1), number / 20)  # a column for two answers
-        turned = answer_places(feed, listed, prompts, 8, noise)
+        turned = answer_positions(dataset, batch, prompts, 8, noise)
         assert np.array_equal(np.sort(turned), np.sort(plain))
         orders |= {bool(x) for x in (turned[two, 0] == plain[two, 0])}
     assert orders == {True, False}
 
 
 def test_an_answer_that_is_not_read_is_no_target(home: Path) -> None:
-    feed = Dataset(invented_pack(N, C))
-    listed = feed.listed(np.arange(N), C)
-    _, prompts, _ = begin_reader(recipe(home).reader)
-    whole = answer_places(feed, listed, prompts, 8)
-    assembler = BatchBuilder.of(feed.pack, prompts)
-    edges = torch.from_numpy(listed.edges)
-    read = assembler.answers(torch.arange(N), edges)
-    assert len(read.answers) == len(feed.pack.span_covers)
+    dataset = Dataset(invented_pack(N, C))
+    batch = dataset.batch(np.arange(N), C)
+    _, prompts, _ = load_reader(recipe(home).reader)
+    whole = answer_positions(dataset, batch, prompts, 8)
+    builder = BatchBuilder(dataset.pack, prompts)
+    read = builder.answer_spans(batch)
+    assert len(read.answers) == len(dataset.pack.span_covers)
     for settings in (prompts.settings, replace(prompts.settings, max_question_tokens=1)):
         tight = Prompts(prompts.tokenizer, replace(settings, max_tokens=128))
-        assert np.array_equal(answer_places(feed, listed, tight, 8), whole)
-    words = sum(map(len, prompts.words)) + 2 + 2 + 1  # with question and title: no text is read
+        assert np.array_equal(answer_positions(dataset, batch, tight, 8), whole)
+    words = (
+        sum(map(len, prompts.words.values())) + 1 + 2 + 1
+    )  # with question and title: no text is read
     none = Prompts(prompts.tokenizer, prompts.settings)
     object.__setattr__(none, "settings", _Cut(prompts.settings, words))
-    assert (answer_places(feed, listed, none, 8) == NONE).all()
+    assert (answer_positions(dataset, batch, none, 8) == NONE).all()
 
 
 class _Cut:
@@ -148,17 +149,17 @@ def test_a_reader_learns_to_write_the_answers(home: Path) -> None:
     progress = train_reader(recipe(home), home / "out")
     assert progress.best_step > 0
     reader = FusionReader.load(home / "out", device="cpu")
-    feed = open_dataset(DataConfig(str(home / "pack")))
+    dataset = open_dataset(DataConfig(str(home / "pack")))
     right = 0
-    for question in feed.usable.tolist():
-        answers = reader.read(ranking(feed, question)).answers
-        right += {answer.text for answer in answers} == set(wanted(feed, question, K))
-    assert right >= 0.8 * len(feed.usable)
+    for question in dataset.usable.tolist():
+        answers = reader.read(ranking(dataset, question)).answers
+        right += {answer.text for answer in answers} == set(wanted(dataset, question, K))
+    assert right >= 0.8 * len(dataset.usable)
 
 
-def ranking(feed: Dataset, question: int) -> Ranking:
+def ranking(dataset: Dataset, question: int) -> Ranking:
     """A question of the pack with its first passages, as texts."""
-    pack = feed.pack
+    pack = dataset.pack
     asked = " ".join(WORD[int(t)] for t in pack.question_tokens[2 * question : 2 * question + 2])
     hits = []
     for edge in range(question * C, question * C + K):
@@ -168,15 +169,15 @@ def ranking(feed: Dataset, question: int) -> Ranking:
 
 
 def test_packs_and_texts_are_read_alike(home: Path) -> None:
-    model, prompts, ways = begin_reader(recipe(home).reader)
-    feed = open_dataset(DataConfig(str(home / "pack")))
-    reading = Reading(model.eval(), prompts, ways, K)
-    assembler = BatchBuilder.of(feed.pack, prompts)
+    model, prompts, ways = load_reader(recipe(home).reader)
+    dataset = open_dataset(DataConfig(str(home / "pack")))
+    reading = PackReader(model.eval(), prompts, ways, K)
+    builder = BatchBuilder(dataset.pack, prompts)
     reader = FusionReader(model, prompts, ways)
-    for listed in some_listed(feed, 5, 2):
-        found = reading.write(feed, assembler, listed)
-        for question, written in zip(listed.questions.tolist(), found, strict=True):
-            (alone,) = reader._written([ranking(feed, question)])
+    for batch in usable_batches(dataset, 5, 2):
+        found = reading.write(dataset, builder, batch)
+        for question, written in zip(batch.questions.tolist(), found, strict=True):
+            (alone,) = reader._written([ranking(dataset, question)])
             assert [one.tokens for one in alone] == [one.tokens for one in written]
             scores = [one.log_prob for one in written]
             assert [one.log_prob for one in alone] == pytest.approx(scores, abs=1e-4)
@@ -197,7 +198,7 @@ def test_parts_of_a_batch_add_up(home: Path) -> None:
     losses = []
     for micros in (1, 2):
         out = home / f"micros{micros}"
-        steps = [f"loop.micros={micros}", "loop.steps=3", "loop.log_every=1"]
+        steps = [f"loop.micro_batches={micros}", "loop.steps=3", "loop.log_every=1"]
         train_reader(recipe(home, *steps), out)
         weights = (out / "model.safetensors").read_bytes()
         losses.append(weights)

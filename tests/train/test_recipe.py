@@ -1,12 +1,13 @@
-from dataclasses import fields, is_dataclass
+import json
+from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import pytest
 
 from jpr.errors import ConfigError
-from jpr.io.settings import apply_changes
-from jpr.train.recipe import JointTraining, parse_recipe, read_recipe
+from jpr.io.settings import apply_changes, parse_table
+from jpr.train.recipe import JointTraining, read_recipe, upgrade_settings
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "joint.toml"
 LEAST: dict[str, Any] = {
@@ -16,10 +17,10 @@ LEAST: dict[str, Any] = {
 }
 
 
-def problems(given: dict[str, Any]) -> list[str]:
-    with pytest.raises(ConfigError) as told:
-        parse_recipe(given, "r.toml")
-    return str(told.value).removeprefix("r.toml: ").split("; ")
+def problem_of(given: dict[str, Any]) -> str:
+    with pytest.raises(ConfigError) as error:
+        parse_table(JointTraining, given, "r.toml")
+    return str(error.value)
 
 
 def test_the_example_is_a_recipe() -> None:
@@ -29,12 +30,12 @@ def test_the_example_is_a_recipe() -> None:
 
 
 def test_what_is_not_said_has_a_default() -> None:
-    recipe = parse_recipe(LEAST, "r.toml")
+    recipe = parse_table(JointTraining, LEAST, "r.toml")
     assert recipe == JointTraining(recipe.loop, recipe.model, recipe.data)
     assert recipe.objective.kind == "joint"
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_all_mistakes_are_named_at_once() -> None:
     wrong = {
         "loop": {"stepz": 10, "decay": "steep"},
         "model": {"weights": "a", "init": "b", "dropout": 1},
@@ -43,56 +44,65 @@ def test_all_mistakes_are_told_at_once() -> None:
         "batch": "many",
         "speed": 9,
     }
-    with pytest.raises(ConfigError) as told:
-        parse_recipe(wrong, "r.toml")
+    message = problem_of(wrong)
     for part in (
         "r.toml: ",
-        "unknown key loop.stepz; did you mean steps?",
+        "loop.stepz; did you mean steps?",
         "loop.steps is missing",
-        "model.weights, to begin anew, or init",
+        "model.weights",
         "model.dropout = 1.0",
-        "data.pack = 3; give a string",
-        "objective.kind = 'joined'; choose one of joint, independent, pointwise",
+        "data.pack = 3",
+        "objective.kind = 'joined'",
+        "joint, independent, pointwise",
         "objective.gamma = -1.0",
-        "batch = 'many'; give a whole number",
-        "unknown key speed; known: loop, ",
+        "batch = 'many'",
+        "unknown key speed",
     ):
-        assert part in str(told.value)
-    assert "\n" not in str(told.value)
+        assert part in message
+    assert "\n" not in message
 
 
-NO_TEACHER = "objective.teacher and teacher_weight: one is nothing without the other"
+MISTAKES = {
+    "candidates=5": "candidates = 5",
+    "random_negatives=1.5": "random_negatives = 1.5",
+    "data=[]": "[[data]]",
+    "data.weight=0.0": "data.weight = 0.0",
+    "data=3": "data must be a list",
+    "loop=3": "loop must be a table",
+    "objective.teacher_weight=0.5": "objective.teacher and teacher_weight",
+    "objective.teacher=models/a": "objective.teacher and teacher_weight",
+    "model.head=index": "model.head = 'index'",
+    "objective.answer_weight=-0.5": "objective.answer_weight = -0.5",
+    "dev.decoder=best": "dev.decoder = 'best'",
+    "dev.select=some": "dev.select = 'some'",
+    "dev.packs=['a/dev', 'b/dev']": "dev.packs",
+    "loop.ema_decay=1.0": "loop.ema_decay = 1.0",
+    "k=true": "k = True",
+    "strangers=0.3": "unknown key strangers",
+}
 
 
-@pytest.mark.parametrize(
-    ("change", "problem"),
-    [
-        ("candidates=5", "candidates = 5"),
-        ("data=[]", "there is no [[data]]"),
-        ("data.weight=0.0", "data.weight = 0.0"),
-        ("data=3", "data must be a list"),
-        ("loop=3", "loop must be a table"),
-        ("objective.teacher_weight=0.5", NO_TEACHER),
-        ("objective.teacher=models/a", NO_TEACHER),
-        ("model.head=index", "model.head = 'index' needs the words of a T5"),
-        ("objective.answer_weight=-0.5", "objective.answer_weight = -0.5"),
-        ("dev.decoder=best", "dev.decoder = 'best'"),
-        ("dev.select=some", "dev.select = 'some'"),
-        (
-            "dev.packs=['a/dev', 'b/dev']",
-            "dev.packs have the same name twice, which the log could not tell apart",
-        ),
-        ("loop.average=1.0", "loop.average = 1.0"),
-        ("k=true", "k = True"),
-    ],
-)
-def test_a_mistake_is_named(change: str, problem: str) -> None:
-    assert problem in problems(apply_changes(LEAST, [change]))
+def test_a_mistake_is_named() -> None:
+    found = {change: problem_of(apply_changes(LEAST, [change])) for change in MISTAKES}
+    assert {change: text for change, text in found.items() if MISTAKES[change] not in text} == {}
+
+
+def test_a_run_of_an_earlier_version_is_known_by_the_new_names() -> None:
+    recipe = asdict(parse_table(JointTraining, LEAST, "r.toml"))
+    loop, model, objective = recipe["loop"], recipe["model"], recipe["objective"]
+    loop["average"], loop["micros"] = loop.pop("ema_decay"), loop.pop("micro_batches")
+    loop["clip"], loop["patience"] = loop.pop("max_grad_norm"), loop.pop("early_stopping")
+    model["numbers"] = model.pop("index_tokens")
+    model["numbers_anew"] = model.pop("reset_index_tokens")
+    objective.pop("normalize")
+    objective["normalise"], recipe["strangers"] = "each", recipe.pop("random_negatives")
+    upgraded = json.loads(upgrade_settings(json.dumps(recipe, indent=1)))
+    assert upgraded == json.loads(json.dumps(asdict(parse_table(JointTraining, LEAST, "r.toml"))))
 
 
 def test_settings_can_be_changed() -> None:
     changes = ["loop.steps=7", "objective.gamma = 1.5", "data.pack=packs/b", "dev.packs=['c', 'd']"]
-    recipe = parse_recipe(apply_changes(LEAST, changes), "r.toml")
+    recipe = parse_table(JointTraining, apply_changes(LEAST, changes), "r.toml")
     assert recipe.loop.steps == 7
     assert recipe.objective.gamma == 1.5
     assert recipe.data[0].pack == "packs/b"
@@ -113,7 +123,7 @@ def test_with_several_packs_it_must_be_said_which() -> None:
 
 
 def test_files_that_are_no_recipe_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+    with pytest.raises(ConfigError, match=r"none\.toml: .*No such file"):
         read_recipe(tmp_path / "none.toml")
     (tmp_path / "bad.toml").write_text("k = = 3")
     with pytest.raises(ConfigError, match="not a TOML"):

@@ -9,19 +9,19 @@ from jpr.train.sampler import Dataset, Sample, Sampler
 from tests.train.tiny import invented_pack
 
 
-def draws(*feeds: Dataset, batch: int = 8, candidates: int = 4) -> Sampler:
-    return Sampler(feeds, batch=batch, candidates=candidates, k=2, seed=0)
+def draws(*datasets: Dataset, batch: int = 8, candidates: int = 4) -> Sampler:
+    return Sampler(datasets, batch=batch, candidates=candidates, k=2, seed=0)
 
 
 def asked(drawn: list[Sample]) -> list[tuple[int, int]]:
-    """The feed and number of each question."""
-    return [(id(one.feed), int(q)) for one in drawn for q in one.listed.questions]
+    """The dataset and number of each question."""
+    return [(id(one.dataset), int(q)) for one in drawn for q in one.batch.questions]
 
 
 def test_covers_are_those_of_the_pack() -> None:
     pack = invented_pack()
-    listed = Dataset(pack).listed(np.arange(len(pack)), 6)
-    flags = np.unpackbits(listed.covers, axis=-1)
+    batch = Dataset(pack).batch(np.arange(len(pack)), 6)
+    flags = np.unpackbits(batch.covers, axis=-1)
     for edge, answer in zip(pack.cover_edges.tolist(), pack.cover_answers.tolist(), strict=True):
         question, place = divmod(edge, 6)
         mine = pack.cover_answers[pack.cover_edges // 6 == question]
@@ -30,11 +30,11 @@ def test_covers_are_those_of_the_pack() -> None:
 
 
 def test_every_question_comes_once_before_any_comes_again() -> None:
-    feed = Dataset(invented_pack(n=24))
-    drawn = [pair for step in range(3) for pair in asked(draws(feed).part(step, 0, 1, 0))]
-    assert len(feed.usable) == 24
+    dataset = Dataset(invented_pack(n=24))
+    drawn = [pair for step in range(3) for pair in asked(draws(dataset).part(step, 0, 1, 0))]
+    assert len(dataset.usable) == 24
     assert sorted(question for _, question in drawn) == list(range(24))
-    again = [pair for step in range(3, 6) for pair in asked(draws(feed).part(step, 0, 1, 0))]
+    again = [pair for step in range(3, 6) for pair in asked(draws(dataset).part(step, 0, 1, 0))]
     assert sorted(again) == sorted(drawn)
     assert again != drawn
 
@@ -55,7 +55,7 @@ def test_feeds_are_mixed_by_weight() -> None:
     source = draws(large, small)
     parts = [asked(source.part(step, 0, 1, 0)) for step in range(100)]
     assert all(len(part) == 8 for part in parts)
-    counts = Counter(feed for part in parts for feed, _ in part)
+    counts = Counter(dataset for part in parts for dataset, _ in part)
     assert counts == {id(small): 80, id(large): 720}
 
 
@@ -69,14 +69,14 @@ def test_the_cut_into_parts_changes_nothing() -> None:
             b"".join(
                 array[row].tobytes()
                 for array in (
-                    one.listed.questions,
-                    one.listed.edges,
+                    one.batch.questions,
+                    one.batch.edges,
                     one.numbers,
                     *one.noise,
                 )
             )
             for one in several
-            for row in range(len(one.listed.questions))
+            for row in range(len(one.batch.questions))
         }
 
     assert rows(whole) == rows(pieces)
@@ -93,31 +93,33 @@ def test_numbers_are_all_different_and_below_the_limit() -> None:
 
 def test_without_scores_the_first_stage_ranks() -> None:
     pack = invented_pack()
-    feed = Dataset(pack)
-    listed = feed.listed(np.array([1]), 6).at(np.array([[0, 3, -1]]))
-    assert feed.prior_of(listed)[0, :2] == pytest.approx([0, -np.log(4)])
+    dataset = Dataset(pack)
+    batch = dataset.batch(np.array([1]), 6).select(np.array([[0, 3, -1]]))
+    assert dataset.prior_scores(batch)[0, :2] == pytest.approx([0, -np.log(4)])
     scored = Dataset(pack, scores=np.arange(len(pack.candidates), dtype=np.float16))
-    assert scored.prior_of(listed)[0].tolist() == [6, 9, 0]
+    assert scored.prior_scores(batch)[0].tolist() == [6, 9, 0]
 
 
-def test_strangers_take_the_places_of_candidates_without_an_answer_alone() -> None:
-    feed = Dataset(invented_pack(n=24))
+def test_random_negatives_take_the_places_of_candidates_without_an_answer_alone() -> None:
+    dataset = Dataset(invented_pack(n=24))
     ways = {
-        share: Sampler([feed], batch=8, candidates=6, k=2, seed=0, strangers=share).part(0, 0, 1, 0)
+        share: Sampler([dataset], batch=8, candidates=6, k=2, seed=0, random_negatives=share).part(
+            0, 0, 1, 0
+        )
         for share in (0.0, 0.5, 1.0)
     }
     (plain,), (half,), (whole,) = (ways[share] for share in (0.0, 0.5, 1.0))
-    answered = np.unpackbits(plain.listed.covers, axis=-1).any(axis=-1)
+    answered = np.unpackbits(plain.batch.covers, axis=-1).any(axis=-1)
     for drawn in (half, whole):
-        assert (drawn.listed.covers == plain.listed.covers).all()
-        assert (drawn.listed.edges == plain.listed.edges)[answered].all()
-    first = feed.pack.candidate_starts[plain.listed.questions][:, None]
-    own = (whole.listed.edges >= first) & (whole.listed.edges < first + 6)
+        assert (drawn.batch.covers == plain.batch.covers).all()
+        assert (drawn.batch.edges == plain.batch.edges)[answered].all()
+    first = dataset.pack.candidate_starts[plain.batch.questions][:, None]
+    own = (whole.batch.edges >= first) & (whole.batch.edges < first + 6)
     assert own[answered].all()
     assert own[~answered].mean() < 0.3  # a few are its own by chance, one question of 24
-    changed = (half.listed.edges != plain.listed.edges)[~answered].mean()
+    changed = (half.batch.edges != plain.batch.edges)[~answered].mean()
     assert 0.2 < changed < 0.8
-    prior = feed.prior_of(whole.listed)
+    prior = dataset.prior_scores(whole.batch)
     worst = np.where(own, prior, np.inf).min(axis=1, keepdims=True)
     assert (prior >= worst).all()
     assert (prior == worst)[~own].all()

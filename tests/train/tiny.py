@@ -8,13 +8,13 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
-from jpr.io.settings import apply_changes
+from jpr.io.settings import apply_changes, parse_table
 from jpr.models.bert import Bert, BertConfig, to_hugging_face
 from jpr.models.checkpoint import write_checkpoint
 from jpr.models.t5 import T5, T5Config
 from jpr.models.t5_checkpoint import write_t5
 from jpr.train.pack import Pack, vocabulary_sha256, write_pack
-from jpr.train.recipe import JointTraining, parse_recipe
+from jpr.train.recipe import JointTraining
 from jpr.train.state import read_log
 
 WORDS = 40
@@ -125,7 +125,7 @@ def tiny_recipe(home: Path, shape: tuple[int, int, int], *changes: str) -> Joint
             "eval_every": 100,
         },
     }
-    return parse_recipe(apply_changes(given, changes), "a recipe")
+    return parse_table(JointTraining, apply_changes(given, changes), "a recipe")
 
 
 def losses(folder: Path) -> list[float]:

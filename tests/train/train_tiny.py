@@ -8,10 +8,10 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
-from jpr.io.settings import apply_changes
+from jpr.io.settings import apply_changes, parse_table
 from jpr.train.distributed import World
 from jpr.train.joint import train_joint
-from jpr.train.recipe import JointTraining, parse_recipe
+from jpr.train.recipe import JointTraining
 from tests.train.tiny import write_encoder, write_invented
 
 
@@ -44,14 +44,14 @@ def recipe(folder: Path, changes: Sequence[str] = ()) -> JointTraining:
             "learning_rate": 3e-3,
             "fresh_learning_rate": 3e-3,
             "warmup": 5,
-            "average": 0.9,
-            "micros": 2,
+            "ema_decay": 0.9,
+            "micro_batches": 2,
             "eval_every": 15,
             "save_every": 7,
             "log_every": 1,
         },
     }
-    return parse_recipe(apply_changes(given, changes), "a recipe")
+    return parse_table(JointTraining, apply_changes(given, changes), "a recipe")
 
 
 def digest(file: Path) -> str:

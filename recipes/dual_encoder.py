@@ -23,11 +23,67 @@ from torch import Tensor
 
 from jpr.errors import ConfigError
 from jpr.models.bert import Bert, pool
-from jpr.train.mining import Example
-from jpr.train.tokens import TokenRows
+from jpr.train.batch import as_tensor, concatenate_pieces, truncate_pieces
+from recipes.mining import Example
 
 Log = Callable[[int, float], None]
-"""Told now and then: the step and the loss."""
+"""Called every 100 steps with the step and the loss."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRows:
+    """Texts as token ids end to end, without the special tokens around each.
+
+    >>> rows = TokenRows.of([[5, 6, 7], [8]], head=(101,), tail=102)
+    >>> ids, lengths = rows.packed(torch.tensor([1, 0]), longest=4)
+    >>> ids.tolist(), lengths.tolist()
+    ([101, 8, 102, 101, 5, 6, 102], [3, 4])
+    """
+
+    ids: Tensor
+    """(N,) the tokens of all rows, then what stands before each ([CLS], a prompt) and after."""
+    starts: Tensor
+    """(R + 1,) where each row begins, and the end of the last."""
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[int]], head: tuple[int, ...], tail: int) -> "TokenRows":
+        """Concatenate rows."""
+        flat = np.concatenate([np.asarray(row, dtype=np.uint16) for row in rows])
+        return cls.flat(flat, np.array([len(row) for row in rows]), head, tail)
+
+    @classmethod
+    def flat(
+        cls, ids: NDArray[np.uint16], lengths: NDArray[np.int64], head: tuple[int, ...], tail: int
+    ) -> "TokenRows":
+        """Take rows that are already end to end."""
+        starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+        around = np.array([*head, tail], dtype=np.uint16)
+        return cls(as_tensor(ids, around), torch.from_numpy(starts))
+
+    def to(self, device: str) -> "TokenRows":
+        """Move the tokens to a device, where batches are then made."""
+        return TokenRows(self.ids.to(device), self.starts.to(device))
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def lengths(self, rows: Tensor, longest: int) -> Tensor:
+        """Return how many tokens each of these rows has in a batch."""
+        return self._pieces(rows, longest)[1].sum(1)
+
+    def packed(self, rows: Tensor, longest: int) -> tuple[Tensor, Tensor]:
+        """Return these rows end to end, ids (N,) and lengths (B,); long ones lose their end."""
+        starts, lengths = self._pieces(rows, longest)
+        return concatenate_pieces(self.ids, starts, lengths), lengths.sum(1)
+
+    def _pieces(self, rows: Tensor, longest: int) -> tuple[Tensor, Tensor]:
+        """Return where head, text and tail of each row begin, and their lengths (B, 3)."""
+        end, last = self.starts[-1], len(self.ids) - 1
+        first, own = self.starts[rows], self.starts[rows + 1] - self.starts[rows]
+        starts = torch.stack([end.expand_as(first), first, torch.full_like(first, last)], 1)
+        whole = torch.stack([(last - end).expand_as(first), own], 1)
+        kept = truncate_pieces(whole, longest - 1)
+        return starts, torch.cat([kept, torch.ones_like(first)[:, None]], 1)
 
 
 @dataclass(frozen=True, slots=True)

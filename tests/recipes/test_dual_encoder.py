@@ -7,10 +7,11 @@ import torch
 
 from jpr.errors import ConfigError
 from jpr.models.bert import Bert, BertConfig
-from jpr.train.dual import (
+from recipes.dual_encoder import (
     Data,
     DualConfig,
     Teacher,
+    TokenRows,
     choose_rows,
     distillation_loss,
     encode_rows,
@@ -21,8 +22,7 @@ from jpr.train.dual import (
     train_full,
     vectors_of,
 )
-from jpr.train.mining import Example
-from jpr.train.tokens import TokenRows
+from recipes.mining import Example
 
 N = 24
 

@@ -2,7 +2,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jpr.train.tokens import TokenRows
+from recipes.dual_encoder import TokenRows
 
 texts = st.lists(st.lists(st.integers(3, 999), max_size=9), min_size=1, max_size=6)
 

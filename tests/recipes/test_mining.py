@@ -1,4 +1,4 @@
-from jpr.train.mining import mine
+from recipes.mining import mine
 
 
 def test_an_answer_in_almost_every_candidate_is_no_positive_but_no_negative_either() -> None:
