@@ -101,12 +101,12 @@ def _toml(default: ast.expr | None) -> str:
 
 
 def _choices(table_of: Symbol) -> Mapping[str, tuple[str, ...]]:
-    """Return what settings may be, from how they are checked: `unlike`, or `not in`."""
-    checks = [one.node for one in table_of.members if one.name == "problems"]
+    """Return what settings may be, from how they are checked: `not_one_of`, or `not in`."""
+    checks = [one.node for one in table_of.members if one.name == "__post_init__"]
     found: dict[str, tuple[str, ...]] = {}
     for node in (one for check in checks for one in ast.walk(check)):
         match node:
-            case ast.Call(ast.Name("unlike"), _, keywords):
+            case ast.Call(ast.Name("not_one_of"), _, keywords):
                 named = [(one.arg, one.value) for one in keywords if one.arg]
             case ast.Dict([*keys], [*values]):
                 named = [

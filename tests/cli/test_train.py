@@ -93,7 +93,7 @@ def test_negatives_are_drawn_by_another_model(home: Path) -> None:
     ("change", "problem"),
     [
         ("data.pack=none", "none: holds no pack.json; is it a pack?"),
-        ("data.scores=tiny.toml", "tiny.toml: holds no numbers"),
+        ("data.scores=tiny.toml", "jpr: tiny.toml: "),
         ("model.weights=none", "none"),
         ("dev.packs=['none']", "none: holds no pack.json; is it a pack?"),
         ("batch=0", "tiny.toml: batch = 0; give at least 1"),
