@@ -160,7 +160,7 @@ class JointTraining:
     batch: int = 64
     """Questions per step, over all processes."""
     candidates: int = 25
-    """PackedCandidates per question in training; 0 takes all. The paper has |B|/4."""
+    """Candidates per question in training; 0 takes all. The paper has |B|/4."""
     random_negatives: float = 0.0
     """Share of candidates without an answer that other questions' candidates replace."""
 

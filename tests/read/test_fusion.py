@@ -97,7 +97,7 @@ def test_folders_are_recognised(folder: Path, tmp_path: Path) -> None:
         ({"kind": "joint"}, "is of kind 'joint'"),
         ({"ways": {"longest": 9}}, "its ways are not known"),
         ({"ways": {"separator": 1, "width": "wide"}}, "width is 'wide'; give a whole number"),
-        ({"prompt": None}, "says nothing of its prompt"),
+        ({"prompt": None}, "reader.json: .*prompt"),
     ],
 )
 def test_a_damaged_description_is_told(
