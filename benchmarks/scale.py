@@ -26,7 +26,7 @@ from pathlib import Path
 from lines import line
 
 from jpr.encode.encoder import Vectors
-from jpr.encode.vectors import Chunk, StoredVectors, encode_to_folder, open_vectors
+from jpr.encode.vectors import Chunk, StoredVectors, open_vectors, vectors_for
 from jpr.formats.corpus import read_passages, write_passages
 from jpr.io.atomic import publish
 from jpr.io.manifest import manifest
@@ -98,9 +98,7 @@ def corpus_of(source: Path, vectors: Path, n: int, work: Path) -> tuple[Path, Pa
         write_passages(passages, stream, "tsv")
     kept = Kept(stored)
     head = stored.head
-    encode_to_folder(
-        passages, kept, own, precision=head.kind, chunk=head.chunk, map_chunks=kept.chunks
-    )
+    vectors_for(passages, kept, own, precision=head.kind, chunk=head.chunk, map_chunks=kept.chunks)
     return corpus, own, n
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from jpr import read_passages
 from jpr.encode.encoder import Vectors
 from jpr.encode.encoder_folder import load_encoder
-from jpr.encode.vectors import Chunk, encode_to_folder
+from jpr.encode.vectors import Chunk, vectors_for
 from jpr.stages import Encoder
 
 
@@ -47,14 +47,14 @@ def main() -> None:
             yield number, rows(at, at + len(passages))
             at += len(passages)
 
-    count = encode_to_folder(
+    made = vectors_for(
         read_passages(options.passages),
         load_encoder(options.encoder),
         options.vectors,
         precision="float16",
         map_chunks=look_up,  # type: ignore[arg-type]
     )
-    print(f"{count:,} vectors in {options.vectors}")
+    print(f"{len(made):,} vectors in {options.vectors}")
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ def run(
 ) -> None:
     """Read, cut, encode."""
     from jpr.encode.encoder_folder import load_encoder
-    from jpr.encode.vectors import encode_to_folder
+    from jpr.encode.vectors import vectors_for
 
     processes = Processes(workers, scheduler)
     opened = load_encoder(encoder, device)
@@ -53,10 +53,10 @@ def run(
         mapping(processes, opened, device) as map_chunks,
         screen.progress("encoding passages", total) as progress,
     ):
-        count = encode_to_folder(
+        made = vectors_for(
             passages, opened, out, precision=kind, map_chunks=map_chunks, progress=progress
         )
-    screen.note(f"{count:,} vectors of {opened.dimension} numbers are in {out}")
+    screen.note(f"{len(made):,} vectors of {opened.dimension} numbers are in {out}")
 
 
 def _count(corpus: Path, split: str | None, tokenizer: Path | None) -> int:

@@ -94,51 +94,22 @@ def vectors_for(
     folder: Path,
     *,
     precision: str | None = None,
+    chunk: int | None = None,
     map_chunks: MapChunks = encode_here,
     progress: Progress = lambda _: None,
 ) -> "StoredVectors":
     """Return the vectors of a corpus in a folder, after encoding what is missing there.
 
-    Without a `precision`, that of the folder is kept; a new folder gets float16.
+    Chunks of an earlier run are kept; one of other passages or of another encoder is an error. By
+    default, precision and chunk size are those of the folder, or float16 and 1,024 in a new one.
     """
-    file = folder / "head.json"
-    head = _read_head(file) if file.exists() else None
-    encode_to_folder(
-        passages,
-        encoder,
-        folder,
-        precision=precision or (head.kind if head else "float16"),
-        chunk=head.chunk if head else _CHUNK,
-        map_chunks=map_chunks,
-        progress=progress,
-    )
-    return open_vectors(folder)
-
-
-def encode_to_folder(
-    passages: Iterable[Passage],
-    encoder: Encoder,
-    folder: Path,
-    *,
-    precision: str = "float16",
-    chunk: int = _CHUNK,
-    map_chunks: MapChunks = encode_here,
-    progress: Progress = lambda _: None,
-) -> int:
-    """Encode a corpus into a folder and return the number of passages.
-
-    Chunks of an earlier run are kept; one of other passages, or of another encoder, is an error.
-    """
-    if precision not in PRECISIONS:
-        raise ConfigError(f"precision {precision!r}: choose one of {', '.join(PRECISIONS)}")
-    head = VectorsHead(encoder.key, encoder.dimension, precision, chunk)
-    _begin(folder, head)
+    head = _begin(folder, encoder, precision, chunk)
     count = 0
     digests: dict[int, str] = {}
 
     def missing() -> Iterator[Chunk]:
         nonlocal count
-        for number, part in enumerate(batched(passages, chunk)):
+        for number, part in enumerate(batched(passages, head.chunk)):
             count += len(part)
             digests[number] = _digest(part)
             if _has_chunk(folder, number, digests[number]):
@@ -155,7 +126,7 @@ def encode_to_folder(
         raise DataError(f"{folder}: holds vectors of more passages; is this the same corpus?")
     with publish(folder / "done.json") as stream:
         stream.write(json.dumps(sealed({"passages": count})) + "\n")
-    return count
+    return StoredVectors(folder, head, count)
 
 
 def _digest(passages: Iterable[Passage]) -> str:
@@ -166,21 +137,25 @@ def _digest(passages: Iterable[Passage]) -> str:
     return digest.hexdigest()
 
 
-def _begin(folder: Path, head: VectorsHead) -> None:
+def _begin(folder: Path, encoder: Encoder, precision: str | None, chunk: int | None) -> VectorsHead:
     """Write the head of a new folder, or check that of an earlier run."""
+    if precision not in (None, *PRECISIONS):
+        raise ConfigError(f"precision {precision!r}: choose one of {', '.join(PRECISIONS)}")
     file = folder / "head.json"
-    if file.exists():
-        found = _read_head(file)
-        for name, value in asdict(head).items():
-            if getattr(found, name) != value:
-                difference = f"{name} {getattr(found, name)} instead of {value}"
-                raise ConfigError(
-                    f"{folder}: holds vectors with {difference}; choose another folder"
-                )
-        return
+    found = _read_head(file) if file.exists() else None
+    kind = precision or (found.kind if found else PRECISIONS[0])
+    size = chunk or (found.chunk if found else _CHUNK)
+    head = VectorsHead(encoder.key, encoder.dimension, kind, size)
+    if found is not None:
+        old, new = asdict(found), asdict(head)
+        for name in (name for name in new if old[name] != new[name]):
+            difference = f"{name} {old[name]} instead of {new[name]}"
+            raise ConfigError(f"{folder}: holds vectors with {difference}; choose another folder")
+        return head
     if folder.is_dir() and any(path.name[0] != "." for path in folder.iterdir()):
         raise ConfigError(f"{folder}: holds other files than vectors; choose another folder")
     write_json(file, sealed(asdict(head)))
+    return head
 
 
 def _read_head(file: Path) -> VectorsHead:

@@ -1,4 +1,4 @@
-"""Candidates for many questions into a file; a killed run goes on where it was."""
+"""Candidates for many questions, written as a run; a killed run resumes."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +23,7 @@ def retrieve_to_file(
     progress: Progress = lambda _: None,
     spread: BatchRunner = run_locally,
 ) -> None:
-    """Write each question's k candidates; `key` names what they come from."""
+    """Write k candidates for each question; `key` identifies the retriever and its index."""
     write_resumably(
         [path],
         _key(questions, k, key),
@@ -38,7 +38,7 @@ def _retrieved(retriever: Retriever, questions: Iterable[Question], k: int) -> I
 
 
 def _key(questions: Sequence[Question], k: int, key: str) -> str:
-    """Name a run: two with the same name are the same."""
+    """Return a key of the run: runs with the same key are equal."""
     digest = hashlib.sha256(f"{key}\n{k}\n".encode())
     for question in questions:
         digest.update(repr(question).encode())

@@ -1,4 +1,4 @@
-"""Candidates of your own: a function, or a run that another system wrote, as a retriever."""
+"""Retrievers of your own: a function, or a run that another system wrote."""
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
@@ -21,7 +21,7 @@ class FunctionRetriever:
     """
 
     def __init__(self, find: Callable[[str, int], Iterable[Hit]]) -> None:
-        """Take the function; of what it returns the first k are used."""
+        """Wrap a function; only its first k hits are used."""
         self._find = find
 
     def retrieve(self, question: Question, k: int) -> Ranking:
@@ -43,24 +43,21 @@ class FunctionRetriever:
 
 
 class RunRetriever:
-    """The rankings of a run, found again by the question's id or, failing that, its text.
+    """The rankings of a run, found by the question's id or else its text, as `jpr evaluate` does.
 
-    They are joined as `jpr evaluate` joins them (`runs.align`). A question that the run lacks
-    is an error; a ranking shorter than k is returned whole.
+    A question that the run lacks is an error; a ranking shorter than k is returned as it is.
     """
 
     def __init__(self, rankings: Iterable[Ranking]) -> None:
-        """Hold the rankings, in memory."""
-        self._of_id: dict[str, list[Ranking]] = {}
-        self._of_text: dict[str, list[Ranking]] = {}
+        """Keep the rankings in memory."""
+        self._by_key: dict[tuple[str, str], list[Ranking]] = {}
         for ranking in rankings:
-            text = ranking.question.text or ranking.question.id
-            self._of_id.setdefault(ranking.question.id, []).append(ranking)
-            self._of_text.setdefault(_folded(text), []).append(ranking)
+            for key in _keys(ranking.question):
+                self._by_key.setdefault(key, []).append(ranking)
 
     @classmethod
     def load(cls, path: str | Path, format: str | None = None) -> "RunRetriever":
-        """Read a run file of any format that `jpr formats` lists."""
+        """Read a run file of any format that `jpr validate` lists."""
         return cls(load_rankings(path, format))
 
     def retrieve(self, question: Question, k: int) -> Ranking:
@@ -72,8 +69,9 @@ class RunRetriever:
         asked = list(questions)
         if not asked:
             return iter(())
-        mine = {id(ranking): ranking for question in asked for ranking in self._may_be_of(question)}
-        aligned = align(asked, mine.values()) if mine else None
+        keys = (key for question in asked for key in _keys(question))
+        found = {id(ranking): ranking for key in keys for ranking in self._by_key.get(key, ())}
+        aligned = align(asked, found.values()) if found else None
         missing = aligned.missing if aligned else [question.id for question in asked]
         if aligned is None or missing:
             raise DataError(
@@ -82,10 +80,7 @@ class RunRetriever:
             )
         return (ranking.top(k) for ranking in aligned.rankings)
 
-    def _may_be_of(self, question: Question) -> list[Ranking]:
-        of_text = self._of_text.get(_folded(question.text), [])
-        return [*self._of_id.get(question.id, []), *of_text]
 
-
-def _folded(text: str) -> str:
-    return text.strip().casefold()
+def _keys(question: Question) -> tuple[tuple[str, str], tuple[str, str]]:
+    text = (question.text or question.id).strip().casefold()
+    return ("id", question.id), ("text", text)

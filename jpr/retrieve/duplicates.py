@@ -1,8 +1,8 @@
-"""Near-identical passages out of a ranking: of two, the better ranked stays.
+"""Near-duplicate removal: of two similar passages in a ranking, the better ranked stays.
 
-Two texts are near-identical when at least `threshold` of the words of either are words of both:
-the Jaccard coefficient of their sets of case-folded words, split at white space. Titles do not
-count, nor does how often or where a word comes. A passage without text is like no other.
+Two texts are near-duplicates if the Jaccard coefficient of their sets of words, case-folded and
+split at white space, is at least `threshold`. Titles do not count. A passage without text is never
+a duplicate.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,7 +17,7 @@ THRESHOLD = 0.8
 
 
 def distinct(hits: Iterable[Hit], threshold: float = THRESHOLD) -> Iterator[Hit]:
-    """Pass on, in their order, the hits that are near-identical to none passed on before.
+    """Yield, in order, the hits that are not near-duplicates of an earlier one.
 
     >>> from jpr.types import Passage
     >>> texts = ["The cat sat on the mat.", "the cat sat  on the mat.", "The dog barked."]
@@ -31,12 +31,11 @@ def distinct(hits: Iterable[Hit], threshold: float = THRESHOLD) -> Iterator[Hit]
 
 @dataclass(slots=True)
 class _Kept:
-    """The texts kept so far.
+    """The texts kept so far, with prefix filtering.
 
-    Two sets with a Jaccard coefficient of t share at least t of the words of either: so they
-    share one of the first `size - ceil(t * size) + 1` words of each, whatever order the words of
-    all texts are brought into. Only those are looked up, the longest first, because long words are
-    rare; all of one length are taken together.
+    Sets with a Jaccard coefficient of t or more share one of the first `size - ceil(t * size) + 1`
+    words of each, in any fixed order of all words. So only those are looked up, in order of length,
+    longest first, because long words are rare; words of one length are taken together.
     """
 
     threshold: float
@@ -44,51 +43,51 @@ class _Kept:
     holders: dict[str, list[int]] = field(default_factory=dict)
 
     def takes(self, text: str) -> bool:
-        """Keep a text unless it is near-identical to one that was kept."""
+        """Keep a text and return True, unless it is a near-duplicate."""
         words = frozenset(text.casefold().split())
         if not words:
             return True
-        n_telling = len(words) - ceil(self.threshold * len(words)) + 1
-        shortest = sorted(map(len, words))[-n_telling]
-        telling = [word for word in words if len(word) >= shortest]
-        rivals = {rival for word in telling for rival in self.holders.get(word, ())}
-        if any(self._alike(words, self.words[rival]) for rival in rivals):
+        n_prefix = len(words) - ceil(self.threshold * len(words)) + 1
+        shortest = sorted(map(len, words))[-n_prefix]
+        prefix = [word for word in words if len(word) >= shortest]
+        similar = {other for word in prefix for other in self.holders.get(word, ())}
+        if any(self._alike(words, self.words[other]) for other in similar):
             return False
-        for word in telling:
+        for word in prefix:
             self.holders.setdefault(word, []).append(len(self.words))
         self.words.append(words)
         return True
 
     def _alike(self, a: frozenset[str], b: frozenset[str]) -> bool:
         if min(len(a), len(b)) < self.threshold * max(len(a), len(b)):
-            return False  # even if one holds the other
+            return False  # even if one contains the other
         shared = len(a & b)
         return shared >= self.threshold * (len(a) + len(b) - shared)
 
 
 def _check(threshold: float) -> None:
     if not 0 < threshold <= 1:
-        raise ConfigError(f"threshold of near-identical passages: {threshold} is not in (0, 1]")
+        raise ConfigError(f"threshold of near-duplicates is {threshold}; it must be in (0, 1]")
 
 
 class DistinctRetriever:
-    """Any retriever, without near-identical passages in its rankings."""
+    """A retriever without near-duplicates in its rankings."""
 
     def __init__(self, retriever: Retriever, threshold: float = THRESHOLD) -> None:
-        """Ask `retriever` for more where passages fall away."""
+        """Wrap a retriever, which is asked for more if passages are removed."""
         _check(threshold)
         self._retriever, self._threshold = retriever, threshold
 
     def retrieve(self, question: Question, k: int) -> Ranking:
-        """Return the k best distinct passages, or all where there are fewer."""
-        return self._enough(self._retriever.retrieve(question, _more(k)), k)
+        """Return the k best distinct passages, or all if there are fewer."""
+        return self._fill(self._retriever.retrieve(question, _more(k)), k)
 
     def retrieve_many(self, questions: Iterable[Question], k: int) -> Iterator[Ranking]:
         """Do the same for many questions, in their order."""
         found = self._retriever.retrieve_many(questions, _more(k))
-        return (self._enough(ranking, k) for ranking in found)
+        return (self._fill(ranking, k) for ranking in found)
 
-    def _enough(self, ranking: Ranking, k: int) -> Ranking:
+    def _fill(self, ranking: Ranking, k: int) -> Ranking:
         asked = _more(k)
         while True:
             kept = tuple(distinct(ranking.hits, self._threshold))
@@ -99,5 +98,5 @@ class DistinctRetriever:
 
 
 def _more(k: int) -> int:
-    """Return how many to ask for at first: few passages fall away as a rule."""
+    """Return how many to ask for at first: usually few passages are removed."""
     return k + k // 10 + 1

@@ -1,8 +1,8 @@
-"""Filters by what is known of a passage: its title and its meta, compared exactly.
+"""Filters on a passage's title and metadata, by exact match.
 
-Each value of each field is one term of the index, `"field"=value`; of a list, each item. A number
-and the string that writes it are the same value, so are `true` and "true"; null, and what is nested
-deeper than a list, cannot be asked for. A long value is represented by its hash.
+Each value of a field, and each item of a list, is a term of the index, `"field"=value`. A number
+equals the string that writes it, and `true` equals "true"; null and nested objects cannot be
+matched. A long value is represented by its hash.
 """
 
 import hashlib
@@ -15,15 +15,15 @@ from jpr.types import Passage
 
 Value = str | int | float | bool
 Filter = Mapping[str, Sequence[Value]]
-"""Field → the values accepted there, any of them; all fields must agree."""
+"""Field → accepted values; a passage must match every field."""
 Clauses = tuple[tuple[str, ...], ...]
-"""A filter as terms: of each clause, at least one must be there."""
+"""A filter as terms: a passage has at least one of each clause."""
 _KINDS = (str, int, float)  # bool is an int
-_LONGEST = 200
+_MAX_LENGTH = 200
 
 
 def parse_filter(conditions: Sequence[str]) -> Filter:
-    """Read `field=value` conditions; a field that comes several times accepts any of its values.
+    """Read `field=value` conditions; several for one field accept any of their values.
 
     >>> parse_filter(["source=wiki", "source=news", "year=1999"])
     {'source': ['wiki', 'news'], 'year': ['1999']}
@@ -32,17 +32,17 @@ def parse_filter(conditions: Sequence[str]) -> Filter:
     for condition in conditions:
         field, equals, value = condition.partition("=")
         if not equals or not field:
-            raise ConfigError(f"{condition!r} is no condition; write field=value")
+            raise ConfigError(f"filter {condition!r}: write field=value")
         where.setdefault(field, []).append(value)
     return where
 
 
 def clauses(where: Filter, known: Collection[str]) -> Clauses:
-    """Return a filter as terms, the same for filters that mean the same."""
+    """Return a filter as terms; equivalent filters give equal terms."""
     for field, values in where.items():
         if field not in known:
-            there = ", ".join(sorted(known))
-            raise ConfigError(f"no passage has a field {field!r}; there are: {there}")
+            fields = ", ".join(sorted(known))
+            raise ConfigError(f"no passage has a field {field!r}; fields: {fields}")
         if isinstance(values, str) or not all(isinstance(value, _KINDS) for value in values):
             raise ConfigError(f"{field!r}: give a list of strings or numbers, not {values!r}")
     every = (sorted({term(field, value) for value in values}) for field, values in where.items())
@@ -66,19 +66,19 @@ def term(field: str, value: Value) -> str:
     ('"year"=1999', '"new"=true')
     """
     if isinstance(value, str):
-        spelt = value
+        written = value
     elif isinstance(value, float) and value.is_integer():
-        spelt = str(int(value))
+        written = str(int(value))
     else:
-        spelt = json.dumps(value)
-    if len(spelt) > _LONGEST or not spelt.isascii():
-        # Any text has a hash; not every text, such as half a surrogate pair, can be a term.
-        spelt = hashlib.sha256(spelt.encode("utf-8", "surrogatepass")).hexdigest()
-        return f"{_quoted(field)}#{spelt}"
-    return f"{_quoted(field)}={spelt}"
+        written = json.dumps(value)
+    if len(written) > _MAX_LENGTH or not written.isascii():
+        # Every text has a hash, but not every text can be a term: an unpaired surrogate cannot.
+        written = hashlib.sha256(written.encode("utf-8", "surrogatepass")).hexdigest()
+        return f"{_quoted(field)}#{written}"
+    return f"{_quoted(field)}={written}"
 
 
 @lru_cache(maxsize=1024)
 def _quoted(field: str) -> str:
-    """Return a field's name such that no other name begins with it."""
+    """Return a field's name in a form that is no prefix of another."""
     return json.dumps(field)

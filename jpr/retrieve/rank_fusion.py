@@ -1,8 +1,7 @@
-"""Several rankings into one: by the ranks alone, or by scores brought to one scale.
+"""Rank fusion: several rankings into one, by ranks or by normalized scores.
 
-A ranking is (key, score) pairs, best first, its keys distinct. Contributions to a key are added
-exactly (`math.fsum`), so that the order of the rankings cannot change the result; of equal sums the
-smaller key comes first.
+A ranking is a list of (key, score), best first, with distinct keys. Contributions are summed
+exactly (`math.fsum`), so the order of the rankings does not matter; ties go to the smaller key.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,11 +16,11 @@ Scored = list[tuple[int, float]]
 
 
 class Fusion(Protocol):
-    """A way to make one ranking of several; its `repr` says all that changes the result."""
+    """Makes one ranking of several; its `repr` names all settings."""
 
     @property
     def weights(self) -> tuple[float, ...]:
-        """How much each ranking counts."""
+        """The weight of each ranking."""
 
     def __call__(self, rankings: Sequence[Scored]) -> Scored:
         """Return every key of any ranking with its new score, best first."""
@@ -38,12 +37,12 @@ class ReciprocalRanks:
 
     weights: tuple[float, ...]
     constant: float = 60.0
-    """The larger, the less the first ranks stand out."""
+    """The larger, the smaller the advantage of the first ranks."""
 
     def __post_init__(self) -> None:
         _check(self.weights)
         if not (isfinite(self.constant) and self.constant >= 0):
-            raise ConfigError(f"constant of reciprocal ranks: {self.constant} is not 0 or more")
+            raise ConfigError(f"constant is {self.constant}; it must be 0 or more")
 
     def __call__(self, rankings: Sequence[Scored]) -> Scored:
         """Return every key of any ranking with its new score, best first."""
@@ -56,9 +55,9 @@ class ReciprocalRanks:
 
 @dataclass(frozen=True, slots=True)
 class ScoreMix:
-    """The weighted sum of scores, each ranking's stretched so that its last is 0 and its first 1.
+    """The weighted sum of scores after min-max normalization of each ranking.
 
-    What a ranking lacks counts 0 there. Where all scores of a ranking are equal, all count 1.
+    A passage that a ranking lacks gets 0 from it. If all scores of a ranking are equal, all are 1.
 
     >>> ScoreMix((0.5, 0.5))([[(7, 9.0), (8, 5.0), (9, 1.0)], [(8, 0.7)]])
     [(8, 0.75), (7, 0.5), (9, 0.0)]
@@ -74,24 +73,24 @@ class ScoreMix:
         return _sums(
             (key, weight * score)
             for ranking, weight in _weighted(rankings, self.weights)
-            for key, score in _stretched(ranking)
+            for key, score in _normalized(ranking)
         )
 
 
 def _check(weights: tuple[float, ...]) -> None:
     if not weights or not all(isfinite(weight) and weight > 0 for weight in weights):
-        raise ConfigError(f"weights of rankings: {weights} are not all above 0")
+        raise ConfigError(f"weights of rankings are {weights}; all must be above 0")
 
 
 def _weighted(
     rankings: Sequence[Scored], weights: tuple[float, ...]
 ) -> Iterable[tuple[Scored, float]]:
     if len(rankings) != len(weights):
-        raise ConfigError(f"{len(rankings)} rankings for {len(weights)} weights; give each its own")
+        raise ConfigError(f"{len(rankings)} rankings but {len(weights)} weights; give one each")
     return zip(rankings, weights, strict=True)
 
 
-def _stretched(ranking: Scored) -> Iterable[tuple[int, float]]:
+def _normalized(ranking: Scored) -> Iterable[tuple[int, float]]:
     if not ranking:
         return ()
     low, span = ranking[-1][1], ranking[0][1] - ranking[-1][1]
@@ -99,10 +98,9 @@ def _stretched(ranking: Scored) -> Iterable[tuple[int, float]]:
 
 
 def _sums(parts: Iterable[tuple[int, float]]) -> Scored:
-    """Add up the parts of each key and order the keys, best first."""
-    of: dict[int, list[float]] = {}
+    """Sum the parts of each key and sort the keys, best first."""
+    by_key: dict[int, list[float]] = {}
     for key, part in parts:
-        of.setdefault(key, []).append(part)
-    return sorted(
-        ((key, fsum(found)) for key, found in of.items()), key=lambda hit: (-hit[1], hit[0])
-    )
+        by_key.setdefault(key, []).append(part)
+    sums = ((key, fsum(found)) for key, found in by_key.items())
+    return sorted(sums, key=lambda hit: (-hit[1], hit[0]))

@@ -15,7 +15,7 @@ from jpr.encode import vectors
 from jpr.encode.encoder import TextEncoder, Vectors
 from jpr.encode.encoder_folder import load_encoder
 from jpr.encode.export_encoder import export_encoder
-from jpr.encode.vectors import encode_to_folder, open_vectors
+from jpr.encode.vectors import open_vectors, vectors_for
 from jpr.errors import ConfigError, DataError, FormatError
 from jpr.types import Passage
 from tests.encode.texts import passages
@@ -44,11 +44,12 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_vectors_come_back_in_the_order_of_the_corpus(tmp_path: Path, encoder: TextEncoder) -> None:
-    told: list[int] = []
-    assert encode_to_folder(passages(25), encoder, tmp_path, chunk=10, progress=told.append) == 25
+    done: list[int] = []
+    made = vectors_for(passages(25), encoder, tmp_path, chunk=10, progress=done.append)
+    assert len(made) == 25
     opened = open_vectors(tmp_path)
     assert (len(opened), opened.count, opened.dimension, opened.key) == (25, 25, 32, encoder.key)
-    assert [len(block) for block in opened.blocks()] == told == [10, 10, 5]
+    assert [len(block) for block in opened.blocks()] == done == [10, 10, 5]
     exact = encoder.encode_passages(passages(25))
     np.testing.assert_allclose(stored(tmp_path), exact, atol=2**-11)  # float16: 11 bits below 1
     assert stored(tmp_path).dtype == np.float32
@@ -67,8 +68,8 @@ def test_a_byte_is_off_by_half_a_step_at_most(exact: Vectors) -> None:
 
 
 def test_a_byte_a_number(tmp_path: Path, encoder: TextEncoder) -> None:
-    encode_to_folder(passages(60), encoder, tmp_path / "sq8", precision="sq8", chunk=60)
-    encode_to_folder(passages(60), encoder, tmp_path / "half", chunk=60)
+    vectors_for(passages(60), encoder, tmp_path / "sq8", precision="sq8", chunk=60)
+    vectors_for(passages(60), encoder, tmp_path / "half", chunk=60)
     exact, found = encoder.encode_passages(passages(60)), stored(tmp_path / "sq8")
     assert (found * exact).sum(axis=1).min() > 0.999
     sizes = [(tmp_path / name / "000000.npz").stat().st_size for name in ("half", "sq8")]
@@ -80,9 +81,9 @@ import sys
 from pathlib import Path
 from jpr.encode.encoder_folder import load_encoder
 from jpr.encode.export_encoder import export_encoder
-from jpr.encode.vectors import encode_to_folder
+from jpr.encode.vectors import vectors_for
 from tests.encode.texts import passages
-encode_to_folder(passages(300), load_encoder(sys.argv[1]), Path(sys.argv[2]), chunk=5)
+vectors_for(passages(300), load_encoder(sys.argv[1]), Path(sys.argv[2]), chunk=5)
 """
 
 
@@ -100,38 +101,38 @@ def test_a_killed_encoding_goes_on_where_it_was(
     assert 7 <= len(left) < 60
     with pytest.raises(FormatError, match="not complete"):
         open_vectors(folder)
-    encode_to_folder(passages(300), encoder, folder, chunk=5)
+    vectors_for(passages(300), encoder, folder, chunk=5)
     assert (
         left.items() <= {path.name: path.stat().st_mtime_ns for path in folder.glob("0*")}.items()
     )
-    encode_to_folder(passages(300), encoder, tmp_path / "whole", chunk=5)
+    vectors_for(passages(300), encoder, tmp_path / "whole", chunk=5)
     torn = {path.name for path in folder.glob(".*")}  # what the kill left of a file in the making
     kept = {name: text for name, text in contents(folder).items() if name not in torn}
     assert kept == contents(tmp_path / "whole")
 
 
 def test_another_corpus_is_noticed(tmp_path: Path, encoder: TextEncoder) -> None:
-    encode_to_folder(passages(25), encoder, tmp_path, chunk=10)
+    vectors_for(passages(25), encoder, tmp_path, chunk=10)
     changed = [*passages(25)[:-1], Passage("24", "", "another castle")]
     with pytest.raises(DataError, match=r"000002\.npz: .*other passages"):
-        encode_to_folder(changed, encoder, tmp_path, chunk=10)
+        vectors_for(changed, encoder, tmp_path, chunk=10)
     with pytest.raises(DataError, match="holds vectors of more passages"):
-        encode_to_folder(passages(20), encoder, tmp_path, chunk=10)
+        vectors_for(passages(20), encoder, tmp_path, chunk=10)
 
 
 def test_a_corpus_may_grow_by_whole_chunks(tmp_path: Path, encoder: TextEncoder) -> None:
     many = passages(40)
-    encode_to_folder(many[:20], encoder, tmp_path, chunk=10)
-    encode_to_folder(many, encoder, tmp_path, chunk=10)
+    vectors_for(many[:20], encoder, tmp_path, chunk=10)
+    vectors_for(many, encoder, tmp_path, chunk=10)
     assert open_vectors(tmp_path).count == 40
 
 
 @pytest.mark.parametrize("what", ["key", "kind", "chunk"])
 def test_other_vectors_are_not_mixed_in(tmp_path: Path, encoder: TextEncoder, what: str) -> None:
-    encode_to_folder(passages(5), encoder, tmp_path / "v", chunk=10)
+    vectors_for(passages(5), encoder, tmp_path / "v", chunk=10)
     other = load_encoder(write_encoder(tmp_path / "e", seed=9)) if what == "key" else encoder
     with pytest.raises(ConfigError, match=f"holds vectors with {what} "):
-        encode_to_folder(
+        vectors_for(
             passages(5),
             other,
             tmp_path / "v",
@@ -142,21 +143,21 @@ def test_other_vectors_are_not_mixed_in(tmp_path: Path, encoder: TextEncoder, wh
 
 def test_what_cannot_be_encoded_is_told(tmp_path: Path, encoder: TextEncoder) -> None:
     with pytest.raises(DataError, match="no passages"):
-        encode_to_folder([], encoder, tmp_path / "v")
+        vectors_for([], encoder, tmp_path / "v")
     with pytest.raises(ConfigError, match=r"int4.*float16, sq8"):
-        encode_to_folder(passages(1), encoder, tmp_path / "v", precision="int4")
+        vectors_for(passages(1), encoder, tmp_path / "v", precision="int4")
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "important.txt").write_text("mine")
     with pytest.raises(ConfigError, match="notes: "):
-        encode_to_folder(passages(1), encoder, tmp_path / "notes")
+        vectors_for(passages(1), encoder, tmp_path / "notes")
     with pytest.raises(ConfigError, match="cannot be written"):
-        encode_to_folder(passages(1), encoder, tmp_path / "notes" / "important.txt" / "v")
+        vectors_for(passages(1), encoder, tmp_path / "notes" / "important.txt" / "v")
 
 
 def test_a_damaged_folder_is_refused(tmp_path: Path, encoder: TextEncoder) -> None:
     with pytest.raises(FormatError, match="jpr index CORPUS --vectors"):
         open_vectors(tmp_path)
-    encode_to_folder(passages(25), encoder, tmp_path, chunk=10)
+    vectors_for(passages(25), encoder, tmp_path, chunk=10)
     chunk = tmp_path / "000001.npz"
     whole = chunk.read_bytes()
     for wrong in (whole[:-30], b"", (tmp_path / "000002.npz").read_bytes()):

@@ -15,7 +15,7 @@ import torch
 from jpr.encode.encoder_folder import BUNDLED_ENCODER as ENCODERS
 from jpr.encode.encoder_folder import load_encoder
 from jpr.encode.export_encoder import export_encoder
-from jpr.encode.vectors import encode_to_folder, open_vectors
+from jpr.encode.vectors import open_vectors, vectors_for
 from jpr.errors import FormatError, JprError
 from jpr.io.checksums import checked_sums
 from jpr.models.onnx_weights import joint_from_onnx
@@ -144,7 +144,7 @@ def test_a_changed_index_has_the_hashes_of_all_its_files(tmp_path: Path) -> None
 
 
 def test_every_file_of_vectors(tmp_path: Path, given: Path) -> None:
-    encode_to_folder(passages(25), load_encoder(given / "encoder"), tmp_path, chunk=10)
+    vectors_for(passages(25), load_encoder(given / "encoder"), tmp_path, chunk=10)
 
     def stored() -> list[list[float]]:
         return np.concatenate(list(open_vectors(tmp_path).blocks())).tolist()  # type: ignore[no-any-return]  # numpy's
@@ -153,7 +153,7 @@ def test_every_file_of_vectors(tmp_path: Path, given: Path) -> None:
 
 
 def test_every_byte_of_a_chunk(tmp_path: Path, given: Path) -> None:
-    encode_to_folder(passages(1), load_encoder(given / "encoder"), tmp_path)
+    vectors_for(passages(1), load_encoder(given / "encoder"), tmp_path)
     chunk, whole = tmp_path / "000000.npz", next(open_vectors(tmp_path).blocks()).tolist()
     content = chunk.read_bytes()
     for place in range(len(content)):

@@ -11,7 +11,7 @@ import pytest
 
 from jpr.encode.encoder_folder import load_encoder
 from jpr.encode.export_encoder import export_encoder
-from jpr.encode.vectors import encode_on_workers, encode_to_folder, open_vectors
+from jpr.encode.vectors import encode_on_workers, open_vectors, vectors_for
 from jpr.errors import ConfigError, JprError, MissingExtraError
 from jpr.formats.corpus import write_passages
 from jpr.formats.questions import write_questions
@@ -162,10 +162,8 @@ def test_a_worker_lost_while_reranking(tmp_path: Path, client: "Client", joint: 
 def test_a_worker_lost_while_encoding(tmp_path: Path, client: "Client", encoder: Path) -> None:
     opened, there = load_encoder(encoder), encode_on_workers(client, load_encoder(encoder))
     kill, victim = killing(client)
-    encode_to_folder(passages(200), opened, tmp_path / "a", chunk=5)
-    encode_to_folder(
-        passages(200), opened, tmp_path / "b", chunk=5, map_chunks=there, progress=kill
-    )
+    vectors_for(passages(200), opened, tmp_path / "a", chunk=5)
+    vectors_for(passages(200), opened, tmp_path / "b", chunk=5, map_chunks=there, progress=kill)
     check_gone(client, victim)
     assert contents(tmp_path / "b") == contents(tmp_path / "a")
 
@@ -177,7 +175,7 @@ def test_a_worker_with_another_model_is_noticed(
     export_encoder(write_encoder(tmp_path / "torch", seed=1), other)
     there = encode_on_workers(client, load_encoder(other))
     with pytest.raises(JprError, match=f"{other}: differs between"):
-        encode_to_folder(passages(3), load_encoder(encoder), tmp_path / "v", map_chunks=there)
+        vectors_for(passages(3), load_encoder(encoder), tmp_path / "v", map_chunks=there)
 
 
 def test_what_a_worker_cannot_open_is_told(tmp_path: Path, client: "Client", joint: Path) -> None:

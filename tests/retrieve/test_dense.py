@@ -134,17 +134,17 @@ def test_a_handful_of_vectors_is_enough(tmp_path: Path) -> None:
 def test_what_is_no_number_is_refused_with_its_row(tmp_path: Path) -> None:
     vectors = clustered(2000)
     vectors[1234, 3] = np.nan
-    with pytest.raises(DataError, match="passage 1234 holds no finite number"):
+    with pytest.raises(DataError, match="passage 1234"):
         write_vectors(Given(vectors), tmp_path)
 
 
 def test_damaged_vectors_are_refused(written: tuple[Path, DenseManifest]) -> None:
     folder, contents = written
-    with pytest.raises(FormatError, match="not what its manifest says"):
+    with pytest.raises(FormatError, match="manifest"):
         DenseSearcher(folder, replace(contents, dimension=17))
     file = folder / "vectors.faiss"
     file.write_bytes(file.read_bytes()[:1000])
-    with pytest.raises(FormatError, match="holds no whole vectors"):
+    with pytest.raises(FormatError, match="damaged"):
         DenseSearcher(folder, contents)
 
 

@@ -66,11 +66,11 @@ def test_a_filter_changes_no_score(index: Bm25Searcher) -> None:
 
 
 def test_unknown_fields_and_values_that_are_none_are_refused() -> None:
-    with pytest.raises(ConfigError, match="field 'sorce'; there are: source, title"):
+    with pytest.raises(ConfigError, match=r"'sorce'.* source, title"):
         clauses({"sorce": ["wiki"]}, {"title", "source"})
     with pytest.raises(ConfigError, match="give a list"):
         clauses({"source": "wiki"}, {"source"})
-    with pytest.raises(ConfigError, match="'source' is no condition; write field=value"):
+    with pytest.raises(ConfigError, match="field=value"):
         parse_filter(["source"])
 
 

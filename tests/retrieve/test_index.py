@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from jpr.encode.vectors import encode_to_folder, open_vectors
+from jpr.encode.vectors import open_vectors, vectors_for
 from jpr.errors import ConfigError, DataError, FormatError
 from jpr.retrieve.index import Index, add_to_index, build_index, remove_from_index
 from jpr.types import Passage
@@ -175,7 +175,7 @@ def test_what_does_not_fit_an_index_is_not_added(tmp_path: Path) -> None:
         add_to_index(new, tmp_path / "both", source="b", encoder=Another())
     with pytest.raises(ConfigError, match="no index to change"):
         add_to_index(new, tmp_path / "nothing", source="b")
-    encode_to_folder(new[:4], ENCODER, tmp_path / "short")
+    vectors_for(new[:4], ENCODER, tmp_path / "short")
     short = open_vectors(tmp_path / "short")
     with pytest.raises(DataError, match="4 vectors for 5 passages"):
         add_to_index(new, tmp_path / "both", source="b", vectors=lambda *_: short)

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from jpr.cli import app
 from jpr.encode.encoder_folder import BUNDLED_ENCODER, load_encoder
-from jpr.encode.vectors import encode_to_folder
+from jpr.encode.vectors import vectors_for
 from jpr.formats.corpus import write_passages
 from jpr.retrieve.document_index import index_documents
 from jpr.retrieve.index import Index
@@ -65,7 +65,7 @@ def test_vectors_made_before_are_as_good(
 ) -> None:
     texts, vectors = corpus(tmp_path, 40), tmp_path / "vectors"
     jpr("index", texts, "--out", tmp_path / "a", "--encoder", encoder)
-    encode_to_folder(passages(40), load_encoder(encoder), vectors)
+    vectors_for(passages(40), load_encoder(encoder), vectors)
     jpr("index", texts, "--out", tmp_path / "b", "--vectors", vectors, "--encoder", encoder)
     assert nearest(tmp_path / "a", encoder) == nearest(tmp_path / "b", encoder)
     assert Index(tmp_path / "a").key == Index(tmp_path / "b").key

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from jpr.encode.encoder_folder import load_encoder
-from jpr.encode.vectors import encode_to_folder, open_vectors
+from jpr.encode.vectors import open_vectors, vectors_for
 from jpr.errors import ConfigError, DataError, FormatError, MissingExtraError
 from jpr.retrieve import milvus
 from jpr.retrieve.filters import Filter
@@ -179,7 +179,7 @@ def test_vectors_made_before_are_those_made_on_the_way(
     monkeypatch.setattr(milvus, "_CHUNK", 50)
     passages = random_passages(220)
     interrupted(tmp_path / "s", lite, passages)
-    encode_to_folder(passages, WordEncoder(), tmp_path / "vectors", chunk=64)
+    vectors_for(passages, WordEncoder(), tmp_path / "vectors", chunk=64)
     stored = open_vectors(tmp_path / "vectors")
     for wrong in (passages[:210], [*passages, *random_passages(9, seed=2)]):
         with pytest.raises(DataError, match="220 vectors"):
