@@ -28,7 +28,7 @@ EXTRAS = {
     "dask": ("distributed",),
     "milvus": ("pymilvus",),
     "plot": ("matplotlib",),
-    "docs": ("lxml", "pypdf", "docx"),
+    "documents": ("lxml", "pypdf", "docx"),
     "haystack": ("haystack",),
     "langchain": ("langchain_core",),
     "llamaindex": ("llama_index",),

@@ -144,7 +144,7 @@ def test_a_missing_extra_is_named_and_the_rest_is_indexed(
     monkeypatch.setattr(find, lambda name: None if name == "pypdf" else name)
     told = noted("index", documents, "--out", tmp_path / "index", "--encoder", "none")
     assert "reading .pdf files" in told
-    assert "pip install 'jpr[docs]'" in told
+    assert "pip install 'jpr[documents]'" in told
     assert Index(tmp_path / "index").manifest.passages > 4
     (tmp_path / "only").mkdir()
     (tmp_path / "only" / "picture.jpg").write_bytes(b"x")

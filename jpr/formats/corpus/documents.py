@@ -28,7 +28,7 @@ from jpr.types import Passage
 
 Cut = Callable[[Passage], Iterable[Passage]]
 """Cuts a passage into pieces."""
-EXTRA = "docs"
+EXTRA = "documents"
 _ENDINGS = ".txt .md .html .pdf .docx .csv and .jsonl"
 WORDPIECES = 140
 """Of a passage at most, some hundred words: with title and question it fits what models read."""

@@ -235,7 +235,7 @@ def test_what_cannot_be_named_or_needs_an_extra_is_told_once(
     assert list(found.files) == ["a.txt"]
     unnamed, needed = sorted(found.problems)
     assert "not UTF-8; rename it" in unnamed
-    assert needed.endswith("reading .pdf files needs an extra: pip install 'jpr[docs]'")
+    assert needed.endswith("reading .pdf files needs an extra: pip install 'jpr[documents]'")
 
 
 def test_a_folder_that_is_none_is_told(tmp_path: Path) -> None:
