@@ -1,6 +1,6 @@
-"""The jobs that benchmarks/faults.py kills: what each begins with, does, and leaves.
+"""The jobs that benchmarks/faults.py kills: their input, commands and results.
 
-A job runs in a folder of its own, which holds all that it reads and writes.
+A job runs in a folder of its own, which has all its input and output.
 """
 
 import hashlib
@@ -43,7 +43,7 @@ average = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much there is to do."""
+    """The amount of work."""
 
     passages: int
     questions: int
@@ -56,22 +56,22 @@ FULL, TINY = Size(1500, 100, 20, 30), Size(300, 10, 4, 6)
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Commands that are killed, started again and, in the end, compared."""
+    """Commands that are killed, started again and whose results are compared."""
 
     name: str
     commands: Sequence[Sequence[str]]
     result: Callable[[Path], object]
-    """What came of it: equal for a run that was killed and one that was not."""
+    """The result: equal for a run that was killed and one that was not."""
     between: Callable[[Path], object] = lambda _: None
-    """What others find while it is not done: as it was before, or as it is in the end."""
+    """What readers see meanwhile: the state before or after a command."""
     done: str = "never said"
-    """What a command says when it is given again, killed after its work was done."""
+    """What a command prints when it is repeated after its work was done."""
     resume: str = ""
-    """An option, and a file: where that is there, the command is given with the option."""
+    """A file: if it exists, the command gets `--resume`."""
 
 
 def prepare(folder: Path, size: Size, run: Callable[[Path, Sequence[str]], None]) -> None:
-    """Write what all jobs begin with, but for the models."""
+    """Write the input of all jobs, except for the models."""
     many = passages(size.passages + size.passages // 2, seed=1)
     _write(folder / "corpus.jsonl", map(_line, many[: size.passages]))
     _write(folder / "more.jsonl", map(_line, many[size.passages :]))
@@ -119,7 +119,7 @@ def _document(folder: Path, number: int, state: str) -> None:
 
 
 def found(folder: Path) -> object:
-    """Return what an index holds and finds, or None where there is none."""
+    """Return what an index contains and finds; None without an index."""
     if not (folder / "CURRENT").exists():
         return None
     index = Index(folder)
@@ -134,9 +134,9 @@ def found(folder: Path) -> object:
 
 
 def _cached(home: Path) -> object:
-    """Return what the cache of a folder of documents holds, and how many were answered with.
+    """Return the contents of the cache of documents, and the number of passages of a reply.
 
-    Scores depend on whether the index was changed or made anew: removed words count until then.
+    Scores depend on whether the index was updated or rebuilt: removed words count until then.
     """
     (own,) = (home / "cache" / "jpr" / "documents").iterdir()
     noted = json.loads((own / "files.json").read_text(encoding="utf-8"))["files"]
@@ -146,7 +146,7 @@ def _cached(home: Path) -> object:
 
 
 def _may_be_asked(home: Path) -> object:
-    """Open the cache, which must be whole, whatever state it is of."""
+    """Open the cache, which must never be damaged."""
     for own in (home / "cache" / "jpr" / "documents").iterdir():
         try:
             Index(own / "index")
@@ -165,7 +165,7 @@ def digests(folder: Path) -> dict[str, str]:
 
 
 def _trained(home: Path) -> object:
-    """Return weights as bytes; state and log without the seconds they took."""
+    """Return weights, state and log, without times."""
     out = home / "out"
     own = {name: digest for name, digest in digests(out).items() if name in _MODEL}
     state = {

@@ -1,8 +1,8 @@
-"""`jpr serve` killed while clients ask it, for benchmarks/faults.py.
+"""`jpr serve` killed under load, for benchmarks/faults.py.
 
-Clients ask a folder of documents, send files and ask those. An answer that comes is whole and the
-one that an undisturbed service gave; else the connection ends. A service that is started again
-answers as before, and ended by SIGTERM leaves nothing behind, also of those that were killed.
+Clients ask a folder of documents, upload files and ask those. A response is either that of an
+undisturbed service, or the connection ends. A restarted service answers as before and, after
+SIGTERM, leaves no files behind, not even those of the killed ones.
 """
 
 import json
@@ -27,7 +27,7 @@ _SERVE = ["serve", "--docs", "docs", "--port", "0"]
 
 
 def port_of(process: subprocess.Popen[bytes], home: Path) -> int:
-    """Wait until a service says where it is."""
+    """Return the port of a service, from its log."""
     while b"\n" not in (said := (home / "stderr").read_bytes()):
         if process.poll() is not None:
             raise SystemExit(said.decode())
@@ -68,12 +68,12 @@ def send_and_ask(port: int) -> object:
 
 
 def answers(port: int) -> dict[str, object]:
-    """Return what a service says to everything that clients ask."""
+    """Return the responses to everything that clients ask."""
     return {**{one: ask(port, one) for one in QUESTIONS}, "files": send_and_ask(port)}
 
 
 class Client(Thread):
-    """Asks until the connection ends, and looks at what it gets."""
+    """Asks until the connection ends, and checks the responses."""
 
     def __init__(self, port: int, right: dict[str, object], seed: int) -> None:
         super().__init__()
@@ -95,9 +95,9 @@ class Client(Thread):
             self.wrong += got != self._right[one]
 
 
-def killed_services(anew: Callable[[], Path], start: Start, times: int, seed: int) -> Row:
-    """Kill services under load, so many, and start each again."""
-    home, draw = anew(), random.Random(f"{seed} serve")
+def killed_services(reset: Callable[[], Path], start: Start, times: int, seed: int) -> Row:
+    """Kill a service under load and start it again, `times` times."""
+    home, draw = reset(), random.Random(f"{seed} serve")
     process = start(home, _SERVE)
     began = time.monotonic()
     right = answers(port_of(process, home))
@@ -136,7 +136,7 @@ def killed_services(anew: Callable[[], Path], start: Start, times: int, seed: in
 
 
 def ended(process: subprocess.Popen[bytes], home: Path) -> list[str]:
-    """Let a service end, and say what is wrong then."""
+    """Stop a service with SIGTERM, and return what is wrong."""
     process.send_signal(signal.SIGTERM)
     problems = [f"it ended with {code}"] if (code := process.wait()) else []
     left = {path.name[:12] for path in (home / "temporary").iterdir()} - {".ses"}  # onnxruntime's

@@ -1,4 +1,4 @@
-"""`jpr` with tiny random models inside instead of its own, for benchmarks/faults.py to kill.
+"""`jpr` with tiny random models in place of the bundled ones, for benchmarks/faults.py to kill.
 
 python benchmarks/faulted.py MODELS COMMAND …
 """
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def main() -> None:
-    """Be the command line; what it would take by default is in the folder MODELS."""
+    """Run the command line; its default models are in the folder MODELS."""
     import jpr.encode.encoder_folder
     import jpr.rerank.joint
 
@@ -22,7 +22,7 @@ def main() -> None:
 
 
 def write_models(folder: Path) -> None:
-    """Write the models that `main` takes, and an encoder and a pack to train with."""
+    """Write the models for `main`, and an encoder and a pack to train with."""
     from jpr.encode.export_encoder import export_encoder
     from jpr.rerank.save import export_joint
     from tests.encode.tiny import write_encoder

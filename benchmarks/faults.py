@@ -1,18 +1,18 @@
-"""Commands killed by SIGKILL at random moments, started again, and compared with ones left alone.
+"""Kill commands by SIGKILL at random moments, start them again, and compare with undisturbed runs.
 
 python benchmarks/faults.py [--times 50] [--jobs encode,train] [--seed 0] [--tiny] [--out FILE.json]
 
-Each job of benchmarks/fault_jobs.py runs undisturbed once. Then, until it was killed as often as is
-asked for, it is started, killed once or twice and started again by the same command until it ends.
-One kill in ten comes while Python starts; the others between the first file that the job writes or
-changes and its end. What is compared:
+Each job of benchmarks/fault_jobs.py runs undisturbed once. Then it is started, killed once or twice
+and started again by the same command until it ends, until there were `--times` kills. One kill in
+ten comes while Python starts; the others between the first file that the job writes and its end.
+What is compared:
 
-- while it is not done, what a reader finds is the state before or after a command, and whole;
+- meanwhile, a reader sees the complete state before or after a command;
 - in the end, results are the same bytes where that is promised (vectors, weights, rankings,
-  answers), else the same passages, hits and scores (an index: its engine names files at random);
-- no file is there that the undisturbed run did not leave, temporary or other.
+  answers), otherwise the same passages, hits and scores (an index has random file names);
+- there are no files that the undisturbed run did not leave, temporary or other.
 
-`serve` is killed while clients ask it (benchmarks/fault_serve.py). The models are tiny and random.
+`serve` is killed under load (benchmarks/fault_serve.py). The models are tiny and random.
 """
 
 import argparse
@@ -39,9 +39,9 @@ from jpr.io.manifest import manifest
 
 FAULTED = Path(__file__).with_name("faulted.py")
 STARTING = 0.1
-MOST = 2
-ENOUGH = 3
-"""Runs for each kill, at most: some end before theirs comes."""
+MAX_KILLS = 2
+MAX_RUNS = 3
+"""Runs per kill, at most: some end before they are killed."""
 COLUMNS = {
     "job": (14, ""),
     "seconds": (7, ".2f"),
@@ -52,64 +52,64 @@ COLUMNS = {
     "left over": (9, "d"),
 }
 _SAID = ("stdout", "stderr", "temporary/.ses")
-"""What commands say, and what onnxruntime notes wherever it is imported."""
+"""The output of commands, and a file that onnxruntime writes when it is imported."""
 _NAMES = (
     (re.compile(r"[0-9a-f]{32}(\.\d+\.del)?"), "SEGMENT"),
     (re.compile(r"(?<=/)v\d+(?=/)"), "VERSION"),
 )
-"""An engine's names, with what was removed since, which is nothing where all was made anew."""
+"""Random names of index files, and those of deleted passages, which a rebuilt index lacks."""
 
 
 @dataclass(slots=True)
 class Place:
-    """A folder that is always at the same path, made anew for every run."""
+    """A folder that is always at the same path, reset for every run."""
 
     home: Path
     pristine: Path
 
-    def anew(self) -> Path:
-        """Put it back to how it was."""
+    def reset(self) -> Path:
+        """Restore its initial contents."""
         shutil.rmtree(self.home, ignore_errors=True)
         shutil.copytree(self.pristine, self.home)
         return self.home
 
 
 def environment(home: Path) -> dict[str, str]:
-    """Keep everything below a folder, and to one thread."""
+    """Return an environment with all files below a folder, and one thread."""
     (home / "temporary").mkdir(exist_ok=True)
     own = {"JPR_CACHE": str(home / "cache"), "TMPDIR": str(home / "temporary")}
     return {**os.environ, **own, "OMP_NUM_THREADS": "1"}
 
 
 def start(home: Path, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
-    """Start a command; what it says goes to files, anew each time."""
+    """Start a command, with its output in files."""
     with (home / "stdout").open("wb") as out, (home / "stderr").open("wb") as err:
         command = [sys.executable, str(FAULTED), "models", *arguments]
         return subprocess.Popen(command, cwd=home, env=environment(home), stdout=out, stderr=err)
 
 
 def run(home: Path, arguments: Sequence[str]) -> None:
-    """Run a command that must go well."""
+    """Run a command that must succeed."""
     if start(home, arguments).wait():
         raise SystemExit((home / "stderr").read_text(encoding="utf-8"))
 
 
 def files(home: Path) -> dict[str, tuple[int, int]]:
-    """Return what is there, but for what is said."""
+    """Return the size and time of each file, except for output."""
     found = {}
     for folder, _, names in os.walk(home):
         for name in names:
             path = Path(folder, name)
             try:
                 status = path.stat()
-            except FileNotFoundError:  # it has just got another name
+            except FileNotFoundError:  # it was renamed meanwhile
                 continue
             found[str(path.relative_to(home))] = (status.st_size, status.st_mtime_ns)
     return {name: of for name, of in found.items() if name not in _SAID}
 
 
 def names(home: Path) -> set[str]:
-    """Return the names of all files, those drawn at random by a word for their kind."""
+    """Return the names of all files, random ones by a word for their kind."""
     found = set()
     for name in files(home):
         for pattern, kind in _NAMES:
@@ -119,7 +119,7 @@ def names(home: Path) -> set[str]:
 
 
 def begun(process: subprocess.Popen[bytes], home: Path, before: object) -> bool:
-    """Wait for the first file that is written; False where the process ends before."""
+    """Wait for the first file that is written; return False if the process ends before."""
     while process.poll() is None:
         if files(home) != before:
             return True
@@ -133,7 +133,7 @@ class Whole:
 
     result: object
     states: list[object]
-    """What a reader finds before the first command, and after each."""
+    """What a reader sees before the first command, and after each."""
     names: set[str]
     starting: float
     working: list[float]
@@ -142,7 +142,7 @@ class Whole:
 
 def undisturbed(job: Job, place: Place) -> Whole:
     """Run a job to its end."""
-    home = place.anew()
+    home = place.reset()
     states, working, starting = [job.between(home)], [], 0.0
     for command in job.commands:
         before, started = files(home), time.monotonic()
@@ -159,7 +159,7 @@ def undisturbed(job: Job, place: Place) -> Whole:
 
 @dataclass(slots=True)
 class Tally:
-    """What happened to a job."""
+    """Counts and problems of a job."""
 
     kills: int = 0
     starting: int = 0
@@ -169,10 +169,10 @@ class Tally:
 
 
 def disturbed(job: Job, place: Place, whole: Whole, draw: random.Random, tally: Tally) -> None:
-    """Run a job that is killed, and compare."""
-    home = place.anew()
+    """Run a job, kill it, and compare."""
+    home = place.reset()
     for command, working in zip(job.commands, whole.working, strict=True):
-        kills = draw.randint(1, MOST)
+        kills = draw.randint(1, MAX_KILLS)
         ended = False
         while kills and not ended:
             ended = killed(job, home, command, (whole.starting, working), draw, tally)
@@ -185,7 +185,7 @@ def disturbed(job: Job, place: Place, whole: Whole, draw: random.Random, tally: 
     if job.result(home) == whole.result:
         tally.same += 1
     else:
-        tally.problems.append("the result is another")
+        tally.problems.append("the result differs")
     if more := names(home) ^ whole.names:
         tally.left += 1
         tally.problems.append(f"files differ: {sorted(more)}")
@@ -199,13 +199,13 @@ def killed(
     draw: random.Random,
     tally: Tally,
 ) -> bool:
-    """Start a command and kill it; True where it came to its end before that."""
+    """Start a command and kill it; return whether it ended before that."""
     starting, working = seconds
     before = files(home)
     early = draw.random() < STARTING
     process = start(home, again(job, home, command))
     if early or begun(process, home, before):
-        with suppress(subprocess.TimeoutExpired):  # which is when it is to be killed
+        with suppress(subprocess.TimeoutExpired):  # time to kill it
             process.wait(draw.uniform(0, starting if early else working))
     ended = process.poll() is not None
     process.kill()
@@ -222,24 +222,24 @@ def killed(
 
 
 def again(job: Job, home: Path, command: Sequence[str]) -> list[str]:
-    """Return a command as it is to be given now."""
+    """Return a command, with `--resume` if it has started before."""
     is_begun = job.resume and (home / job.resume).exists()
     return [*command, *(["--resume"] if is_begun else [])]
 
 
 def finished(job: Job, home: Path, command: Sequence[str]) -> str:
-    """Start a command for the last time; return what went wrong."""
+    """Start a command for the last time; return its error, if any."""
     code = start(home, again(job, home, command)).wait()
     said = (home / "stderr").read_text(encoding="utf-8")
     return said if code and job.done not in said else ""
 
 
 def measured(job: Job, place: Place, times: int, seed: int) -> dict[str, object]:
-    """Run a job undisturbed, and disturbed so many times."""
+    """Run a job undisturbed, and then with kills."""
     whole = undisturbed(job, place)
     draw, tally = random.Random(f"{seed} {job.name}"), Tally()
     runs = 0
-    while tally.kills < times and runs < ENOUGH * times:
+    while tally.kills < times and runs < MAX_RUNS * times:
         disturbed(job, place, whole, draw, tally)
         runs += 1
     return {
@@ -255,7 +255,7 @@ def measured(job: Job, place: Place, times: int, seed: int) -> dict[str, object]
 
 
 def prepared(folder: Path, size: Size) -> Place:
-    """Write what all jobs begin with."""
+    """Write the input of all jobs."""
     place = Place(folder / "home", folder / "pristine")
     place.home.mkdir()
     write_models(place.home / "models")
@@ -273,11 +273,11 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=50)
     parser.add_argument("--jobs", default=",".join(every), help=f"of {', '.join(every)}")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--tiny", action="store_true", help="little to do, to try")
+    parser.add_argument("--tiny", action="store_true", help="little work, to try it")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    wanted = options.jobs.split(",")
-    if unknown := set(wanted) - set(every):
+    chosen = options.jobs.split(",")
+    if unknown := set(chosen) - set(every):
         parser.error(f"--jobs {', '.join(sorted(unknown))}: there are {', '.join(every)}")
     began = time.perf_counter()
     rows = []
@@ -285,9 +285,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         place = prepared(Path(folder), TINY if options.tiny else FULL)
         for job in (*JOBS, None):
-            if job is None and "serve" in wanted:
-                rows.append(killed_services(place.anew, start, options.times, options.seed))
-            elif job is not None and job.name in wanted:
+            if job is None and "serve" in chosen:
+                rows.append(killed_services(place.reset, start, options.times, options.seed))
+            elif job is not None and job.name in chosen:
                 rows.append(measured(job, place, options.times, options.seed))
             else:
                 continue

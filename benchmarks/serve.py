@@ -1,19 +1,18 @@
-"""Load on `jpr serve`, by clients of its own on loopback.
+"""Load on `jpr serve`, by clients on loopback.
 
 python benchmarks/serve.py [--tiny] [--passages 20] [--seconds 30] [--requests 10000]
                            [--out FILE.json]
 
-The service is a process of its own with the model inside; a request is POST /v2/rerank of a
-question and so many passages of 100 invented words, no two alike, k = 5.
+The service is a process of its own with the bundled model; a request is POST /v2/rerank of a
+question and `--passages` passages of 100 invented words, no two alike, k = 5.
 
-- Load: 1, 8 and 64 clients, each asking again as soon as it is answered, for some seconds; with
-  dynamic batching (up to 8 requests at once) and without.
-- Overload: 64 clients where 8 requests may wait. Every request must be answered; those that were
-  one too many with 429 and Retry-After. Then each client comes again when it is told to, until it
-  is served.
-- Redraw: a question to 100 passages, then the same with other β: what the page's slider does.
-- Memory: that of the process (resident), while it answers many small requests. The model is a tiny
-  random one and a request has five passages of ten words, as this is about the service.
+- Load: 1, 8 and 64 clients, each sending its next request after the response, for some seconds;
+  with dynamic batching (up to 8 requests at once) and without.
+- Overload: 64 clients where 8 requests may wait. Every request must be answered, those beyond the
+  limit with 429 and Retry-After. Then each client retries after that time, until it is served.
+- Redraw: a question over 100 passages, then the same with other β, as the page's slider does.
+- Memory: resident memory of the process during many small requests. The model is tiny and random
+  and a request has five passages of ten words, as this is about the service.
 """
 
 import argparse
@@ -52,16 +51,18 @@ Row = dict[str, object]
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
-    """How much is asked."""
+class Load:
+    """How much is requested."""
 
     passages: int
     seconds: float
     """For each number of clients."""
     requests: int
-    """While memory is looked at."""
+    """While memory is measured."""
     asks: int
     """Requests of each client under overload."""
+    overload: int
+    """Clients under overload."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ def bodies(passages: int, words: int = WORDS) -> Iterator[bytes]:
 
 
 class Connection:
-    """A client's connection, which stays open."""
+    """A client's persistent connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Take an open one."""
@@ -114,7 +115,7 @@ class Connection:
 def clients(
     port: int, number: int, ask: Callable[[Connection], Awaitable[list[Answer]]]
 ) -> list[Answer]:
-    """Let clients ask, all at the same time, and return all answers."""
+    """Run clients, all at the same time, and return all answers."""
 
     async def one() -> list[Answer]:
         connection = await Connection.to(port)
@@ -129,7 +130,7 @@ def clients(
     return [answer for answers in asyncio.run(every()) for answer in answers]
 
 
-def load(model: Path, size: Size) -> tuple[list[Row], Row]:
+def load(model: Path, size: Load) -> tuple[list[Row], Row]:
     """Measure throughput and times, and how fast the same question is answered again."""
     rows: list[Row] = []
     print(line(COLUMNS, {}))
@@ -142,8 +143,8 @@ def load(model: Path, size: Size) -> tuple[list[Row], Row]:
     return rows, again
 
 
-def asked(port: int, number: int, size: Size) -> Row:
-    """Let clients ask for some seconds."""
+def asked(port: int, number: int, size: Load) -> Row:
+    """Let clients send requests for some seconds."""
     requests = bodies(size.passages)
     begun = time.perf_counter()
 
@@ -162,16 +163,16 @@ def asked(port: int, number: int, size: Size) -> Row:
     return {"clients": number, "answered": len(times), "per second": len(times) / took, **parts}
 
 
-def overload(model: Path, size: Size) -> Row:
-    """Ask for more than can wait, first without patience, then with."""
+def overload(model: Path, size: Load) -> Row:
+    """Send more requests than may wait, first without retries, then with."""
     requests = bodies(size.passages)
 
-    async def hurry(connection: Connection) -> list[Answer]:
+    async def without_retry(connection: Connection) -> list[Answer]:
         return [await connection.post("/v2/rerank", next(requests)) for _ in range(size.asks)]
 
     with serving(model, waiting=8) as service:
 
-        async def wait(connection: Connection) -> list[Answer]:
+        async def with_retry(connection: Connection) -> list[Answer]:
             answers = [await connection.post("/v2/rerank", next(requests))]
             while answers[-1].status == 429:
                 await asyncio.sleep(answers[-1].retry_after or 0)
@@ -180,19 +181,19 @@ def overload(model: Path, size: Size) -> Row:
                 await other.close()
             return answers
 
-        hurried = clients(service.port, CLIENTS[-1], hurry)
-        patient = clients(service.port, CLIENTS[-1], wait)
-    sent_away = [answer for answer in hurried if answer.status == 429]
+        single = clients(service.port, size.overload, without_retry)
+        retried = clients(service.port, size.overload, with_retry)
+    rejected = [answer for answer in single if answer.status == 429]
     return {
-        "clients": CLIENTS[-1],
-        "sent": CLIENTS[-1] * size.asks,
-        "answered": len(hurried),
-        "served": sum(answer.status == 200 for answer in hurried),
-        "sent away": len(sent_away),
-        "with retry-after": sum(answer.retry_after is not None for answer in sent_away),
-        "ms to send away": median([1000 * answer.seconds for answer in sent_away] or [0]),
-        "patient clients served": sum(answer.status == 200 for answer in patient),
-        "their requests": len(patient),
+        "clients": size.overload,
+        "sent": size.overload * size.asks,
+        "answered": len(single),
+        "served": sum(answer.status == 200 for answer in single),
+        "rejected": len(rejected),
+        "with retry-after": sum(answer.retry_after is not None for answer in rejected),
+        "ms to reject": median([1000 * answer.seconds for answer in rejected] or [0]),
+        "retrying clients served": sum(answer.status == 200 for answer in retried),
+        "their requests": len(retried),
     }
 
 
@@ -211,8 +212,8 @@ def redraw(port: int) -> Row:
     return {"first ms": 1000 * first.seconds, "again ms": median(times), "slowest ms": max(times)}
 
 
-def memory(model: Path, size: Size) -> Row:
-    """Look at the process after every tenth of many requests."""
+def memory(model: Path, size: Load) -> Row:
+    """Measure the process after every tenth of many requests."""
     requests, part = bodies(5, 10), size.requests // 10
 
     async def ask(connection: Connection) -> list[Answer]:
@@ -246,8 +247,8 @@ def main() -> None:
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         tiny = tiny_model(Path(folder))
-        size = Size(options.passages, options.seconds, options.requests, 20)
-        size, model = (Size(3, 0.1, 160, 2), tiny) if options.tiny else (size, DEFAULT)
+        size = Load(options.passages, options.seconds, options.requests, 20, CLIENTS[-1])
+        size, model = (Load(3, 0.1, 160, 2, 16), tiny) if options.tiny else (size, DEFAULT)
         rows, again = load(model, size)
         report: Row = {
             "passages": size.passages,

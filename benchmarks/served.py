@@ -1,4 +1,4 @@
-"""The service that benchmarks/serve.py asks, in a process of its own.
+"""The service that benchmarks/serve.py measures, in a process of its own.
 
 python benchmarks/served.py MODEL BATCH WAITING
 """
@@ -36,8 +36,8 @@ WORDS = 100
 def text(draw: random.Random, words: int) -> str:
     """Return a text of invented words."""
     syllables = ("ka", "lo", "mi", "ren", "tos", "vu", "bel", "dan")
-    drawn = ("".join(draw.choices(syllables, k=draw.randint(1, 3))) for _ in range(words))
-    return " ".join(drawn)
+    invented = ("".join(draw.choices(syllables, k=draw.randint(1, 3))) for _ in range(words))
+    return " ".join(invented)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Running:
 
 @contextmanager
 def serving(model: Path, *, batch: int = 8, waiting: int = 64) -> Iterator[Running]:
-    """Start a service, and see it end as it should."""
+    """Start a service, and check that it ends with 0."""
     settings = [str(model), str(batch), str(waiting)]
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "log")
@@ -71,11 +71,11 @@ def serving(model: Path, *, batch: int = 8, waiting: int = 64) -> Iterator[Runni
         finally:
             process.send_signal(signal.SIGTERM)
             ended = process.wait(60)
-        assert ended == 0, "the service did not end as it should"
+        assert ended == 0, "the service did not end with 0"
 
 
 def main(model: Path, batch: int, waiting: int) -> None:
-    """Be the service; its first stage finds the same passages for all questions."""
+    """Run the service; its first stage returns the same passages for all questions."""
     draw = random.Random(0)
     hits = [Hit(Passage(str(at), "", text(draw, WORDS)), -float(at)) for at in range(100)]
     joint = JointReranker.load(model, device="cpu")
@@ -91,7 +91,7 @@ def main(model: Path, batch: int, waiting: int) -> None:
 
 
 def tiny_model(folder: Path) -> Path:
-    """Write a random model that takes next to no time."""
+    """Write a tiny random model."""
     from jpr.models.bert import Bert, BertConfig
     from jpr.models.heads import SpanHead  # torch: not in the process that is measured
     from jpr.models.joint import JointModel, PointerHead

@@ -65,8 +65,8 @@ def test_the_service_is_timed_and_loses_nothing(
     measured = [(row["batch"], row["clients"]) for row in report["rows"]]
     assert measured == [(batch, clients) for batch in (8, 1) for clients in (1, 8, 64)]
     overload = report["overload"]
-    assert overload["answered"] == overload["sent"] == overload["served"] + overload["sent away"]
-    assert overload["with retry-after"] == overload["sent away"] > 0
-    assert overload["patient clients served"] == 64
+    assert overload["answered"] == overload["sent"] == overload["served"] + overload["rejected"]
+    assert overload["with retry-after"] == overload["rejected"] > 0
+    assert overload["retrying clients served"] == overload["clients"] == 16
     assert report["memory"]["requests"] == 160
     assert len(capsys.readouterr().out.splitlines()) == 1 + len(measured) + 3

@@ -30,7 +30,7 @@ PREFER = {
     r"Considered": "EncodedCandidates",
     r"Asked": "ModelInput",
     r"Listed": "CandidateBatch",
-    r"Draws?": "Sampler",
+    r"Draws": "Sampler",
     r"Feed|FeedConfig": "Dataset",
     r"Rooms?|rooms": "DecoderCache",
     r"Door|Gate": "AccessPolicy",
