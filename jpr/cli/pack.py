@@ -12,7 +12,7 @@ from jpr.cli.inputs import naming
 from jpr.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from jpr.train.packing import Source
+    from jpr.train.packing import PackSource
     from jpr.train.sources import RunSurvey
     from jpr.types import Passage, Question
 
@@ -27,7 +27,7 @@ Example: jpr pack bm25.jsonl --questions train.jsonl --tokenizer tokenizer.json 
 
 Example: jpr pack --index wiki -q nq.jsonl -q webq.jsonl --tokenizer models/minilm --out packs/all
 """
-Sources = tuple[list["Source"], dict[str, str]]
+Sources = tuple[list["PackSource"], dict[str, str]]
 """Sources, and the hashes of what they come from."""
 
 

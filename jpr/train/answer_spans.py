@@ -1,6 +1,6 @@
-"""Where answers stand among the tokens of passages.
+"""Where answers are among the tokens of passages.
 
-Tokens of 16 bits are searched as bytes, so that nothing is done token by token.
+Tokens of 16 bits are searched as bytes, so that no loop runs over tokens.
 """
 
 import json
@@ -30,12 +30,12 @@ Found = tuple[NDArray[np.int64], NDArray[np.uint16], NDArray[np.uint8]]
 
 
 class SpanFinder:
-    """Finds the spellings of answers in tokenised passages."""
+    """Finds the spellings of answers in tokenized passages."""
 
     def __init__(self, tokenizer: Tokenizer, *, strict: bool = False) -> None:
         """Take the passages' own tokenizer; `strict` ignores lone numerals and stop words."""
         self._tokenizer, self._strict = tokenizer, strict
-        self._unknown = _unknown(tokenizer)
+        self._unknown = _unknown_token(tokenizer)
         inner = continuation_tokens(tokenizer.get_vocab())
         self._inner = frozenset(token.to_bytes(2, sys.byteorder) for token in inner)
 
@@ -45,27 +45,27 @@ class SpanFinder:
         bounds: NDArray[np.int64],
         spellings: Sequence[Sequence[str]],
     ) -> Found:
-        """Return which of the passages have one of their spellings, and where: every occurrence.
+        """Return every occurrence of a spelling in its passage.
 
-        `bounds` (V, 3) say where in `tokens` the passage's title and text begin and where it ends.
-        Offsets count from the title's beginning. Occurrences in one passage do not overlap: what
-        begins first counts, of several at one place the longest.
+        `bounds` (V, 3) are where in `tokens` each passage's title and text start and where it ends.
+        Offsets count from the start of the title. Occurrences in one passage do not overlap: the
+        first counts, of several at one place the longest.
         """
         needles = self._needles(chain.from_iterable(spellings))
         found: list[tuple[int, int, int]] = []
-        flat = np.asarray(tokens)  # slices of a map are slow
+        flat = np.asarray(tokens)  # slices of a memory map are slow
         for i, ((title, text, end), names) in enumerate(
             zip(bounds.tolist(), spellings, strict=True)
         ):
-            wanted = {needles[name] for name in names if name in needles}
+            own = {needles[name] for name in names if name in needles}
             for first, last in ((title, text), (text, end)):
-                for at, length in self._every(flat[first:last].tobytes(), wanted):
+                for at, length in self._occurrences(flat[first:last].tobytes(), own):
                     found.append((i, first - title + at, length))
         covers, offsets, lengths = np.array(found, dtype=np.int64).reshape(-1, 3).T
         return covers, offsets.astype(np.uint16), lengths.astype(np.uint8)
 
     def _needles(self, spellings: Iterable[str]) -> dict[str, bytes]:
-        """Return the bytes that stand for each spelling, but for those that prove nothing."""
+        """Return the bytes of the tokens of each spelling, except those that prove nothing."""
         names = [name for name in dict.fromkeys(spellings) if not (self._strict and is_weak(name))]
         ids = truncated_tokens(self._tokenizer, names, _LONGEST + 1)
         return {
@@ -74,44 +74,39 @@ class SpanFinder:
             if 0 < len(found) <= _LONGEST and self._unknown not in found
         }
 
-    def _every(self, field: bytes, needles: Iterable[bytes]) -> list[tuple[int, int]]:
-        """Return the offsets and lengths, in tokens, of all that does not overlap."""
+    def _occurrences(self, field: bytes, needles: Iterable[bytes]) -> list[tuple[int, int]]:
+        """Return the offsets and lengths, in tokens, of occurrences that do not overlap."""
         found = []
         for needle in needles:
             at = field.find(needle)
             while at >= 0:
                 end = at + len(needle)
                 if at % 2 == 0 and field[end : end + 2] not in self._inner:
-                    found.append((at // 2, -len(needle) // 2))
+                    found.append((at // 2, -len(needle) // 2))  # negated: the longest sorts first
                 at = field.find(needle, at + 1)
-        return _apart(found) if len(found) > 1 else [(at, -negated) for at, negated in found]
-
-
-def _apart(found: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return offsets and lengths, which come negated, without those that begin in another."""
-    kept, end = [], 0
-    for at, negated in sorted(found):
-        if at >= end:
-            end = at - negated
-            kept.append((at, -negated))
-    return kept
+        kept, end = [], 0
+        for at, negated in sorted(found):
+            if at >= end:
+                end = at - negated
+                kept.append((at, -negated))
+        return kept
 
 
 def spellings(question: Question, answer: int, passage: Passage) -> Sequence[str]:
-    """Return how an answer may be written; where an expression says it, as it is in the passage."""
+    """Return the spellings of an answer; of a regular expression, its matches in the passage."""
     if question.answers:
         return question.answers[answer]
     matches = (_matches(_pattern(question), text) for text in (passage.title, passage.text))
     return list(dict.fromkeys(chain.from_iterable(matches)))
 
 
-@lru_cache(maxsize=64)  # those of one question come one after another
+@lru_cache(maxsize=64)  # the passages of one question follow each other
 def _pattern(question: Question) -> "regex.Pattern[str]":
     return compile_pattern(pattern_source(question))
 
 
 def _matches(pattern: "regex.Pattern[str]", text: str) -> Iterator[str]:
-    """Yield what an expression matches, until it takes too long."""
+    """Yield the matches of an expression, until it takes too long."""
     decomposed = unicodedata.normalize("NFD", text)
     try:
         for found in pattern.finditer(decomposed, timeout=_TIME_LIMIT, concurrent=False):
@@ -120,8 +115,8 @@ def _matches(pattern: "regex.Pattern[str]", text: str) -> Iterator[str]:
         return
 
 
-def _unknown(tokenizer: Tokenizer) -> int | None:
-    """Return the token for words without one, which may stand for any."""
+def _unknown_token(tokenizer: Tokenizer) -> int | None:
+    """Return the token of words outside the vocabulary, which may stand for any."""
     model = json.loads(tokenizer.to_str())["model"]
     token = model.get("unk_token")
     found: int | None = model.get("unk_id") if token is None else tokenizer.token_to_id(token)

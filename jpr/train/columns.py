@@ -1,15 +1,14 @@
-"""Flat arrays that grow on disk side by side, so that work that was killed goes on where it was.
+"""Flat arrays that grow on disk side by side, so that interrupted work can be resumed.
 
-What was appended counts from the next `commit` on; what a killed process appended after its last
-one is cut off by the next. A commit notes the hashes of all columns: where one is another, all is
-computed again.
+Appended values count from the next `commit` on; whatever a killed process appended after its last
+commit is truncated. A commit records the hashes of all columns: if one differs, work starts over.
 """
 
 import hashlib
 import json
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +22,18 @@ from jpr.io.json_files import read_object
 from jpr.io.locks import locked
 
 _STATE = "state.json"
-_PIECE = 1 << 20
+_CHUNK = 1 << 20
 
 
 class Columns:
     """Arrays that are open for appending; `open_columns` makes them."""
 
     def __init__(self, folder: Path, key: str, types: Mapping[str, type], stack: ExitStack) -> None:
-        """Go on with what the last commit with the same key left, or begin."""
+        """Resume from the last commit with the same key, or start."""
         self._folder, self._key, self._types = folder, key, types
         state = self._state()
         self.done: int = state["done"]
-        """What was committed, in whatever the writer counts."""
+        """What was committed, in the writer's unit."""
         self._bytes: dict[str, int] = {name: state["bytes"].get(name, 0) for name in types}
         with explain_write_errors(folder):
             self._streams = {
@@ -45,39 +44,32 @@ class Columns:
             self._hashes = {name: _hash(self._path(name), self._bytes[name]) for name in types}
 
     def _state(self) -> dict[str, Any]:
-        try:
+        with suppress(FormatError, KeyError, OSError):  # missing or damaged: start over
             file = self._folder / _STATE
             state: dict[str, Any] = unsealed(file, read_object(file))
-            whole = all(self._is_whole(name, state) for name in self._types)
-            if whole and state["key"] == self._key:
+            if state["key"] == self._key and all(
+                _hash(self._path(name), state["bytes"][name]).hexdigest() == state["hashes"][name]
+                for name in self._types
+            ):
                 return state
-        except (FormatError, KeyError):  # there is none, or a damaged one
-            pass
         return {"done": 0, "bytes": {}}
-
-    def _is_whole(self, name: str, state: Mapping[str, Any]) -> bool:
-        """Tell whether a column holds what was committed."""
-        size, path = state["bytes"][name], self._path(name)
-        if not path.exists() or path.stat().st_size < size:
-            return False
-        return bool(_hash(path, size).hexdigest() == state["hashes"][name])
 
     def _path(self, name: str) -> Path:
         return self._folder / f"{name}.bin"
 
     def length(self, name: str) -> int:
-        """Return how many numbers a column has."""
+        """Return the length of a column."""
         return self._bytes[name] // np.dtype(self._types[name]).itemsize
 
     def append(self, name: str, values: NDArray[Any]) -> None:
-        """Append numbers to a column, which must be able to hold them."""
+        """Append values to a column, cast to its type."""
         packed = values.astype(self._types[name]).tobytes()
         with explain_write_errors(self._folder):
             self._bytes[name] += self._streams[name].write(packed)
         self._hashes[name].update(packed)
 
     def commit(self, done: int) -> None:
-        """Keep all that was appended, whatever happens from now on."""
+        """Keep everything appended so far, whatever happens from now on."""
         with explain_write_errors(self._folder):
             for stream in self._streams.values():
                 stream.flush()
@@ -88,7 +80,7 @@ class Columns:
             file.write(json.dumps(sealed(state)))
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        """Return what was appended to a column so far, mapped."""
+        """Return a column, memory-mapped."""
         if not self.length(name):
             return np.empty(0, dtype=self._types[name])
         with explain_write_errors(self._folder):
@@ -97,18 +89,18 @@ class Columns:
 
 
 def _hash(path: Path, size: int) -> "hashlib._Hash":
-    """Return the hash of a file's first bytes, to go on with."""
+    """Return the hash of a file's first bytes, to be updated; of fewer if the file is shorter."""
     found = hashlib.sha256()
     with path.open("rb") as stream:
-        while size > 0 and (piece := stream.read(min(size, _PIECE))):
-            found.update(piece)
-            size -= len(piece)
+        while size > 0 and (chunk := stream.read(min(size, _CHUNK))):
+            found.update(chunk)
+            size -= len(chunk)
     return found
 
 
 @contextmanager
 def open_columns(folder: Path, key: str, types: Mapping[str, type]) -> Iterator[Columns]:
-    """Open columns in a folder for one process at a time; the folder goes when all went well."""
+    """Open columns for one process at a time; the folder is removed if no error occurs."""
     with ExitStack() as stack:
         with explain_write_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)

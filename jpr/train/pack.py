@@ -1,7 +1,7 @@
-"""The pack: questions, candidates and which answers these hold, as token ids in flat arrays.
+"""The pack: questions, candidates and the answers in them, as token ids in flat arrays.
 
-A folder of plain `.npy` files, mapped and not read, so that a trainer takes what it needs; what
-each array is, `docs/train.md` says. A pack appears whole or not at all.
+A folder of plain `.npy` files that are memory-mapped; `docs/train.md` describes each array. A pack
+appears whole or not at all.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from jpr.errors import ConfigError, DataError, FormatError
 from jpr.io.atomic import explain_write_errors, sync_folder, temporary_path
 from jpr.io.checksums import check_sums, sealed, sha256, unsealed
-from jpr.io.json_files import read_object
+from jpr.io.json_files import read_json, read_object
 
 FORMAT = 3
 KIND = "pack"
@@ -43,7 +43,7 @@ TYPES = {
 }
 """The arrays that are one file each; the tokens of passages are several."""
 LIMITS = ("max_question", "max_title", "max_text")
-"""What `about["limits"]` says: how many tokens were kept of each, at most."""
+"""Keys of `about["limits"]`: how many tokens of each were kept at most."""
 PART_MB = 48
 _TOKENS = "passage_tokens"
 _REMEDY = "copy it again, or make it again with jpr pack"
@@ -64,7 +64,7 @@ class Pack:
     title_lengths: NDArray[np.uint8]
     """(R,) how many of a passage's first tokens are its title."""
     candidates: NDArray[np.uint32]
-    """(E,) rows of passages, question after question, in the order of the first stage."""
+    """(E,) rows of passages, by question, in first-stage order."""
     candidate_starts: NDArray[np.int64]
     """(Q + 1,)"""
     scores: NDArray[np.float16]
@@ -74,24 +74,24 @@ class Pack:
     cover_answers: NDArray[np.uint16]
     """(V,) … contains this answer of its question."""
     span_covers: NDArray[np.uint32]
-    """(S,) ascending: what this entry of `cover_edges` says is seen …"""
+    """(S,) ascending: the answer of this entry of `cover_edges` occurs …"""
     span_offsets: NDArray[np.uint16]
-    """(S,) … after so many of the passage's tokens, ascending, …"""
+    """(S,) … at this offset among the passage's tokens, ascending, …"""
     span_lengths: NDArray[np.uint8]
-    """(S,) … in so many; a cover has as many spans as there are occurrences, or none."""
+    """(S,) … with this length; a cover has a span for each occurrence, or none."""
     n_answers: NDArray[np.uint16]
     """(Q,) distinct answers, found or not."""
     sources: NDArray[np.uint8]
-    """(Q,) which file a question is of; `about` names them."""
+    """(Q,) the file of each question; `about` names them."""
     question_ids: tuple[str, ...]
     about: Mapping[str, Any]
-    """What `pack.json` says: limits of tokens, settings, inputs."""
+    """The content of `pack.json`: limits of tokens, settings, inputs."""
 
     def __post_init__(self) -> None:
-        """Refuse arrays that do not fit together."""
+        """Reject arrays that do not fit together."""
         q, rows, edges = len(self.question_ids), len(self.title_lengths), len(self.candidates)
         covered, spans = len(self.cover_edges), len(self.span_covers)
-        for name, values, wanted in (
+        for name, values, length in (
             ("question_starts", self.question_starts, q + 1),
             ("candidate_starts", self.candidate_starts, q + 1),
             ("passage_starts", self.passage_starts, rows + 1),
@@ -102,8 +102,8 @@ class Pack:
             ("span_offsets", self.span_offsets, spans),
             ("span_lengths", self.span_lengths, spans),
         ):
-            if values.shape != (wanted,):
-                raise DataError(f"{name} has the shape {values.shape}, not ({wanted},)")
+            if values.shape != (length,):
+                raise DataError(f"{name} has the shape {values.shape}, not ({length},)")
         for name, starts, end in (
             ("question_tokens", self.question_starts, len(self.question_tokens)),
             (_TOKENS, self.passage_starts, sum(map(len, self.passage_tokens))),
@@ -129,28 +129,19 @@ class Pack:
         parts = sorted(name for name in hashes if name.startswith(_TOKENS))
         arrays = {name: _mapped(home / f"{name}.npy", kind) for name, kind in TYPES.items()}
         tokens = tuple(_mapped(home / name, np.uint16) for name in parts)
+        ids: Any = read_json(home / IDS)
         try:
-            found = cls(
-                passage_tokens=tokens,
-                question_ids=tuple(_read_json(home / IDS)),
-                about=about,
-                **arrays,
-            )
-        except DataError as error:
+            found = cls(passage_tokens=tokens, question_ids=tuple(ids), about=about, **arrays)
+        except (DataError, TypeError) as error:
             raise FormatError(home, 0, f"is damaged: {error}; {_REMEDY}") from error
         counts = {name: about["counts"].get(name) for name in found.counts()}
         if counts != found.counts():
-            told = f"holds {found.counts()}, not {counts}"
-            raise FormatError(home, 0, f"is damaged: {told}; {_REMEDY}")
+            problem = f"is damaged: it holds {found.counts()}, not {counts}"
+            raise FormatError(home, 0, f"{problem}; {_REMEDY}")
         return found
 
-    def tokens_of(self, row: int) -> NDArray[np.uint16]:
-        """Return the tokens of a passage, its title's first."""
-        first, last = int(self.passage_starts[row]), int(self.passage_starts[row + 1])
-        return np.concatenate(_between(self.passage_tokens, first, last))
-
     def counts(self) -> dict[str, int]:
-        """Return how much there is of everything."""
+        """Return the sizes of the pack."""
         return {
             "questions": len(self),
             "passages": len(self.title_lengths),
@@ -163,40 +154,45 @@ class Pack:
 
 
 def vocabulary_sha256(words: Mapping[str, int]) -> str:
-    """Name a tokenizer by its words and their ids, however its file is laid out."""
+    """Return a hash of a tokenizer's words and ids, which does not depend on its file's layout."""
     ordered = json.dumps(sorted(words.items(), key=lambda item: item[1]))
     return hashlib.sha256(ordered.encode()).hexdigest()
 
 
 def write_pack(folder: Path, pack: Pack, *, part_mb: int = PART_MB) -> None:
-    """Write a pack; one that is there stays until the new one is whole, then gives way."""
+    """Write a pack; an existing one is replaced when the new one is complete."""
     check_target(folder)
-    beside = temporary_path(folder)
-    shutil.rmtree(beside, ignore_errors=True)
+    made, old = temporary_path(folder), folder.with_name(f".{folder.name}.old")
     with explain_write_errors(folder):
         try:
-            beside.mkdir(parents=True)
-            _write_files(beside, pack, part_mb)
-            _publish(beside, folder)
+            for path in (made, old):
+                shutil.rmtree(path, ignore_errors=True)
+            made.mkdir(parents=True)
+            _write_files(made, pack, part_mb)
+            sync_folder(made)
+            if folder.exists():
+                folder.rename(old)
+            made.rename(folder)
         finally:
-            shutil.rmtree(beside, ignore_errors=True)
+            shutil.rmtree(made, ignore_errors=True)
+            shutil.rmtree(old, ignore_errors=True)
 
 
 def check_target(folder: Path) -> None:
-    """Refuse to write where something else than a pack is."""
+    """Refuse to replace anything but a pack."""
     if folder.is_dir():
         foreign = any(folder.iterdir()) and not (folder / ABOUT).exists()
     else:
         foreign = folder.exists()
     if foreign:
-        raise ConfigError(f"{folder}: holds something else than a pack; name a new folder")
+        raise ConfigError(f"{folder}: exists and is not a pack; name a new folder")
 
 
 def _write_files(folder: Path, pack: Pack, part_mb: int) -> None:
-    arrays: dict[str, NDArray[Any]] = {name: getattr(pack, name) for name in TYPES}
-    hashes = {}
-    for name, kind in TYPES.items():
-        hashes[f"{name}.npy"] = _save(folder / f"{name}.npy", [arrays[name]], kind)
+    hashes = {
+        f"{name}.npy": _save(folder / f"{name}.npy", [getattr(pack, name)], kind)
+        for name, kind in TYPES.items()
+    }
     for number, (first, last) in enumerate(_parts(pack.passage_starts, part_mb)):
         name = f"{_TOKENS}-{number:03d}.npy"
         hashes[name] = _save(folder / name, _between(pack.passage_tokens, first, last), np.uint16)
@@ -213,12 +209,12 @@ def _write_files(folder: Path, pack: Pack, part_mb: int) -> None:
 
 
 def _parts(starts: NDArray[np.int64], part_mb: int) -> list[tuple[int, int]]:
-    """Cut passages into runs of tokens that fill a file; of one that is longer, all."""
-    room = part_mb * (1 << 20) // np.dtype(np.uint16).itemsize - 64  # for the file's head
+    """Return ranges of tokens of whole passages, each as large as fits a file."""
+    room = part_mb * (1 << 20) // np.dtype(np.uint16).itemsize - 64  # for the file's header
     found = [0]
     while found[-1] < starts[-1]:
         last = int(np.searchsorted(starts, found[-1] + room, side="right")) - 1
-        if starts[last] <= found[-1]:
+        if starts[last] <= found[-1]:  # a passage longer than a file has one of its own
             last = int(np.searchsorted(starts, found[-1], side="right"))
         found.append(int(starts[last]))
     return list(pairwise(found)) or [(0, 0)]
@@ -227,7 +223,7 @@ def _parts(starts: NDArray[np.int64], part_mb: int) -> list[tuple[int, int]]:
 def _between(
     parts: Sequence[NDArray[np.uint16]], first: int, last: int
 ) -> list[NDArray[np.uint16]]:
-    """Return the tokens from first to last of all parts end to end."""
+    """Return the tokens from first to last, counted through all parts."""
     found, before = [], 0
     for part in parts:
         found.append(part[max(first - before, 0) : max(last - before, 0)])
@@ -240,26 +236,6 @@ def _save(path: Path, pieces: Iterable[NDArray[Any]], kind: type) -> str:
     return sha256(path)
 
 
-def _publish(made: Path, folder: Path) -> None:
-    """Put a finished folder in the place of another, after it is safe on the disk."""
-    sync_folder(made)
-    old = folder.with_name(f".{folder.name}.old")
-    shutil.rmtree(old, ignore_errors=True)
-    if folder.exists():
-        folder.rename(old)
-    made.rename(folder)
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def _read_json(path: Path) -> Any:  # noqa: ANN401  # any JSON
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise FormatError(path.parent, 0, f"holds no {path.name}; is it a pack?") from error
-    except (OSError, ValueError, RecursionError) as error:
-        raise FormatError(path, 0, f"cannot be read ({error}); {_REMEDY}") from error
-
-
 def _read_about(home: Path) -> dict[str, object]:
     file = home / ABOUT
     if not file.exists():
@@ -268,8 +244,8 @@ def _read_about(home: Path) -> dict[str, object]:
     if about.get("kind") != KIND:
         raise FormatError(file, 0, "does not describe a pack; make one with jpr pack")
     if about.get("format") != FORMAT:
-        told = f"is of format {about.get('format')!r}, this program reads {FORMAT}"
-        raise FormatError(file, 0, f"{told}; make it again with jpr pack")
+        problem = f"has format {about.get('format')!r}, this version reads {FORMAT}"
+        raise FormatError(file, 0, f"{problem}; make it again with jpr pack")
     if not all(isinstance(about.get(name), dict) for name in ("files", "counts")):
         raise FormatError(file, 0, f"is damaged; {_REMEDY}")
     return about
@@ -281,6 +257,6 @@ def _mapped(path: Path, kind: type) -> NDArray[Any]:
     except (OSError, ValueError, EOFError) as error:
         raise FormatError(path, 0, f"cannot be mapped ({error}); {_REMEDY}") from error
     if found.dtype != kind or found.ndim != 1:
-        told = f"holds {found.dtype} of {found.ndim} dimensions"
-        raise FormatError(path, 0, f"{told}, not a row of {np.dtype(kind)}; {_REMEDY}")
+        problem = f"holds {found.dtype} of {found.ndim} dimensions, not of 1 and {np.dtype(kind)}"
+        raise FormatError(path, 0, f"{problem}; {_REMEDY}")
     return found

@@ -1,7 +1,7 @@
-"""Makes packs: rankings come in, tokens and what covers what go out, a few questions at a time.
+"""Makes packs: rankings in, tokens and coverage out, a batch of questions at a time.
 
-Memory holds one batch of rankings and 16 bytes for each distinct passage; all else is on the disk.
-A pack that was interrupted goes on after the last batch.
+Memory holds one batch of rankings and 16 bytes for each distinct passage; all else is on disk. An
+interrupted pack is resumed after its last batch.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 import jpr
-from jpr.coverage import Coverage, cover, starts
+from jpr.coverage import cover, starts
 from jpr.encode.tokenizer import open_tokenizer, read_tokenizer, truncated_tokens
 from jpr.errors import ConfigError, DataError
 from jpr.formats.runs.align import check_unique_passages
@@ -36,7 +36,7 @@ from jpr.train.pack import (
 from jpr.types import Passage, Question, Ranking
 
 _BATCH = 512
-"""Questions whose candidates are held at a time: 100 each are 50 MB of text."""
+"""Questions held at a time: with 100 candidates each, 50 MB of text."""
 _KEY_BYTES = 16
 _COLUMNS = {
     **{name: kind for name, kind in TYPES.items() if not name.endswith("_starts")},
@@ -52,37 +52,37 @@ _COLUMNS = {
 
 @dataclass(frozen=True, slots=True)
 class PackSettings:
-    """What of questions and candidates goes into a pack."""
+    """How much of questions and candidates goes into a pack."""
 
     k: int = 100
     """Candidates per question, at most."""
     strict: bool = False
-    """Whether a lone numeral or stop word proves no answer."""
+    """Do not count a lone numeral or stop word as an answer."""
     max_question: int = 64
-    """Tokens of a question; the rest is cut off, and so below."""
+    """Tokens of a question; longer ones are truncated, as are titles and texts."""
     max_title: int = 32
     max_text: int = 384
     """A model that is trained on the pack may read less, not more."""
 
     def __post_init__(self) -> None:
         if self.k < 1:
-            raise ConfigError(f"-k {self.k}: ask for at least one passage")
+            raise ConfigError(f"-k {self.k}: give at least 1")
         if self.max_title > 255 or self.max_text > 65_000:
-            raise ConfigError("titles of 255 and texts of 65,000 tokens are the most in a pack")
+            raise ConfigError("a pack holds at most 255 tokens of a title and 65,000 of a text")
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class PackSource:
     """The questions of one file, all with answers, with their candidates."""
 
     name: str
     count: int
     rankings_from: Callable[[int], Iterable[Ranking]]
-    """Gives the rankings after the first so many."""
+    """Return the rankings after the first `done`."""
 
 
 def make_pack(
-    sources: Sequence[Source],
+    sources: Sequence[PackSource],
     tokenizer: Path,
     out: Path,
     settings: PackSettings,
@@ -91,16 +91,16 @@ def make_pack(
     part_mb: int = PART_MB,
     progress: Progress = lambda _: None,
 ) -> Pack:
-    """Write the pack of some sources; `inputs` names by hashes what their rankings come from.
+    """Write the pack of some sources; `inputs` are hashes of what their rankings come from.
 
     The same inputs give the same files, whether or not the work was interrupted.
     """
     check_target(out)
     if not any(source.count for source in sources):
-        raise DataError("no question has an answer, so there is nothing to learn from")
+        raise DataError("no question has an answer; there is nothing to train on")
     if len(sources) > 256:
         raise ConfigError(f"{len(sources)} files of questions; a pack takes 256")
-    opened, file = _opened(tokenizer)
+    opened, file = _open_tokenizer(tokenizer)
     about = {
         "jpr": jpr.__version__,
         "sources": [source.name for source in sources],
@@ -112,7 +112,7 @@ def make_pack(
     }
     key = json.dumps([FORMAT, about, [source.count for source in sources]])
     with open_columns(out.with_name(f".{out.name}.part"), key, _COLUMNS) as columns:
-        writer = _Writer(columns, opened, settings)
+        writer = _PackWriter(columns, opened, settings)
         progress(columns.done)
         for number, batch in _batches(sources, columns.done):
             writer.add(batch, number)
@@ -121,8 +121,8 @@ def make_pack(
     return Pack.open(out)
 
 
-def _opened(path: Path) -> tuple[Tokenizer, Path]:
-    """Open a tokenizer, whose ids must fit into 16 bits, and say which file it was in."""
+def _open_tokenizer(path: Path) -> tuple[Tokenizer, Path]:
+    """Open a tokenizer, whose ids must fit into 16 bits; return it and its file."""
     opened, file = open_tokenizer(path) if path.is_dir() else (read_tokenizer(path), path)
     highest = max(opened.get_vocab().values(), default=0)
     if highest > np.iinfo(np.uint16).max:
@@ -130,7 +130,7 @@ def _opened(path: Path) -> tuple[Tokenizer, Path]:
     return opened, file
 
 
-def _batches(sources: Sequence[Source], done: int) -> Iterator[tuple[int, list[Ranking]]]:
+def _batches(sources: Sequence[PackSource], done: int) -> Iterator[tuple[int, list[Ranking]]]:
     """Yield the rankings after the first `done`, with the number of their source."""
     for number, source in enumerate(sources):
         if done < source.count:
@@ -140,11 +140,12 @@ def _batches(sources: Sequence[Source], done: int) -> Iterator[tuple[int, list[R
         done = max(done - source.count, 0)
 
 
-class _Writer:
+class _PackWriter:
     """Appends batches of rankings to columns."""
 
     def __init__(self, columns: Columns, tokenizer: Tokenizer, settings: PackSettings) -> None:
         self._columns, self._tokenizer, self._settings = columns, tokenizer, settings
+        self._append = columns.append
         self._finder = SpanFinder(tokenizer, strict=settings.strict)
         known = columns["passage_keys"].tobytes()
         self._rows = {
@@ -153,7 +154,7 @@ class _Writer:
         }
 
     def add(self, rankings: Sequence[Ranking], source: int) -> None:
-        """Append rankings, of which the passages that are new are tokenised, and commit."""
+        """Append rankings, tokenize the passages that are new, and commit."""
         cut = [ranking.top(self._settings.k) for ranking in rankings]
         for ranking in cut:
             _check(ranking)
@@ -162,11 +163,10 @@ class _Writer:
         rows = np.array(self._add_passages([hit.passage for hit in hits]), dtype=np.int64)
         self._add_coverage(cut, rows)
         scores = np.array([hit.score for hit in hits], dtype=np.float64)
-        most = float(np.finfo(np.float16).max)
-        append = self._columns.append
-        append("candidates", rows)
-        append("candidate_counts", np.array([len(ranking.hits) for ranking in cut]))
-        append("scores", scores.clip(-most, most))
+        largest = float(np.finfo(np.float16).max)
+        self._append("candidates", rows)
+        self._append("candidate_counts", np.array([len(ranking.hits) for ranking in cut]))
+        self._append("scores", scores.clip(-largest, largest))
         if self._columns.length("candidates") > np.iinfo(np.uint32).max:
             raise ConfigError("more candidates than a pack can count; make several packs")
         self._columns.commit(len(rankings))
@@ -175,31 +175,32 @@ class _Writer:
         texts = [question.text for question in questions]
         ids = truncated_tokens(self._tokenizer, texts, self._settings.max_question)
         lines = "".join(f"{json.dumps(question.id)}\n" for question in questions)
-        append = self._columns.append
-        append("question_tokens", _flat(ids))
-        append("question_lengths", _lengths(ids))
-        append("question_ids", np.frombuffer(lines.encode(), dtype=np.uint8))
-        append("sources", np.full(len(questions), source))
+        self._append("question_tokens", _flat(ids))
+        self._append("question_lengths", _lengths(ids))
+        self._append("question_ids", np.frombuffer(lines.encode(), dtype=np.uint8))
+        self._append("sources", np.full(len(questions), source))
 
     def _add_coverage(self, rankings: Sequence[Ranking], rows: NDArray[np.int64]) -> None:
-        """Append what covers what, and where; `rows` are those of all passages."""
+        """Append which candidates, in these rows of passages, contain which answers, and where."""
         coverage = cover(rankings, strict=self._settings.strict)
         edges = starts(coverage.n_passages)[coverage.question] + coverage.rank
+        columns = (coverage.question, coverage.rank, coverage.answer)
+        names = [
+            spellings(rankings[i].question, answer, rankings[i].hits[rank].passage)
+            for i, rank, answer in zip(*(column.tolist() for column in columns), strict=True)
+        ]
         covers, offsets, lengths = self._finder.find(
-            self._columns["passage_tokens"],
-            self._bounds(rows[edges]),
-            _spellings(rankings, coverage),
+            self._columns["passage_tokens"], self._bounds(rows[edges]), names
         )
-        append = self._columns.append
-        append("span_covers", self._columns.length("cover_edges") + covers)
-        append("span_offsets", offsets)
-        append("span_lengths", lengths)
-        append("cover_edges", self._columns.length("candidates") + edges)
-        append("cover_answers", coverage.answer)
-        append("n_answers", coverage.n_answers)
+        self._append("span_covers", self._columns.length("cover_edges") + covers)
+        self._append("span_offsets", offsets)
+        self._append("span_lengths", lengths)
+        self._append("cover_edges", self._columns.length("candidates") + edges)
+        self._append("cover_answers", coverage.answer)
+        self._append("n_answers", coverage.n_answers)
 
     def _bounds(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return where titles and texts of passages begin and where they end (rows, 3)."""
+        """Return where titles and texts of passages start and where they end (rows, 3)."""
         ends = np.cumsum(self._columns["passage_lengths"], dtype=np.int64)[rows]
         first = ends - self._columns["passage_lengths"][rows]
         return np.stack([first, first + self._columns["title_lengths"][rows], ends], 1)
@@ -207,29 +208,22 @@ class _Writer:
     def _add_passages(self, passages: Sequence[Passage]) -> list[int]:
         """Return the row of each passage, after giving one to each that has none."""
         keys = [_key(passage) for passage in passages]
-        new = {
-            key: passage
-            for key, passage in zip(keys, passages, strict=True)
-            if key not in self._rows
-        }
+        new = {key: p for key, p in zip(keys, passages, strict=True) if key not in self._rows}
         self._rows.update(zip(new, range(len(self._rows), len(self._rows) + len(new)), strict=True))
-        titles = truncated_tokens(
-            self._tokenizer, [p.title for p in new.values()], self._settings.max_title
-        )
-        texts = truncated_tokens(
-            self._tokenizer, [p.text for p in new.values()], self._settings.max_text
-        )
+        s, added = self._settings, new.values()
+        titles = truncated_tokens(self._tokenizer, [p.title for p in added], s.max_title)
+        texts = truncated_tokens(self._tokenizer, [p.text for p in added], s.max_text)
         of_titles, of_texts = _lengths(titles), _lengths(texts)
-        append = self._columns.append
-        append("passage_tokens", _flat(list(chain.from_iterable(zip(titles, texts, strict=True)))))
-        append("passage_lengths", of_titles + of_texts)
-        append("title_lengths", of_titles)
-        append("passage_keys", np.frombuffer(b"".join(new), dtype=np.uint8))
+        both = list(chain.from_iterable(zip(titles, texts, strict=True)))
+        self._append("passage_tokens", _flat(both))
+        self._append("passage_lengths", of_titles + of_texts)
+        self._append("title_lengths", of_titles)
+        self._append("passage_keys", np.frombuffer(b"".join(new), dtype=np.uint8))
         return [self._rows[key] for key in keys]
 
 
 def _check(ranking: Ranking) -> None:
-    """Refuse what a model cannot read."""
+    """Reject a ranking without texts, or with a passage twice."""
     question = ranking.question
     if not question.text.strip():
         raise DataError(f"question {question.id!r} has no text; give the questions with theirs")
@@ -242,19 +236,8 @@ def _check(ranking: Ranking) -> None:
         )
 
 
-def _spellings(rankings: Sequence[Ranking], coverage: Coverage) -> list[Sequence[str]]:
-    """Return how each answer that was found may be written."""
-    entries = zip(
-        coverage.question.tolist(), coverage.rank.tolist(), coverage.answer.tolist(), strict=True
-    )
-    return [
-        spellings(rankings[i].question, answer, rankings[i].hits[rank].passage)
-        for i, rank, answer in entries
-    ]
-
-
 def _key(passage: Passage) -> bytes:
-    """Name a passage by all that is read of it: ids may differ from corpus to corpus."""
+    """Return a hash of a passage's texts; ids may differ between corpora."""
     whole = f"{len(passage.title)} {passage.title}{passage.text}"
     encoded = whole.encode("utf-8", "surrogatepass")
     return hashlib.blake2b(encoded, digest_size=_KEY_BYTES).digest()
@@ -269,7 +252,7 @@ def _flat(rows: Sequence[Sequence[int]]) -> NDArray[np.uint16]:
 
 
 def _gathered(columns: Columns, about: Mapping[str, object]) -> Pack:
-    """Return what was written as a pack, still mapped."""
+    """Return the columns as a pack, still memory-mapped."""
     plain = {name: columns[name] for name in TYPES if name in _COLUMNS}
     ids = columns["question_ids"].tobytes().decode().splitlines()
     return Pack(

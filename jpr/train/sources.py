@@ -8,26 +8,26 @@ from pathlib import Path
 from jpr.formats.runs import read_rankings
 from jpr.formats.runs.align import align, fill_texts
 from jpr.stages import Progress, Retriever
-from jpr.train.packing import Source
+from jpr.train.packing import PackSource
 from jpr.types import Hit, Passage, Question, Ranking
 
 
 def has_answers(question: Question) -> bool:
-    """Tell whether there is anything to look for in passages."""
+    """Return whether a question has answers to look for in passages."""
     return bool(question.answers or question.regex)
 
 
 def from_retriever(
     name: str, questions: Sequence[Question], retriever: Retriever, k: int
-) -> Source:
-    """Take questions with what is retrieved for them."""
+) -> PackSource:
+    """Return questions with the candidates that are retrieved for them."""
     asked = [question for question in questions if has_answers(question)]
-    return Source(name, len(asked), lambda done: retriever.retrieve_many(asked[done:], k))
+    return PackSource(name, len(asked), lambda done: retriever.retrieve_many(asked[done:], k))
 
 
 @dataclass(frozen=True, slots=True)
 class RunSurvey:
-    """Which question with answers each ranking of a run belongs to, and what the run lacks."""
+    """The questions with answers that rankings of a run belong to, and what the run lacks."""
 
     run: Path
     by_place: Mapping[int, Question]
@@ -39,27 +39,29 @@ class RunSurvey:
     bare: frozenset[str]
     """Ids of passages without a text."""
 
-    def source(self, name: str, texts: Mapping[str, Passage]) -> Source:
-        """Return the questions in the run's order, after them those it lacks; `texts` by ids."""
+    def source(self, name: str, texts: Mapping[str, Passage]) -> PackSource:
+        """Return the questions in the run's order, then those it lacks; `texts` by ids."""
         count = len(self.by_place) + len(self.missing)
-        return Source(name, count, lambda done: islice(self._rankings(texts), done, None))
+        return PackSource(name, count, lambda done: islice(self._rankings(texts), done, None))
 
     def _rankings(self, texts: Mapping[str, Passage]) -> Iterator[Ranking]:
         for place, ranking in enumerate(read_rankings(self.run)):
             question = self.by_place.get(place)
             if question is not None:
-                yield from _filled(Ranking(question, ranking.hits), texts)
+                found = Ranking(question, ranking.hits)
+                ids = [hit.passage.id for hit in ranking.hits if hit.passage.is_bare]
+                yield fill_texts([found], [texts[id] for id in ids])[0] if texts else found
         yield from (Ranking(question, ()) for question in self.missing)
 
 
 def survey(
     run: Path, questions: Sequence[Question], progress: Progress = lambda _: None
 ) -> RunSurvey:
-    """Read a run once to see what it holds; a question is found as `runs.align` does."""
+    """Read a run once to find the question of each ranking, as `runs.align` does."""
     bare: set[str] = set()
 
     def stubs() -> Iterator[Ranking]:
-        """Give each ranking its place as its only passage, so that little is held."""
+        """Yield each ranking with its place as its only passage, to hold little in memory."""
         for place, ranking in enumerate(read_rankings(run)):
             bare.update(hit.passage.id for hit in ranking.hits if hit.passage.is_bare)
             yield Ranking(ranking.question, (Hit(Passage(str(place), "", ""), 0.0),))
@@ -75,13 +77,6 @@ def survey(
 
 def texts_of(surveys: Sequence[RunSurvey], corpus: Iterable[Passage]) -> dict[str, Passage]:
     """Return the texts that runs lack, by ids, from one pass over the corpus."""
-    wanted = frozenset[str]().union(*(known.bare for known in surveys))
-    stub = Ranking(Question("", ""), tuple(Hit(Passage(id, "", ""), 0.0) for id in wanted))
+    ids = frozenset[str]().union(*(known.bare for known in surveys))
+    stub = Ranking(Question("", ""), tuple(Hit(Passage(id, "", ""), 0.0) for id in ids))
     return {hit.passage.id: hit.passage for hit in fill_texts([stub], corpus)[0].hits}
-
-
-def _filled(ranking: Ranking, texts: Mapping[str, Passage]) -> list[Ranking]:
-    if not texts:
-        return [ranking]
-    ids = [hit.passage.id for hit in ranking.hits if hit.passage.is_bare]
-    return fill_texts([ranking], [texts[id] for id in ids])

@@ -12,7 +12,7 @@ from jpr.models.joint import PackedCandidates
 from jpr.rerank.prompt import Prompts, PromptSettings
 from jpr.train.batch import BatchBuilder
 from jpr.train.pack import TYPES, Pack
-from jpr.train.packing import PackSettings, Source, make_pack
+from jpr.train.packing import PackSettings, PackSource, make_pack
 from jpr.train.sampler import CandidateBatch
 from jpr.types import Hit, Passage, Question, Ranking
 from tests.rerank.tiny import NAMES, NUMBER_TOKENS, WORDS, tokenizer
@@ -45,7 +45,7 @@ RANKINGS = invented()
 def pack(tmp_path_factory: pytest.TempPathFactory) -> Pack:
     folder = tmp_path_factory.mktemp("assemble")
     (folder / "tokenizer.json").write_text(tokenizer().to_str(), encoding="utf-8")
-    source = Source("some", len(RANKINGS), lambda done: RANKINGS[done:])
+    source = PackSource("some", len(RANKINGS), lambda done: RANKINGS[done:])
     return make_pack([source], folder, folder / "pack", PackSettings(), inputs={})
 
 

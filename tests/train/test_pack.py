@@ -75,9 +75,9 @@ def test_a_pack_takes_the_place_of_another_but_of_nothing_else(folder: Path) -> 
     other = folder.with_name("other")
     other.mkdir()
     (other / "thesis.txt").write_text("years of work")
-    with pytest.raises(ConfigError, match="something else than a pack; name a new folder"):
+    with pytest.raises(ConfigError, match=r"other: .*not a pack"):
         write_pack(other, invented_pack())
-    with pytest.raises(ConfigError, match="something else than a pack"):
+    with pytest.raises(ConfigError, match=r"thesis\.txt: .*not a pack"):
         write_pack(other / "thesis.txt", invented_pack())
 
 
@@ -109,19 +109,18 @@ def test_a_pack_that_is_not_whole_is_refused(folder: Path) -> None:
     assert "cannot be mapped" in broken("sources.npy", whole[:-3])
     assert "passage_tokens-000.npy: cannot be mapped" in broken("passage_tokens-000.npy", b"")
     floats = (folder / "scores.npy").read_bytes()
-    assert "holds float16 of 1 dimensions, not a row of uint8" in broken("sources.npy", floats)
+    assert "holds float16 of 1 dimensions, not of 1 and uint8" in broken("sources.npy", floats)
     shorter = (folder / "cover_answers.npy").read_bytes()
     assert "n_answers has the shape" in broken("n_answers.npy", shorter)
     assert "question_starts has the shape (9,), not (2,)" in broken("question_ids.json", b'["a"]')
     assert "span_lengths has the shape (8,)" in broken("span_lengths.npy", whole)
 
 
-@pytest.mark.parametrize("old", [1, 2])
-def test_a_pack_of_another_format_is_refused(folder: Path, old: int) -> None:
-    edit_about(folder, format=old)
-    told = f"format {old}, this program reads 3; make it again with jpr pack"
-    with pytest.raises(FormatError, match=told):
-        Pack.open(folder)
+def test_a_pack_of_another_format_is_refused(folder: Path) -> None:
+    for old in (1, 2):
+        edit_about(folder, format=old)
+        with pytest.raises(FormatError, match=f"format {old}, .* reads 3; .*jpr pack"):
+            Pack.open(folder)
 
 
 def test_other_bytes_are_seen_when_they_are_looked_at(folder: Path) -> None:
@@ -136,7 +135,7 @@ def test_other_bytes_are_seen_when_they_are_looked_at(folder: Path) -> None:
 
 def test_counts_that_disagree_are_refused(folder: Path) -> None:
     edit_about(folder, counts={"questions": 9})
-    with pytest.raises(FormatError, match="is damaged: holds"):
+    with pytest.raises(FormatError, match=r"is damaged: .*holds"):
         Pack.open(folder, verify=False)
     with pytest.raises(FormatError, match=r"pack\.json: is damaged"):
         Pack.open(folder)

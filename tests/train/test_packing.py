@@ -12,7 +12,7 @@ from jpr.coverage import cover
 from jpr.errors import ConfigError, DataError
 from jpr.train.columns import open_columns
 from jpr.train.pack import Pack
-from jpr.train.packing import PackSettings, Source, make_pack
+from jpr.train.packing import PackSettings, PackSource, make_pack
 from jpr.types import Hit, Passage, Question, Ranking
 from tests.rerank.tiny import WORDS, tokenizer
 
@@ -34,8 +34,8 @@ def words(tmp_path: Path) -> Path:
     return path
 
 
-def source(rankings: list[Ranking], name: str = "some") -> Source:
-    return Source(name, len(rankings), lambda done: rankings[done:])
+def source(rankings: list[Ranking], name: str = "some") -> PackSource:
+    return PackSource(name, len(rankings), lambda done: rankings[done:])
 
 
 def packed(
@@ -142,7 +142,7 @@ def test_a_killed_pack_goes_on_and_is_the_same(
     parts = {"a": many(10), "b": many(9), "c": many(11)}
     asked: list[tuple[str, int]] = []
 
-    def sources(stop: int) -> list[Source]:
+    def sources(stop: int) -> list[PackSource]:
         def rankings_from(name: str, done: int) -> Iterator[Ranking]:
             for place, ranking in enumerate(islice(parts[name], done, None), start=done):
                 if name == "b" and place == stop:
@@ -151,7 +151,7 @@ def test_a_killed_pack_goes_on_and_is_the_same(
                 yield ranking
 
         return [
-            Source(name, len(parts[name]), lambda done, name=name: rankings_from(name, done))  # type: ignore[misc]  # the loop's name is bound
+            PackSource(name, len(parts[name]), lambda done, name=name: rankings_from(name, done))  # type: ignore[misc]  # the loop's name is bound
             for name in parts
         ]
 
@@ -192,7 +192,7 @@ def test_what_is_left_of_another_pack_is_not_used(words: Path) -> None:
 
     with pytest.raises(Killed):
         make_pack(
-            [Source("some", 9, dies)], words, words.parent / "pack", PackSettings(), inputs={}
+            [PackSource("some", 9, dies)], words, words.parent / "pack", PackSettings(), inputs={}
         )
     assert packed(RANKINGS, words).candidates.tolist() == [0, 1, 2, 2, 0]
 
@@ -220,9 +220,9 @@ def test_what_cannot_be_packed_is_refused(words: Path) -> None:
     assert "has no text" in refusal(Ranking(Question("q", " ", (("red",),)), ()))
     with pytest.raises(DataError, match="no question has an answer"):
         packed([], words)
-    with pytest.raises(ConfigError, match="at least one passage"):
+    with pytest.raises(ConfigError, match="-k 0"):
         PackSettings(k=0)
-    with pytest.raises(ConfigError, match="titles of 255"):
+    with pytest.raises(ConfigError, match="255 tokens of a title"):
         PackSettings(max_title=256)
 
 
