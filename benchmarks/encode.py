@@ -117,14 +117,14 @@ def main() -> None:
     parser.add_argument("--encoder", type=Path, required=True)
     parser.add_argument("--corpus", type=Path, required=True)
     parser.add_argument("--passages", type=int, default=500)
-    parser.add_argument("--step", type=int, default=500, help="take every so many-th passage")
+    parser.add_argument("--step", type=int, default=500, help="take every n-th passage")
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)
     start = time.perf_counter()
-    wanted = (options.passages + SAMPLE) * options.step
-    taken = list(islice(read_passages(options.corpus), 0, wanted, options.step))
+    last = (options.passages + SAMPLE) * options.step
+    taken = list(islice(read_passages(options.corpus), 0, last, options.step))
     sample, passages = taken[:SAMPLE], taken[SAMPLE:]
     with tempfile.TemporaryDirectory() as work:
         compared = systems(options.encoder, sample, Path(work))

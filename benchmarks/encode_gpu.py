@@ -3,7 +3,7 @@
 python benchmarks/encode_gpu.py [--passages 20000] [--layers 6] [--width 384] [--out FILE.json]
 
 Weights are random: speed does not depend on them. Lengths are drawn like those of passages of 100
-words (132 tokens on average, 256 at most). Measured are the tower by itself, from token ids to
+words (132 tokens on average, 256 at most). It measures the tower alone, from token ids to
 vectors on the CPU, and the ceiling: products of square matrices in bfloat16, the best of several.
 The work is counted without padding: two operations per weight and token, and attention.
 """

@@ -3,12 +3,12 @@
 python benchmarks/index.py passages.tsv questions.jsonl [--vectors FOLDER --encoder FOLDER]
     [--sizes 100000 1222650] [--systems NAME …] [--work FOLDER] [--out results/benchmark-index.json]
 
-The first n passages, and of the vectors (`jpr encode`) theirs. Without --vectors they are drawn at
-random around centres, and so are the questions' (then recall says nothing about real text). Every
-system builds in a process of its own and searches in another, with one thread; its files are
-dropped from the page cache before it opens them. Building counts all CPU of the process: imports,
-and reading the corpus (the first row is reading alone). Opening is import and open; the first
-answer comes apart. Latencies are of 100 results for one question at a time, after ten to warm up.
+Indexes the first n passages with their vectors (`jpr index --vectors`). Without --vectors, random
+ones around centres are used, also for the questions (recall then means nothing for real text). Each
+system builds in one process and searches in another, with one thread; its files are dropped from
+the page cache before it opens them. Build time is all CPU time of the process, with imports and
+reading the corpus (the first row is reading only). Opening is import and open; the first answer is
+reported apart. Latencies are for 100 results of one question at a time, after ten to warm up.
 Recall is the share of the exact 100 nearest by float32 that is found. LanceDB is 400 MB to install:
 run this in an environment that has it, or leave it out with --systems.
 """
@@ -37,7 +37,7 @@ PACKAGES = ("tantivy", "faiss-cpu", "bm25s", "numba", "lancedb")
 
 
 def build(name: str, task: Task) -> dict[str, float]:
-    """Build, in this process, and say what it took."""
+    """Build in this process and return its cost."""
     folder = task.folder / name
     folder.mkdir(parents=True)
     start = time.perf_counter()
@@ -52,7 +52,7 @@ def build(name: str, task: Task) -> dict[str, float]:
 
 
 def search(name: str, task: Task) -> dict[str, float]:
-    """Open and search, in this process, and say how long it took."""
+    """Open and search in this process and return the times."""
     folder = task.folder / name
     for path in _files(folder):
         _forget(path)
@@ -107,8 +107,8 @@ def in_fresh_process(step: str, name: str, task: Task) -> dict[str, float]:
     ended = subprocess.run(command, env={**os.environ, **one}, stdout=subprocess.PIPE, text=True)
     if ended.returncode:
         raise SystemExit(f"{name}: could not {step}; --systems leaves it out")
-    told: dict[str, float] = json.loads(ended.stdout.splitlines()[-1])
-    return told
+    result: dict[str, float] = json.loads(ended.stdout.splitlines()[-1])
+    return result
 
 
 def question_vectors(options: argparse.Namespace) -> Vectors:

@@ -81,18 +81,18 @@ class Drawn:
 class First:
     """The first n of more vectors."""
 
-    whole: Any
+    stored: Any
     n: int
 
     @property
     def key(self) -> str:
         """The encoder's."""
-        return str(self.whole.key)
+        return str(self.stored.key)
 
     @property
     def dimension(self) -> int:
         """Of each vector."""
-        return int(self.whole.dimension)
+        return int(self.stored.dimension)
 
     def __len__(self) -> int:
         return self.n
@@ -100,7 +100,7 @@ class First:
     def blocks(self) -> Iterator[Vectors]:
         """Yield them in blocks."""
         left = self.n
-        for block in self.whole.blocks():
+        for block in self.stored.blocks():
             yield block[:left]
             left -= len(block[:left])
             if not left:
@@ -132,7 +132,7 @@ def open_words(task: Task, folder: Path) -> Search:
 
 
 def build_both(task: Task, folder: Path) -> None:
-    """Our whole index: passages, words, vectors."""
+    """Our complete index: passages, lexical and dense."""
     from jpr.retrieve.index import build_index
 
     build_index(task.corpus(), folder, source="corpus", vectors=lambda *_: task.source())
@@ -182,8 +182,8 @@ def open_dense(task: Task, folder: Path) -> Search:
     from jpr.retrieve.dense import DenseSearcher
     from jpr.retrieve.index_manifest import DenseManifest
 
-    told = json.loads((folder.parent / f"{folder.name}.json").read_text())
-    dense, asked = DenseSearcher(folder, DenseManifest(**told)), task.asked()
+    manifest = json.loads((folder.parent / f"{folder.name}.json").read_text())
+    dense, asked = DenseSearcher(folder, DenseManifest(**manifest)), task.asked()
     return lambda i: [row for row, _ in dense.search(asked[i : i + 1], K)[0]]
 
 

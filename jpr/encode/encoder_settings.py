@@ -1,6 +1,6 @@
-"""What an encoder's folder says besides weights: in `encoder.json`, or derived from Hugging Face's.
+"""Settings of an encoder: from its `encoder.json`, or derived from a Hugging Face folder.
 
-Those are sentence-transformers' modules, pooling and prompts, or the type of the model.
+There they follow from sentence-transformers' modules, pooling and prompts, or the model's type.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,8 +1,8 @@
 """The lexical index: BM25 over title and text, with tantivy.
 
-The analyser lower-cases, folds accents, stems, and removes stop words, question words among them:
-an encyclopedia says "what" and "who" so rarely that BM25 would weight them (`docs/lab.md`: 2 to 4
-points of recall). A passage also has the terms of `jpr.retrieve.filters`.
+The analyser lower-cases, folds accents, stems, and removes stop words, including question words:
+"what" and "who" are so rare in an encyclopedia that BM25 would give them weight (`docs/lab.md`: 2
+to 4 points of recall). A passage also has the terms of `jpr.retrieve.filters`.
 """
 
 import os

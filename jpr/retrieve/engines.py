@@ -128,7 +128,7 @@ class Engine:
 
     module: str
     marker: str
-    """The file by which a folder is known to hold an index of this engine."""
+    """The file that marks a folder as an index of this engine."""
     options: tuple[str, ...] = ()
     """Options of `jpr index` that not every engine has."""
 

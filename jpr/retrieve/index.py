@@ -188,8 +188,8 @@ def encoded_by(
 ) -> MakeVectors:
     """Return a function that encodes the passages of the index in `folder`.
 
-    It uses `encode`, by default `vectors_for`, with a folder inside `folder` that stays until the
-    index is complete, so that a killed build resumes.
+    It calls `encode`, by default `vectors_for`, with a subfolder that stays until the index is
+    complete, so that a killed build resumes.
     """
     from jpr.encode.vectors import vectors_for
 

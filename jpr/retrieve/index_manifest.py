@@ -103,7 +103,7 @@ def read_manifest(version: Path) -> IndexManifest:
 def _parse(record: dict[str, object]) -> IndexManifest:
     vectors, history, names = record["vectors"], record["history"], record["fields"]
     if not isinstance(history, list) or not isinstance(names, list):
-        raise TypeError("history and fields should be lists")
+        raise TypeError("history and fields must be lists")
     return IndexManifest(
         **{
             **record,
@@ -115,7 +115,7 @@ def _parse(record: dict[str, object]) -> IndexManifest:
 
 
 def verified_manifest(version: Path, up_to: float | None = None) -> IndexManifest:
-    """Read a manifest and verify the checksums of files up to so many bytes."""
+    """Read a manifest and verify the checksums of files up to `up_to` bytes."""
     manifest = read_manifest(version)
     check_sums(version, manifest.sums, VERIFY_UP_TO if up_to is None else up_to)
     return manifest

@@ -180,7 +180,7 @@ class _Upload:
         self, chunk: Sequence[Passage], vectors_of: Callable[[Sequence[Passage]], Vectors]
     ) -> None:
         rows = [row_of(passage) for passage in chunk]
-        # Of an id twice in one request a server keeps both, and the final count cannot tell.
+        # A server keeps both if a request has an id twice; the final count would not notice.
         id, times = Counter(passage.id for passage in chunk).most_common(1)[0]
         if times > 1:
             raise DataError(f"passage id {id!r} occurs twice in the corpus; ids must differ")

@@ -143,8 +143,7 @@ def _dense_manifest(index: Index) -> DenseManifest:
 
 
 def _check_encoder(index: Index, encoder: Encoder) -> None:
-    key = _dense_manifest(index).key
-    if key != encoder.key:
+    if (key := _dense_manifest(index).key) != encoder.key:
         raise ConfigError(
             f"the index has vectors of encoder {key}, not of {encoder.key}; use the encoder that "
             "it was built with, or build it again"

@@ -122,8 +122,8 @@ def test_dpr_is_a_bert_under_another_name(tmp_path: Path) -> None:
     found = load_encoder(other).encode_passages([Passage("1", "", "old castle")])
     settings = EncoderSettings(pooling="cls", normalise=False, max_passage_tokens=48)
     write_settings(settings, folder, [])
-    wanted = load_encoder(folder).encode_passages([Passage("1", "", "old castle")])
-    np.testing.assert_array_equal(found, wanted)
+    expected = load_encoder(folder).encode_passages([Passage("1", "", "old castle")])
+    np.testing.assert_array_equal(found, expected)
 
 
 def write_tokenizer_and(folder: Path, config: dict[str, object]) -> None:

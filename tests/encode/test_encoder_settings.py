@@ -89,9 +89,9 @@ def test_dpr_has_two_towers_and_inner_products(tmp_path: Path) -> None:
 )
 def test_a_wrong_setting_is_named(tmp_path: Path, given: object, said: str) -> None:
     write_json(tmp_path / "encoder.json", given)
-    with pytest.raises(FormatError, match=r"encoder\.json: ") as told:
+    with pytest.raises(FormatError, match=r"encoder\.json: ") as raised:
         read_settings(tmp_path)
-    assert said in str(told.value)
+    assert said in str(raised.value)
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def test_texts_come_in_order_however_many_there_are(threads: int) -> None:
 
 
 def test_a_process_that_was_forked_reads_too() -> None:
-    told = subprocess.run(
+    child = subprocess.run(
         [sys.executable, "-c", FORKS], capture_output=True, text=True, timeout=60, check=True
     )
-    assert told.stdout.strip() == "3"
+    assert child.stdout.strip() == "3"

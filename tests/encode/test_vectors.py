@@ -87,9 +87,7 @@ vectors_for(passages(300), load_encoder(sys.argv[1]), Path(sys.argv[2]), chunk=5
 """
 
 
-def test_a_killed_encoding_goes_on_where_it_was(
-    tmp_path: Path, model: Path, encoder: TextEncoder
-) -> None:
+def test_a_killed_encoding_resumes(tmp_path: Path, model: Path, encoder: TextEncoder) -> None:
     folder = tmp_path / "killed"
     command = [sys.executable, "-c", ENCODE, str(model), str(folder)]
     with subprocess.Popen(command) as process:
@@ -141,7 +139,7 @@ def test_other_vectors_are_not_mixed_in(tmp_path: Path, encoder: TextEncoder, wh
         )
 
 
-def test_what_cannot_be_encoded_is_told(tmp_path: Path, encoder: TextEncoder) -> None:
+def test_what_cannot_be_encoded_is_an_error(tmp_path: Path, encoder: TextEncoder) -> None:
     with pytest.raises(DataError, match="no passages"):
         vectors_for([], encoder, tmp_path / "v")
     with pytest.raises(ConfigError, match=r"int4.*float16, sq8"):

@@ -11,7 +11,7 @@ WORDS = [
 
 
 def passages(count: int, seed: int = 0) -> list[Passage]:
-    """The first so many of an endless corpus."""
+    """The first `count` passages of an endless corpus."""
     chance = random.Random(seed)
 
     def some(most: int) -> str:

@@ -46,10 +46,10 @@ def test_realm_is_pooler_projection_and_norm(tmp_path: Path) -> None:
     pooled = torch.tanh(plain["pooler.dense.weight"] @ first + plain["pooler.dense.bias"])
     low = plain["cls.dense.weight"] @ pooled + plain["cls.dense.bias"]
     spread = (low - low.mean()) / (low.var(correction=0) + 1e-12).sqrt()
-    wanted = spread * plain["cls.LayerNorm.weight"] + plain["cls.LayerNorm.bias"]
+    expected = spread * plain["cls.LayerNorm.weight"] + plain["cls.LayerNorm.bias"]
     encoder = load_encoder(tmp_path / "ours")
     (found,) = encoder.encode_questions(["where is the castle"])
-    np.testing.assert_allclose(found, wanted.detach().numpy(), atol=1e-5)
+    np.testing.assert_allclose(found, expected.detach().numpy(), atol=1e-5)
     assert encoder.dimension == 8
     assert abs(np.linalg.norm(found) - 1) > 0.1  # no unit vector
     export_encoder(tmp_path / "ours", tmp_path / "onnx")

@@ -108,12 +108,12 @@ def test_an_index_that_has_grown_or_is_worn_is_built_again(library: Library) -> 
     assert len(library.history()) < 5
 
 
-def test_what_cannot_be_read_is_told_once_and_the_rest_is_there(library: Library) -> None:
+def test_an_unreadable_file_gives_one_warning_and_the_rest_is_indexed(library: Library) -> None:
     library.write(a="old castle")
     (library.folder / "b.txt").write_bytes(b"caf\xe9")
-    with pytest.warns(UserWarning, match=r"b\.txt: is not UTF-8.*left out") as told:
+    with pytest.warns(UserWarning, match=r"b\.txt: is not UTF-8.*left out") as caught:
         assert list(library.holds()) == ["a.txt#1"]
-    assert len(told) == 1
+    assert len(caught) == 1
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         library.index()
@@ -202,7 +202,7 @@ def test_progress_is_shown(library: Library) -> None:
     assert shown == [("reading files", 2, 2), ("encoding passages", 2, 2)]
 
 
-def test_a_cache_that_cannot_be_written_is_told(library: Library, tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_written_is_an_error(library: Library, tmp_path: Path) -> None:
     library.write(a="old castle")
     library.home = tmp_path / "file" / "home"
     (tmp_path / "file").write_text("x", encoding="utf-8")

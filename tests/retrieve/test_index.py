@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from jpr.encode.vectors import open_vectors, vectors_for
 from jpr.errors import ConfigError, DataError, FormatError
 from jpr.retrieve.index import Index, add_to_index, build_index, remove_from_index
+from jpr.retrieve.index_manifest import DenseManifest, IndexManifest
 from jpr.types import Passage
 from tests.retrieve.toy import WordEncoder, passages
 
@@ -70,6 +72,17 @@ def test_the_same_corpus_gives_the_same_key(tmp_path: Path) -> None:
         keys.append(Index(tmp_path / name).key)
     assert keys[0] == keys[1]
     assert len(set(keys)) == 3
+
+
+def test_the_key_is_that_of_0_1_0() -> None:
+    """Documents indexed and runs begun by 0.1.0 are recognized by it."""
+    dense = DenseManifest("", "abc", 24, "sq8", 0, 0, 0.99)
+    manifest = IndexManifest(2, 2, "s", "f00", "simple", ("title",), dense, (), {})
+    parts = "(2, 'f00', 'simple', VectorContents(encoder='', key='abc', dimension=24, "
+    parts += "kind='sq8', lists=0, nprobe=0, recall=0.99))"
+    assert manifest.key == hashlib.sha256(parts.encode()).hexdigest()
+    lexical = replace(manifest, vectors=None)
+    assert lexical.key == hashlib.sha256(b"(2, 'f00', 'simple', None)").hexdigest()
 
 
 def test_a_build_that_fails_leaves_the_old_index(tmp_path: Path) -> None:

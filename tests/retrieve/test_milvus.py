@@ -160,7 +160,7 @@ def interrupted(folder: Path, uri: str, passages: Sequence[Passage]) -> None:
         )
 
 
-def test_an_interrupted_build_goes_on_where_it_was(
+def test_an_interrupted_build_resumes(
     tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(milvus, "_CHUNK", 50)
@@ -289,7 +289,7 @@ def test_without_pymilvus_the_extra_is_named(
         build(tmp_path / "n", str(tmp_path / "milvus.db"))
 
 
-def test_keys_tell_corpora_and_filters_apart(tmp_path: Path, lite: str) -> None:
+def test_keys_differ_by_corpus_and_filter(tmp_path: Path, lite: str) -> None:
     build(tmp_path / "k", lite)
     keys = {
         MilvusRetriever(tmp_path / "k", WordEncoder(), where).key

@@ -135,7 +135,7 @@ def test_two_rankings_need_two_weights(index: Index) -> None:
         HybridRetriever(index, WordEncoder(), fusion=ReciprocalRanks((1.0,)))
 
 
-def test_keys_tell_apart_all_that_changes_a_ranking(index: Index, tmp_path: Path) -> None:
+def test_keys_differ_by_all_that_changes_a_ranking(index: Index, tmp_path: Path) -> None:
     build_index(
         [*PASSAGES, Passage("g", "", "more")], tmp_path, source="test", encoder=WordEncoder()
     )
