@@ -20,7 +20,8 @@ import torch
 
 from jpr.encode.encoder import batches
 from jpr.encode.torch_tower import TorchTower
-from jpr.models.bert import Bert, BertConfig
+from jpr.models.bert import Bert
+from jpr.models.config import BertConfig
 from jpr.models.tower import Tower, VectorHead
 
 WORDS = 30522

@@ -24,8 +24,9 @@ import torch.nn.functional as F
 from lines import line
 from torch import Tensor, nn
 
+from jpr.models.config import T5Config
 from jpr.models.generation import generate_tokens
-from jpr.models.t5 import T5, T5Config
+from jpr.models.t5 import T5
 from recipes.reader_memory import SHAPES, Load, Peak, inference, training
 
 DROPOUT, RATE, STEPS = 0.1, 1e-4, 3

@@ -2,7 +2,7 @@
 
 import transformers
 
-from jpr.models.t5 import T5Config
+from jpr.models.config import T5Config
 
 
 def peer_config(shape: T5Config, dropout: float = 0.1) -> transformers.T5Config:

@@ -30,8 +30,9 @@ from peer import peer_config
 from torch import Tensor
 from transformers.modeling_outputs import BaseModelOutput
 
+from jpr.models.config import T5Config
 from jpr.models.generation import GenerateOptions, generate_answers
-from jpr.models.t5 import T5, T5Config
+from jpr.models.t5 import T5
 from jpr.models.t5_checkpoint import to_hugging_face
 from jpr.models.tries import Tries
 

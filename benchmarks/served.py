@@ -92,11 +92,15 @@ def main(model: Path, batch: int, waiting: int) -> None:
 
 def tiny_model(folder: Path) -> Path:
     """Write a tiny random model."""
-    from jpr.models.bert import Bert, BertConfig
-    from jpr.models.heads import SpanHead  # torch: not in the process that is measured
-    from jpr.models.joint import JointModel, PointerHead
+    from jpr.models.bert import Bert
+    from jpr.models.config import BertConfig, T5Config
+    from jpr.models.heads import (
+        PointerHead,
+        SpanHead,  # torch: not in the process that is measured
+    )
+    from jpr.models.joint import JointModel
     from jpr.models.joint_checkpoint import write_joint
-    from jpr.models.t5 import T5Config, T5Decoder
+    from jpr.models.t5 import T5Decoder
     from jpr.rerank.save import export_joint
 
     bert, decoder = (

@@ -56,7 +56,7 @@ from train_systems import (
     with_weights_of,
 )
 
-from jpr.models.t5 import T5Config
+from jpr.models.config import T5Config
 from jpr.train.loop import Hooks, LossOf, PartialLoss, train
 
 ATTENTIONS = ("eager", "sdpa")

@@ -16,10 +16,13 @@ from tokenizers.pre_tokenizers import Whitespace
 from torch import Tensor, nn
 
 from jpr.io.settings import parse_table
-from jpr.models.bert import Bert, BertConfig
-from jpr.models.joint import JointModel, PackedCandidates, PointerHead
+from jpr.models.bert import Bert
+from jpr.models.candidates import PackedCandidates
+from jpr.models.config import BertConfig, T5Config
+from jpr.models.heads import PointerHead
+from jpr.models.joint import JointModel
 from jpr.models.padding import length_mask, pad_rows
-from jpr.models.t5 import T5, T5Config, T5Decoder
+from jpr.models.t5 import T5, T5Decoder
 from jpr.models.t5_checkpoint import to_hugging_face
 from jpr.rerank.prompt import Prompts, PromptSettings
 from jpr.train.batch import BatchBuilder

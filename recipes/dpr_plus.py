@@ -29,8 +29,9 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 
-from jpr.models.bert import Bert, BertConfig, from_hugging_face, to_hugging_face
+from jpr.models.bert import Bert, from_hugging_face, to_hugging_face
 from jpr.models.checkpoint import read_checkpoint, write_checkpoint
+from jpr.models.config import BertConfig
 from jpr.text import AnswerMatcher
 from jpr.types import Question
 from recipes.dual_encoder import (
@@ -160,7 +161,7 @@ def _around(tokenizer: Tokenizer, prompt: str) -> tuple[tuple[int, ...], int]:
 def load_model(folder: Path, dropout: float = 0.0) -> Bert:
     """Load an encoder."""
     described, weights = read_checkpoint(folder)
-    config = BertConfig.of(described)
+    config = BertConfig.from_dict(described)
     model = Bert(config, dropout)
     model.load_state_dict({k: w.float() for k, w in from_hugging_face(weights, config).items()})
     return model.to(DEVICE)

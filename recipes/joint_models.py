@@ -30,7 +30,8 @@ import torch
 
 from jpr.decode import Decoded
 from jpr.io.atomic import publish
-from jpr.models.joint import JointModel, PackedCandidates
+from jpr.models.candidates import PackedCandidates
+from jpr.models.joint import JointModel
 from jpr.rerank.evidence import Words
 from jpr.rerank.joint import Decoding
 from jpr.train.batch import BatchBuilder

@@ -308,7 +308,7 @@ def shapes_of(sizes: str | None, model: Path | None) -> dict[str, T5Config]:
             raise ConfigError(f"--sizes {sizes}: no size {name!r}; choose from {known}")
     found = {name: SHAPES[name] for name in names}
     if model is not None:
-        found[str(model)] = T5Config.of(read_object(model / "config.json"))
+        found[str(model)] = T5Config.from_dict(read_object(model / "config.json"))
     return found or dict(SHAPES)
 
 

@@ -1,7 +1,6 @@
-"""Hugging Face folders: `config.json` and weights as safetensors, whole or in shards.
+"""Hugging Face folders: `config.json` and weights as safetensors, in one file or in shards.
 
-A `pytorch_model.bin` is read too, without running code that may hide in it. Names of weights are
-the library's own; each model says how they become its own.
+A `pytorch_model.bin` is read too, without running code that it may contain.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -12,23 +11,23 @@ from pickle import UnpicklingError
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from jpr.errors import DataError, FormatError
 from jpr.io.atomic import publish_path
 from jpr.io.json_files import read_object, write_json
 
-Config = dict[str, object]
+Weights = Mapping[str, Tensor]
+Names = Mapping[str, tuple[str, ...]]
+"""For each of our weights, the Hugging Face weights that are concatenated in it."""
 
 SHARD_BYTES = 5_000_000_000
-"""Weights beyond this go into several files, since not every disk and server takes larger ones."""
+"""Larger checkpoints are split, since not every disk and server takes larger files."""
 _WHOLE = "model.safetensors"
 
 
-class _NothingDrawn(TorchFunctionMode):
-    """Leaves weights as they are where they would begin at random."""
-
+class _NoInitialization(TorchFunctionMode):
     def __torch_function__(
         self,
         func: Callable[..., object],
@@ -36,7 +35,7 @@ class _NothingDrawn(TorchFunctionMode):
         args: tuple[object, ...] = (),
         kwargs: dict[str, object] | None = None,
     ) -> object:
-        """Do as told, but for drawing numbers into a tensor."""
+        """Skip the random initialization of tensors."""
         if func.__name__ in ("normal_", "uniform_"):
             return args[0] if args else (kwargs or {})["tensor"]
         return func(*args, **(kwargs or {}))
@@ -44,44 +43,54 @@ class _NothingDrawn(TorchFunctionMode):
 
 @contextmanager
 def shapes_only() -> Iterator[None]:
-    """Make models without any numbers in them: nothing is filled, and nothing takes memory.
+    """Make models on the meta device: no values, no memory.
 
-    To draw numbers that are nowhere, torch would load its compiler first: a second.
+    Random values on that device would make torch load its compiler, which takes a second.
     """
-    with torch.device("meta"), _NothingDrawn():
+    with torch.device("meta"), _NoInitialization():
         yield
 
 
-def read_checkpoint(folder: Path) -> tuple[Config, dict[str, Tensor]]:
+def check_weights(model: nn.Module, weights: Weights, names: Names | None = None) -> None:
+    """Reject weights that are not those of a model; errors use `names` if given."""
+    expected = model.state_dict()
+    for name, weight in expected.items():
+        known_as = ", ".join((names or {}).get(name, (name,)))
+        if name not in weights:
+            raise DataError(f"the weight {known_as} is missing")
+        if weights[name].shape != weight.shape:
+            shapes = f"{tuple(weights[name].shape)} instead of {tuple(weight.shape)}"
+            raise DataError(f"the weight {known_as} has the shape {shapes}; does the config fit?")
+    if others := sorted(weights.keys() - expected.keys()):
+        raise DataError(f"the weight {others[0]} is not one of this model")
+
+
+def read_checkpoint(folder: Path) -> tuple[dict[str, object], dict[str, Tensor]]:
     """Read a folder's configuration and all its weights."""
     config = read_object(folder / "config.json")
-    tensors: dict[str, Tensor] = {}
+    weights: dict[str, Tensor] = {}
     for path in _weight_files(folder):
         found = _load(path)
-        _check_numbers(path, found)
-        tensors |= found
-    return config, tensors
+        _check_finite(path, found)
+        weights |= found
+    return config, weights
 
 
-def stack_weights(
-    weights: Mapping[str, Tensor], names: Mapping[str, tuple[str, ...]], kind: str
-) -> dict[str, Tensor]:
-    """Return our weights, each made of those under its names in a checkpoint of some kind."""
+def stack_weights(weights: Weights, names: Names, kind: str) -> dict[str, Tensor]:
+    """Return our weights, each concatenated from those of a checkpoint of this kind."""
     try:
         return {
-            ours: weights[theirs[0]]
-            if len(theirs) == 1
-            else torch.cat([weights[name] for name in theirs])
+            ours: torch.cat([weights[name] for name in theirs])
+            if theirs[1:]
+            else weights[theirs[0]]
             for ours, theirs in names.items()
         }
     except KeyError as error:
         raise DataError(f"the checkpoint lacks the weight {error}; is it a {kind}?") from error
 
 
-def unstack_weights(
-    weights: Mapping[str, Tensor], names: Mapping[str, tuple[str, ...]]
-) -> dict[str, Tensor]:
-    """Return what `stack_weights` was given."""
+def unstack_weights(weights: Weights, names: Names) -> dict[str, Tensor]:
+    """Undo `stack_weights`."""
     return {
         name: part
         for ours, theirs in names.items()
@@ -103,65 +112,52 @@ def _load(path: Path) -> dict[str, Tensor]:
     return found
 
 
-def _check_numbers(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Refuse weights that are no numbers: everything computed from them would be none either."""
-    for name, weight in tensors.items():
+def _check_finite(path: Path, weights: Weights) -> None:
+    for name, weight in weights.items():
         if weight.is_floating_point() and weight.numel():
-            largest = torch.stack(torch.aminmax(weight)).abs().max()  # carries NaN along
+            largest = torch.stack(torch.aminmax(weight)).abs().max()  # propagates NaN
             if not bool(largest.isfinite()):
-                problem = f"the weight {name} holds NaN or infinity; take an earlier checkpoint"
+                problem = f"the weight {name} holds NaN or infinity; use an earlier checkpoint"
                 raise FormatError(path, 0, problem)
 
 
 def write_checkpoint(
-    folder: Path,
-    config: Mapping[str, object],
-    tensors: Mapping[str, Tensor],
-    shard_bytes: int = SHARD_BYTES,
+    folder: Path, config: Mapping[str, object], weights: Weights, shard_bytes: int = SHARD_BYTES
 ) -> list[str]:
-    """Write a folder that `read_checkpoint` and Hugging Face read; each file whole or not.
-
-    Return the names of the files.
-    """
+    """Write a folder that `read_checkpoint` and Hugging Face read; return its file names."""
     folder.mkdir(parents=True, exist_ok=True)
-    shards = _shards(tensors, shard_bytes)
-    names = _shard_names(len(shards))
+    shards = _shards(weights, shard_bytes)
     with ExitStack() as stack:
-        for name, shard in zip(names, shards, strict=True):
-            plain = {weight: tensors[weight].contiguous() for weight in shard}
+        for name, shard in shards.items():
+            contiguous = {weight: weights[weight].contiguous() for weight in shard}
             part = stack.enter_context(publish_path(folder / name))
-            save_file(plain, part, {"format": "pt"})
+            save_file(contiguous, part, {"format": "pt"})
     index = folder / f"{_WHOLE}.index.json"
     if len(shards) > 1:
-        where = {
-            weight: name for name, shard in zip(names, shards, strict=True) for weight in shard
-        }
-        total = sum(weight.nbytes for weight in tensors.values())
+        total = sum(weight.nbytes for weight in weights.values())
+        where = {weight: name for name, shard in shards.items() for weight in shard}
         write_json(index, {"metadata": {"total_size": total}, "weight_map": where})
-        (folder / _WHOLE).unlink(missing_ok=True)  # a whole file would be read instead
+        (folder / _WHOLE).unlink(missing_ok=True)  # it would be read instead
     else:
         index.unlink(missing_ok=True)
     write_json(folder / "config.json", config)
-    return [*names, "config.json", *([index.name] if len(shards) > 1 else [])]
+    return [*shards, "config.json", *([index.name] if len(shards) > 1 else [])]
 
 
-def _shards(tensors: Mapping[str, Tensor], limit: int) -> list[list[str]]:
-    """Cut names into runs of at most `limit` bytes, or of one weight that is larger."""
+def _shards(weights: Weights, limit: int) -> dict[str, list[str]]:
+    """Group weights into files of at most `limit` bytes, or of one weight that is larger."""
     shards: list[list[str]] = [[]]
     size = 0
-    for name, weight in tensors.items():
+    for name, weight in weights.items():
         if shards[-1] and size + weight.nbytes > limit:
             shards.append([])
             size = 0
         shards[-1].append(name)
         size += weight.nbytes
-    return shards
-
-
-def _shard_names(count: int) -> list[str]:
-    if count == 1:
-        return [_WHOLE]
-    return [f"model-{i:05}-of-{count:05}.safetensors" for i in range(1, count + 1)]
+    if len(shards) == 1:
+        return {_WHOLE: shards[0]}
+    n = len(shards)
+    return {f"model-{i:05}-of-{n:05}.safetensors": shard for i, shard in enumerate(shards, 1)}
 
 
 def _weight_files(folder: Path) -> list[Path]:
@@ -178,7 +174,6 @@ def _weight_files(folder: Path) -> list[Path]:
 
 
 def _shard(index: Path, name: str) -> Path:
-    """Return a file that a checkpoint says it consists of, which lies beside its index."""
     if not name or name != Path(name).name:
-        raise FormatError(index, 0, f"{name!r} names no file of its folder; copy it again")
+        raise FormatError(index, 0, f"{name!r} is not a file name of its folder; copy it again")
     return index.parent / name

@@ -14,9 +14,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from jpr.errors import ConfigError
-from jpr.models.kernels.cuda_graph import captured
-from jpr.models.t5 import T5, Memory, T5Config
-from jpr.models.t5_blocks import attention, working_dtype
+from jpr.models.config import T5Config
+from jpr.models.kernels.cuda_graph import capture
+from jpr.models.kernels.dispatch import working_dtype
+from jpr.models.t5 import T5, Memory
+from jpr.models.t5_blocks import attention
 from jpr.models.tries import Tries
 
 _NEVER = -1e30
@@ -76,7 +78,7 @@ def _done(writing: "_Writing", longest: int) -> "_Writing":
     """Write to the end."""
     writing.advance()
     # On a GPU a step is hundreds of small operations: recorded once, it is started as one.
-    advance = captured(writing.advance) if writing.done.is_cuda and longest > 2 else writing.advance
+    advance = capture(writing.advance) if writing.done.is_cuda and longest > 2 else writing.advance
     for step in range(1, longest):
         if step % _LOOK == 0 and bool(writing.done.all()):
             break
@@ -288,7 +290,7 @@ class _Steps:
                 return attention(q.flatten(0, 1)[:, None], keys, values, mask).view_as(q)
 
             x = block(x, attend, cross)
-        return self._model.words_from(self._model.decoder.norm(x)).flatten(0, 1)
+        return self._model.output(self._model.decoder.norm(x)).flatten(0, 1)
 
     def reorder(self, source: Tensor) -> None:
         """Go on with these sequences."""

@@ -1,134 +1,217 @@
-"""A tower as one ONNX file for the CPU: ids (B, T) and lengths (B,) to vectors (B, d).
+"""Towers and joint models as ONNX models for the CPU.
 
-In 8 bits, words and matrices are stored as whole numbers and multiplied as such; how these are
-found is in `jpr.models.quantize`.
+    tower     ids (B, T), lengths (B,) → vectors (B, d)
+    encoder   ids (B, T), lengths (B,) → vectors (B, T, d) of the tokens; with a span head also
+              logits (B, T, 2) of each to begin and to end an answer
+    step      see `jpr.models.onnx_step`
+
+In 8 bits an encoder multiplies integers (`jpr.models.quantize`). That of a joint model has a flag
+`exact`: then it multiplies the same matrices in float32, for the few candidates that matter.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from onnx import TensorProto
 
 from jpr.models.bert import Bert, BertBlock
+from jpr.models.heads import IndexHead
+from jpr.models.joint import JointModel
+from jpr.models.joint_config import EXACT_INPUT
 from jpr.models.onnx_graph import (
-    OURS,
+    MICROSOFT,
+    AddLinear,
     Graph,
-    Multiply,
+    Outputs,
     Shape,
-    by_whole_numbers,
-    words,
-    words_in_bytes,
+    dequantized_linear,
+    float_embedding,
+    int8_embedding,
+    int8_linear,
+    store_float,
+    store_int8,
 )
+from jpr.models.onnx_step import add_feed_forward, step_to_onnx
 from jpr.models.quantize import quantize_matrices
+from jpr.models.t5 import T5Encoder
+from jpr.models.t5_blocks import EncoderBlock
 from jpr.models.tower import Tower
 
-TOKENS: dict[str, Shape] = {
+_INPUTS: dict[str, Shape] = {
     "ids": (TensorProto.INT64, ["B", "T"]),
     "lengths": (TensorProto.INT64, ["B"]),
 }
-"""What encoders take."""
+
+
+class JointOnnx(NamedTuple):
+    """The two models of a joint model, serialized."""
+
+    encoder: bytes
+    step: bytes
 
 
 def tower_to_onnx(tower: Tower) -> bytes:
-    """Return a tower as an ONNX model in 32 bits."""
+    """Return a tower as a float32 model."""
     graph = Graph()
-    return _model(tower, graph, words(graph, tower.bert.words.weight, "ids"), Graph.linear)
+    return _tower(tower, graph, float_embedding(graph, tower.bert.words.weight), Graph.linear)
 
 
 def tower_to_onnx_int8(tower: Tower, sample: Sequence[Sequence[int]]) -> bytes:
-    """Return a tower as an ONNX model in 8 bits, with scales that fit a sample of token ids."""
+    """Return a tower as an int8 model, with scales that fit a sample of token ids."""
     matrices = quantize_matrices(tower.bert, sample)
     graph = Graph()
-    found = words_in_bytes(graph, tower.bert.words.weight, "ids")
-    return _model(tower, graph, found, by_whole_numbers(matrices))
+    return _tower(
+        tower, graph, int8_embedding(graph, tower.bert.words.weight), int8_linear(matrices)
+    )
 
 
-def _model(tower: Tower, graph: Graph, found: str, multiply: Multiply) -> bytes:
-    """Put the model together, from the vectors of the words on."""
-    place = places(graph)
-    x = bert_vectors(graph, tower.bert, found, place, multiply)
-    vector = _head(graph, tower, x, place)
+def _tower(tower: Tower, graph: Graph, words: str, add_linear: AddLinear) -> bytes:
+    positions = _positions(graph)
+    x = _bert(graph, tower.bert, words, positions, add_linear)
+    vector = _vector_head(graph, tower, x, positions)
     shape: Shape = (TensorProto.FLOAT, ["B", tower.dimension])
-    return graph.model(TOKENS, {"vectors": (vector, shape)})
+    return graph.model(_INPUTS, {"vectors": (vector, shape)})
 
 
-def places(graph: Graph) -> str:
-    """Add the places of tokens (T,), from 0."""
+def joint_to_onnx(model: JointModel, weights: str) -> JointOnnx:
+    """Return a model in float32; both files record the name of the weights."""
+    about = _metadata(model, weights)
+    graph = Graph()
+    words = float_embedding(graph, model.encoder.words.weight)
+    outputs = _encoder(graph, model, words, _positions(graph), Graph.linear)
+    return JointOnnx(graph.model(_INPUTS, outputs, about), step_to_onnx(model, store_float, about))
+
+
+def joint_to_onnx_int8(
+    model: JointModel, weights: str, sample: Sequence[Sequence[int]]
+) -> JointOnnx:
+    """Return a model in int8, with scales that fit a sample of token ids."""
+    about = _metadata(model, weights)
+    matrices = quantize_matrices(model.encoder, sample)
+    graph = Graph()
+    words, positions = int8_embedding(graph, model.encoder.words.weight), _positions(graph)
+    ways = {"exact": dequantized_linear(matrices), "rounded": int8_linear(matrices)}
+    branches = [
+        (branch, _encoder(branch, model, words, positions, add_linear))
+        for branch, add_linear in ((graph.branch(name), way) for name, way in ways.items())
+    ]
+    inputs = {**_INPUTS, EXACT_INPUT: (TensorProto.BOOL, [])}
+    encoder = graph.model(inputs, graph.either(EXACT_INPUT, branches), about)
+    return JointOnnx(encoder, step_to_onnx(model, store_int8, about))
+
+
+def _metadata(model: JointModel, weights: str) -> dict[str, str]:
+    numbers = len(model.head.tokens) if isinstance(model.head, IndexHead) else 0
+    return {"memory": model.memory, "numbers": str(numbers), "weights": weights}
+
+
+def _encoder(
+    graph: Graph, model: JointModel, words: str, positions: str, add_linear: AddLinear
+) -> Outputs:
+    """Add a joint model's encoder after its embeddings; return its outputs."""
+    encoder = model.encoder
+    if isinstance(encoder, Bert):
+        x = _bert(graph, encoder, words, positions, add_linear)
+    else:
+        x = _t5(graph, encoder, words, positions, add_linear)
+    shape: Shape = (TensorProto.FLOAT, ["B", "T", encoder.words.embedding_dim])
+    outputs: dict[str, tuple[str, Shape]] = {"vectors": (x, shape)}
+    if model.answers is not None:
+        logits = graph.linear("answers", x, model.answers.ends)
+        outputs["answers"] = logits, (TensorProto.FLOAT, ["B", "T", 2])
+    return outputs
+
+
+def _positions(graph: Graph) -> str:
+    """Add the positions of tokens (T,), from 0."""
     length = graph.add("Gather", graph.add("Shape", "ids"), graph.constant("one", np.int64(1)))
     return graph.add("Range", graph.constant("zero", np.int64(0)), length, "one")
 
 
-def bert_vectors(graph: Graph, bert: Bert, found: str, place: str, multiply: Multiply) -> str:
-    """Add an encoder, from vectors of words to vectors of tokens (B, T, d)."""
-    x = graph.add("Add", found, graph.add("Gather", _positions(graph, bert), place))
-    x = graph.norm("norm", x, bert.norm)
-    bias = _relative(graph, bert, place) if bert.is_mpnet else ""
-    counts = graph.add("Cast", "lengths", to=TensorProto.INT32)
-    for i, block in enumerate(bert.blocks):
-        assert isinstance(block, BertBlock)
-        x = _block(graph, f"blocks.{i}", x, block, (counts, bias), multiply)
-    return x
-
-
-def distances(graph: Graph, place: str, table: str, farthest: int) -> str:
-    """Add a bias (1, heads, T, T), by distances in a table from -farthest to farthest."""
-    rows = graph.add("Unsqueeze", place, graph.whole(1))
-    distance = graph.add("Sub", graph.add("Unsqueeze", place, graph.whole(0)), rows)
+def _relative_bias(graph: Graph, positions: str, table: str, farthest: int) -> str:
+    """Add a bias (1, heads, T, T) from a table by distance, -farthest to farthest."""
+    rows = graph.add("Unsqueeze", positions, graph.ints(1))
+    distance = graph.add("Sub", graph.add("Unsqueeze", positions, graph.ints(0)), rows)
     least, most = (
         graph.constant(f"{k}_distance", np.int64(v))
         for k, v in (("least", -farthest), ("most", farthest))
     )
     near = graph.add("Clip", distance, least, most)
     found = graph.add("Gather", table, graph.add("Add", near, most))  # (T, T, heads)
-    return graph.add("Unsqueeze", graph.add("Transpose", found, perm=[2, 0, 1]), graph.whole(0))
+    return graph.add("Unsqueeze", graph.add("Transpose", found, perm=[2, 0, 1]), graph.ints(0))
 
 
-def _positions(graph: Graph, bert: Bert) -> str:
+def _bert(graph: Graph, bert: Bert, words: str, positions: str, add_linear: AddLinear) -> str:
+    """Add a BERT or MPNet, from embeddings to vectors (B, T, d)."""
+    table, offset = bert.positions.weight, bert.config.pad_token_id + 1
+    table = table[offset:] if bert.is_mpnet else table + bert.segments.weight[0]
+    x = graph.add("Add", words, graph.add("Gather", graph.constant("positions", table), positions))
+    x = graph.layer_norm("norm", x, bert.norm)
+    bias: tuple[str, ...] = ()
     if bert.is_mpnet:
-        return graph.constant("positions", bert.positions.weight[bert.config.pad_token_id + 1 :])
-    return graph.constant("positions", bert.positions.weight + bert.segments.weight[0])
+        n = bert.config.max_position_embeddings
+        by_distance = graph.constant("relative", bert.relative(torch.arange(1 - n, n)))
+        bias = (_relative_bias(graph, positions, by_distance, n - 1),)
+    lengths = graph.add("Cast", "lengths", to=TensorProto.INT32)
+    for i, block in enumerate(bert.blocks):
+        assert isinstance(block, BertBlock)
+        name = f"blocks.{i}"
+        qkv = graph.split(add_linear(graph, f"{name}.qkv", x, block.qkv), 3)
+        inputs = (*qkv, "", lengths, *bias)
+        mixed = graph.add("MultiHeadAttention", *inputs, domain=MICROSOFT, num_heads=block.heads)
+        mixed = add_linear(graph, f"{name}.out", mixed, block.out)
+        x = graph.layer_norm(f"{name}.norm1", graph.add("Add", mixed, x), block.norm1)
+        wide = graph.add("Gelu", add_linear(graph, f"{name}.up", x, block.up), domain=MICROSOFT)
+        narrow = add_linear(graph, f"{name}.down", wide, block.down)
+        x = graph.layer_norm(f"{name}.norm2", graph.add("Add", narrow, x), block.norm2)
+    return x
 
 
-def _relative(graph: Graph, bert: Bert, place: str) -> str:
-    """Add MPNet's bias by distance."""
-    n = bert.config.max_position_embeddings
-    table = graph.constant("relative", bert.relative(torch.arange(1 - n, n)))
-    return distances(graph, place, table, n - 1)
+def _t5(graph: Graph, t5: T5Encoder, words: str, positions: str, add_linear: AddLinear) -> str:
+    """Add a T5's encoder, from embeddings to vectors (B, T, d)."""
+    farthest = t5.relative.farthest  # the bias is constant beyond
+    table = graph.constant("relative", t5.relative(torch.arange(-farthest, farthest + 1)))
+    bias = _relative_bias(graph, positions, table, farthest)
+    lengths = graph.add("Cast", "lengths", to=TensorProto.INT32)
+    x = words
+    for i, block in enumerate(t5.blocks):
+        assert isinstance(block, EncoderBlock)
+        name, heads = f"blocks.{i}", block.attention.heads
+        normed = graph.rms_norm(f"{name}.norm1", x, block.norm1)
+        qkv = add_linear(graph, f"{name}.attention.qkv", normed, block.attention.qkv)
+        inputs = (*graph.split(qkv, 3), "", lengths, bias)
+        mixed = graph.add(
+            "MultiHeadAttention", *inputs, domain=MICROSOFT, num_heads=heads, scale=1.0
+        )
+        mixed = add_linear(graph, f"{name}.attention.o", mixed, block.attention.o)
+        x = graph.add("Add", x, mixed)
+        normed = graph.rms_norm(f"{name}.norm2", x, block.norm2)
+        fed = add_feed_forward(graph, f"{name}.feed", normed, block.feed, add_linear)
+        x = graph.add("Add", x, fed)
+    return graph.rms_norm("norm", x, t5.norm)
 
 
-def _block(
-    graph: Graph, name: str, x: str, block: BertBlock, mask: tuple[str, str], multiply: Multiply
-) -> str:
-    """Add attention and the feed-forward layer, each with its norm."""
-    q, k, v = graph.split(multiply(graph, f"{name}.qkv", x, block.qkv), 3)
-    inputs = (q, k, v, "", *mask) if mask[1] else (q, k, v, "", mask[0])
-    mixed = graph.add("MultiHeadAttention", *inputs, domain=OURS, num_heads=block.heads)
-    mixed = multiply(graph, f"{name}.out", mixed, block.out)
-    x = graph.norm(f"{name}.norm1", graph.add("Add", mixed, x), block.norm1)
-    wide = graph.add("Gelu", multiply(graph, f"{name}.up", x, block.up), domain=OURS)
-    narrow = multiply(graph, f"{name}.down", wide, block.down)
-    return graph.norm(f"{name}.norm2", graph.add("Add", narrow, x), block.norm2)
-
-
-def _head(graph: Graph, tower: Tower, x: str, place: str) -> str:
-    """Add pooling (B, T, d) to (B, d), and what follows it."""
-    if tower.head.pooling == "mean":
-        axis = graph.whole(1)
+def _vector_head(graph: Graph, tower: Tower, x: str, positions: str) -> str:
+    """Add pooling, (B, T, d) to (B, d), and what follows it."""
+    head = tower.head
+    if head.pooling == "mean":
+        axis = graph.ints(1)
         rows = graph.add("Unsqueeze", "lengths", axis)
-        inside = graph.add("Less", graph.add("Unsqueeze", place, graph.whole(0)), rows)
+        inside = graph.add("Less", graph.add("Unsqueeze", positions, graph.ints(0)), rows)
         weight = graph.add("Cast", inside, to=TensorProto.FLOAT)  # (B, T)
         count = graph.add("ReduceSum", weight, axis, keepdims=1)
         share = graph.add("Unsqueeze", graph.add("Div", weight, count), axis)  # (B, 1, T)
         vector = graph.add("Squeeze", graph.add("MatMul", share, x), axis)
     else:
         vector = graph.add("Gather", x, "zero", axis=1)
-    if tower.head.pooling == "pooler":
+    if head.pooling == "pooler":
         vector = graph.add("Tanh", graph.linear("pooler", vector, tower.pooler))
-    if tower.head.projection != "none":
+    if head.projection != "none":
         vector = graph.linear("projection", vector, tower.projection)
-    if tower.head.projection == "tanh":
+    if head.projection == "tanh":
         vector = graph.add("Tanh", vector)
-    elif tower.head.projection == "norm":
-        vector = graph.norm("projection_norm", vector, tower.projection_norm)
-    return graph.add("LpNormalization", vector, axis=-1, p=2) if tower.head.normalise else vector
+    elif head.projection == "norm":
+        vector = graph.layer_norm("projection_norm", vector, tower.projection_norm)
+    return graph.add("LpNormalization", vector, axis=-1, p=2) if head.normalize else vector

@@ -1,7 +1,7 @@
-"""Rows of unlike length in few rectangles, so that little is computed on padding.
+"""Rows of different lengths: masks, padding, and groups that waste little on padding.
 
 Rows are sorted by length and cut into groups; each group is padded to its longest row, and the
-groups are laid end to end. Linear layers take all of it at once, attention takes group by group.
+groups are concatenated. Linear layers take all of them at once, attention takes group by group.
 """
 
 from collections.abc import Callable
@@ -15,65 +15,65 @@ from torch.utils.checkpoint import checkpoint
 
 from jpr.errors import DataError
 
-Whole = NDArray[np.int64]
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """How fine to group, which depends on the device."""
+    """How finely to group, which depends on the device."""
 
     multiple: int
-    """Groups are padded to a multiple of this many tokens, as attention kernels like it."""
+    """Groups are padded to a multiple of this, as attention kernels prefer."""
     price: int
-    """What one more group costs, in tokens that might be computed meanwhile."""
+    """The cost of one more group, in tokens that could be computed in that time."""
     budget: int
-    """How many tokens may be laid out at once; longer inputs go in parts."""
+    """Tokens computed at once; longer inputs go in parts."""
 
     @classmethod
     def of(cls, device: torch.device) -> "Grouping":
-        """Return what suits a device: a group costs a GPU one launch of a kernel per layer."""
+        """Return what suits a device: a group costs a GPU one kernel launch per layer."""
         return cls(8, 128, 65_536) if device.type == "cuda" else cls(1, 8, 8_192)
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the tokens of rows laid end to end go."""
+    """Where the tokens of concatenated rows go."""
 
     shapes: tuple[tuple[int, int], ...]
     """Rows and padded length of each group."""
     lengths: Tensor
-    """The length of each row, group by group (B,)."""
+    """(B,) the length of each row, group by group."""
     slots: Tensor
-    """Where each token goes (N,)."""
+    """(N,) where each token goes."""
 
     @property
     def size(self) -> int:
-        """How many tokens there are, with padding."""
+        """The number of tokens with padding."""
         return sum(rows * longest for rows, longest in self.shapes)
 
 
 def length_mask(lengths: Tensor, longest: int) -> Tensor:
-    """Return which places of padded rows count (B, T)."""
+    """Return which places of padded rows hold a token (B, T)."""
     return torch.arange(longest, device=lengths.device)[None] < lengths[:, None]
 
 
-def pad_rows(values: Tensor, places: Tensor) -> Tensor:
-    """Put rows laid end to end (N, …) into the places that count (B, T), zeros elsewhere."""
-    rows = values.new_zeros(*places.shape, *values.shape[1:])
-    rows[places] = values
+def pad_rows(values: Tensor, mask: Tensor) -> Tensor:
+    """Put concatenated rows (N, …) where the mask (B, T) is set, zeros elsewhere."""
+    rows = values.new_zeros(*mask.shape, *values.shape[1:])
+    rows[mask] = values
     return rows
 
 
-def counts(lengths: Tensor, total: int) -> Whole:
-    """Return the lengths of rows on the CPU, after a look at whether they make up the whole."""
-    found: Whole = lengths.cpu().numpy().astype(np.int64)
+def row_lengths(lengths: Tensor, total: int) -> Ints:
+    """Return the lengths of rows on the CPU, after checking that they sum up to the total."""
+    found: Ints = lengths.cpu().numpy().astype(np.int64)
     if int(found.sum()) != total or (found < 0).any():
         raise DataError(f"rows of {int(found.sum())} tokens in all do not make up {total}")
     return found
 
 
-def parts(lengths: Whole, budget: int) -> list[slice]:
-    """Cut rows into runs of at most `budget` tokens each, or of one row that is longer."""
+def parts(lengths: Ints, budget: int) -> list[slice]:
+    """Cut rows into runs of at most `budget` tokens each, or of one longer row."""
     ends = lengths.cumsum()
     found, first = [], 0
     while first < len(lengths):
@@ -85,39 +85,38 @@ def parts(lengths: Whole, budget: int) -> list[slice]:
 
 
 def in_parts(
-    ids: Tensor, lengths: Whole, budget: int, work: Callable[[Tensor, Whole], Tensor]
+    ids: Tensor, lengths: Ints, budget: int, work: Callable[[Tensor, Ints], Tensor]
 ) -> Tensor:
-    """Map rows laid end to end, ids (N,), to (N, d), so many tokens at a time."""
+    """Map concatenated rows, ids (N,), to (N, d), at most `budget` tokens at a time."""
     cut = [lengths[part] for part in parts(lengths, budget)]
     tokens = torch.split(ids, [int(rows.sum()) for rows in cut])
     found = [work(some, rows) for some, rows in zip(tokens, cut, strict=True)]
     return found[0] if len(found) == 1 else torch.cat(found)
 
 
-def layout(lengths: Whole, grain: Grouping) -> Layout:
-    """Group rows with the least padding, where a group more has its price."""
+def layout(lengths: Ints, grouping: Grouping) -> Layout:
+    """Group rows at the least cost of padding and groups."""
     order = np.argsort(lengths, kind="stable")
     ordered = lengths[order]
-    firsts = _cuts(-(-ordered // grain.multiple) * grain.multiple, grain.price)
+    rounded = -(-ordered // grouping.multiple) * grouping.multiple
+    firsts = _cuts(rounded, grouping.price)
     rows = np.diff([*firsts, len(order)])
-    lasts = np.array([*firsts[1:], len(order)]) - 1
-    longest = -(-ordered[lasts] // grain.multiple) * grain.multiple
+    longest = rounded[np.array([*firsts[1:], len(order)]) - 1]
     bases = np.cumsum(rows * longest) - rows * longest
     group = np.repeat(np.arange(len(rows)), rows)
+    within = np.arange(len(order)) - np.array(firsts)[group]
     starts = np.empty_like(lengths)
-    starts[order] = (
-        bases[group] + (np.arange(len(order)) - np.array(firsts)[group]) * longest[group]
-    )
+    starts[order] = bases[group] + within * longest[group]
     shift = starts - (lengths.cumsum() - lengths)
     slots = np.repeat(shift, lengths) + np.arange(lengths.sum())
     shapes = tuple((int(n), int(t)) for n, t in zip(rows, longest, strict=True))
     return Layout(shapes, torch.from_numpy(ordered), torch.from_numpy(slots))
 
 
-def _cuts(ordered: Whole, price: int) -> list[int]:
+def _cuts(ordered: Ints, price: int) -> list[int]:
     """Return where each group begins: the cheapest cuts of ascending lengths.
 
-    The cheapest groups of the first rows are the cheapest of fewer rows and one group more.
+    Dynamic programming: the cheapest groups of the first rows are those of fewer rows, and one.
     """
     distinct, firsts = np.unique(ordered, return_index=True)
     ends = np.append(firsts, len(ordered))
@@ -137,7 +136,7 @@ def _cuts(ordered: Whole, price: int) -> list[int]:
 def run_block(
     block: nn.Module, x: Tensor, attend: Callable[..., Tensor], checkpointing: bool
 ) -> Tensor:
-    """Take vectors through a block; with checkpointing, what is inside is computed again later."""
+    """Run a block; with checkpointing, the backward pass computes its activations again."""
     if checkpointing and torch.is_grad_enabled():
         again: Tensor = checkpoint(block, x, attend, use_reentrant=False)
         return again

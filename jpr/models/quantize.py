@@ -1,10 +1,10 @@
-"""Matrices in 8 bits, from a sample of what they are multiplied with.
+"""Quantization of matrices to 8 bits, from a sample of their inputs.
 
-Inputs of a matrix are put on a scale that is fixed beforehand, so that a text's vector does not
-depend on what else is in its batch. Channels with large inputs are made smaller and their weights
-larger by the same factor (smoothing), as far as that lowers the error. Weights are rounded one
-input after the other, each making up for the errors of those before, as in GPTQ. They keep to ±64:
-sums of two products then fit 16 bits, which CPUs without VNNI need to be exact.
+Inputs of a matrix have a fixed scale, so that a text's vector does not depend on its batch.
+Channels with large inputs are divided, and their weights multiplied, by the same factor
+(smoothing), as far as that lowers the error. Weights are rounded one input after the other, each
+compensating the errors of those before, as in GPTQ. They keep to ±64: sums of two products then fit
+16 bits, which CPUs without VNNI need to be exact.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,27 +23,27 @@ _SMOOTHINGS = (0.0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 _TOKENS_TRIED = 1024
 _DAMPING = 0.01
 _BLOCK = 64
-_NUMBERS_HELD = 2**29
+_VALUES_HELD = 2**29
 """Inputs of matrices that are kept at once, 4 bytes each."""
 
 
 @dataclass(frozen=True, slots=True)
 class InputScale:
-    """How the inputs of a matrix become whole numbers."""
+    """How the inputs of a matrix become integers."""
 
     smoothing: Tensor
     step: float
     zero: int
 
-    def coded(self, inputs: Tensor) -> Tensor:
-        """Return the whole numbers, less the one that stands for 0."""
+    def codes(self, inputs: Tensor) -> Tensor:
+        """Return the integers, less the zero point."""
         codes = (inputs / self.smoothing / self.step).round() + self.zero
         return codes.clamp(0, LARGEST_INPUT) - self.zero
 
 
 @dataclass(frozen=True, slots=True)
 class QuantizedMatrix:
-    """A matrix in whole numbers, a step for each output, and the scale of its inputs."""
+    """Integer codes, a step for each output, and the scale of the inputs."""
 
     codes: Tensor
     steps: Tensor
@@ -53,73 +53,73 @@ class QuantizedMatrix:
 def quantize_matrices(
     encoder: Bert | T5Encoder, sample: Sequence[Sequence[int]]
 ) -> dict[str, QuantizedMatrix]:
-    """Find whole numbers for every matrix, from its inputs for the texts of a sample."""
+    """Quantize every matrix of an encoder, by its inputs for a sample of token ids."""
     if not sample:
         raise DataError("scales cannot be found without a sample of texts; give some passages")
     matrices = {n: module for n, module in encoder.named_modules() if isinstance(module, nn.Linear)}
     found: dict[str, QuantizedMatrix] = {}
-    for names in _shares(matrices, sum(map(len, sample))):
+    for names in _groups(matrices, sum(map(len, sample))):
         inputs = _inputs(encoder, {name: matrices[name] for name in names}, sample)
         with torch.inference_mode():
             for name in names:
-                found[name] = matrix_of(torch.cat(inputs.pop(name)), matrices[name].weight)
+                found[name] = quantize_matrix(torch.cat(inputs.pop(name)), matrices[name].weight)
     return found
 
 
-def _shares(matrices: Mapping[str, nn.Linear], tokens: int) -> Iterator[list[str]]:
-    """Cut matrices into runs whose inputs fit the memory together; each is a run of the sample."""
-    share: list[str] = []
+def _groups(matrices: Mapping[str, nn.Linear], tokens: int) -> Iterator[list[str]]:
+    """Group matrices whose inputs fit the memory together; each group runs the sample once."""
+    group: list[str] = []
     held = 0
     for name, matrix in matrices.items():
         size = tokens * matrix.in_features
-        if share and held + size > _NUMBERS_HELD:
-            yield share
-            share, held = [], 0
-        share.append(name)
+        if group and held + size > _VALUES_HELD:
+            yield group
+            group, held = [], 0
+        group.append(name)
         held += size
-    yield share
+    yield group
 
 
 def _inputs(
     encoder: Bert | T5Encoder, matrices: Mapping[str, nn.Linear], sample: Sequence[Sequence[int]]
 ) -> dict[str, list[Tensor]]:
-    """Return what matrices are multiplied with for the texts of a sample."""
+    """Return the inputs of matrices for the texts of a sample."""
     inputs: dict[str, list[Tensor]] = {}
 
-    def watch(name: str) -> Callable[[nn.Module, tuple[Tensor], Tensor], None]:
+    def hook(name: str) -> Callable[[nn.Module, tuple[Tensor], Tensor], None]:
         def keep(_: nn.Module, given: tuple[Tensor], __: Tensor) -> None:
             inputs.setdefault(name, []).append(given[0].detach().flatten(0, -2))
 
         return keep
 
-    hooks = [module.register_forward_hook(watch(name)) for name, module in matrices.items()]
-    with torch.enable_grad():  # without, blocks may take shortcuts past their layers
-        for row in sample:  # one by one, since padding would count too
+    hooks = [module.register_forward_hook(hook(name)) for name, module in matrices.items()]
+    with torch.enable_grad():  # without, blocks may bypass their layers
+        for row in sample:  # separately, since padding would count too
             encoder.forward_packed(torch.tensor(row), torch.tensor([len(row)]))
-    for hook in hooks:
-        hook.remove()
+    for handle in hooks:
+        handle.remove()
     return inputs
 
 
-def matrix_of(inputs: Tensor, weight: Tensor) -> QuantizedMatrix:
-    """Find whole numbers for a matrix (out, in) and its inputs (tokens, in)."""
+def quantize_matrix(inputs: Tensor, weight: Tensor) -> QuantizedMatrix:
+    """Quantize a matrix (out, in) for its inputs (tokens, in)."""
     scale = _best_scale(inputs, weight)
     smooth = weight * scale.smoothing
     steps = _steps(smooth)
-    return QuantizedMatrix(_rounded(smooth / steps[:, None], scale.coded(inputs)), steps, scale)
+    return QuantizedMatrix(_round(smooth / steps[:, None], scale.codes(inputs)), steps, scale)
 
 
 def _best_scale(inputs: Tensor, weight: Tensor) -> InputScale:
-    """Try how far to smooth, and take what gives the products with the least error."""
+    """Return the smoothing whose products have the least error."""
     some = inputs[:: max(1, len(inputs) // _TOKENS_TRIED)]
-    wanted = some @ weight.T
+    exact = some @ weight.T
 
     def error(scale: InputScale) -> float:
         smooth = weight * scale.smoothing
         steps = _steps(smooth)
         codes = (smooth / steps[:, None]).round()
-        found = (scale.coded(some) @ codes.T) * steps * scale.step
-        return float((found - wanted).square().mean())
+        found = (scale.codes(some) @ codes.T) * steps * scale.step
+        return float((found - exact).square().mean())
 
     return min((_scale(inputs, weight, power) for power in _SMOOTHINGS), key=error)
 
@@ -140,17 +140,17 @@ def _steps(weight: Tensor) -> Tensor:
     return (weight.abs().amax(dim=1) / LARGEST_WEIGHT).clamp(min=1e-12)
 
 
-def _rounded(weight: Tensor, inputs: Tensor) -> Tensor:
+def _round(weight: Tensor, inputs: Tensor) -> Tensor:
     """Round a matrix (out, in) so that its products with the inputs (tokens, in) change least.
 
-    Input by input; what rounding one changes is taken from those that are still to come, as far as
-    the inputs go together. Those beyond a block of inputs get it from the whole block at once.
+    Input by input; the error of one is subtracted from the following ones, as far as the inputs
+    correlate. Those beyond a block of inputs get the errors of the whole block at once.
     """
     gram = inputs.double().T @ inputs.double()
     gram += torch.eye(len(gram)) * (_DAMPING * gram.diagonal().mean() + 1e-6)
     inverse = torch.cholesky_inverse(torch.linalg.cholesky(gram))
     share = torch.linalg.cholesky(inverse, upper=True).float()
-    rest = weight.T.clone()  # (in, out), changed as we go
+    rest = weight.T.clone()  # (in, out)
     codes, errors = torch.empty_like(rest), torch.empty_like(rest)
     for first in range(0, len(rest), _BLOCK):
         last = min(first + _BLOCK, len(rest))

@@ -1,7 +1,7 @@
-"""T5 checkpoints: the names Hugging Face gives to weights, and folders read and written.
+"""T5 checkpoints under Hugging Face's names, read and written.
 
-Newer releases of that library write `tie_word_embeddings: true` for every T5. So the weights
-decide: a head that differs from the words' matrix is a head of its own.
+Newer releases of transformers write `tie_word_embeddings: true` for every T5. So the weights
+decide: an output layer that differs from the embeddings is a layer of its own.
 """
 
 from collections.abc import Mapping
@@ -14,14 +14,16 @@ from torch import Tensor
 from jpr.errors import DataError, FormatError
 from jpr.models.checkpoint import (
     SHARD_BYTES,
+    check_weights,
     read_checkpoint,
     shapes_only,
     stack_weights,
     unstack_weights,
     write_checkpoint,
 )
-from jpr.models.t5 import T5, T5Config
-from jpr.models.t5_blocks import check_dtype
+from jpr.models.config import T5Config
+from jpr.models.kernels.dispatch import check_dtype
+from jpr.models.t5 import T5
 
 _WORDS = "shared.weight"
 _COPIES = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
@@ -29,7 +31,7 @@ _HEAD = "lm_head.weight"
 
 
 def read_t5(folder: Path, dtype: torch.dtype = torch.float32, dropout: float = 0.0) -> T5:
-    """Read a Hugging Face folder to run in some precision, whatever it was stored in."""
+    """Read a Hugging Face folder, to run in `dtype` whatever it was stored in."""
     check_dtype(dtype)
     config, weights = read_checkpoint(folder)
     try:
@@ -41,12 +43,11 @@ def read_t5(folder: Path, dtype: torch.dtype = torch.float32, dropout: float = 0
 def write_t5(folder: Path, model: T5, shard_bytes: int = SHARD_BYTES) -> list[str]:
     """Write a folder that `read_t5` and Hugging Face read, in the model's own precision."""
     weights = to_hugging_face(model.state_dict(), model.config)
-    kind = str(weights[_WORDS].dtype).removeprefix("torch.")
     config: dict[str, object] = {
         "architectures": ["T5ForConditionalGeneration"],
         "model_type": "t5",
         "is_encoder_decoder": True,
-        "torch_dtype": kind,
+        "torch_dtype": str(weights[_WORDS].dtype).removeprefix("torch."),
         **asdict(model.config),
     }
     return write_checkpoint(folder, config, weights, shard_bytes)
@@ -55,29 +56,23 @@ def write_t5(folder: Path, model: T5, shard_bytes: int = SHARD_BYTES) -> list[st
 def t5_from_weights(
     config: Mapping[str, object], weights: Mapping[str, Tensor], dropout: float = 0.0
 ) -> T5:
-    """Make a T5 of a checkpoint's weights under Hugging Face's names; it takes them over."""
-    shape = _tied_as_stored(T5Config.of(config), config, weights)
-    with shapes_only():  # the largest fill tens of gigabytes: nothing is made twice
+    """Make a T5 of a checkpoint's weights under Hugging Face's names, without copying them."""
+    shape = _tied_as_stored(T5Config.from_dict(config), config, weights)
+    with shapes_only():  # the largest have tens of gigabytes: nothing is allocated twice
         model = T5(shape, dropout)
     named = from_hugging_face(weights, shape)
-    for name, weight in model.state_dict().items():
-        if weight.shape != named[name].shape:
-            shapes = f"{tuple(named[name].shape)} instead of {tuple(weight.shape)}"
-            theirs = ", ".join(_names(shape)[name])
-            raise DataError(f"the weight {theirs} has the shape {shapes}; does config.json fit?")
+    check_weights(model, named, _names(shape))
     model.load_state_dict(named, assign=True)
     return model.eval()
 
 
 def from_hugging_face(weights: Mapping[str, Tensor], config: T5Config) -> dict[str, Tensor]:
     """Rename the weights of a Hugging Face T5 to those of `T5`."""
-    plain = dict(weights)
-    words = _words(plain)
-    plain[_WORDS] = words
+    words = _words(weights)
     for copy in _COPIES:
-        if copy in plain and not _same(plain[copy], words):
+        if copy in weights and not _same(weights[copy], words):
             raise DataError(f"{copy} differs from {_WORDS}; a T5 has one matrix for both")
-    return stack_weights(plain, _names(config), "T5")
+    return stack_weights({**weights, _WORDS: words}, _names(config), "T5")
 
 
 def to_hugging_face(weights: Mapping[str, Tensor], config: T5Config) -> dict[str, Tensor]:
@@ -88,7 +83,6 @@ def to_hugging_face(weights: Mapping[str, Tensor], config: T5Config) -> dict[str
 def _tied_as_stored(
     shape: T5Config, config: Mapping[str, object], weights: Mapping[str, Tensor]
 ) -> T5Config:
-    """Let a head that differs from the words' matrix count, whatever the configuration says."""
     if not shape.tie_word_embeddings or _HEAD not in weights:
         return shape
     if _same(weights[_HEAD], _words(weights)):
@@ -98,7 +92,7 @@ def _tied_as_stored(
 
 
 def _words(weights: Mapping[str, Tensor]) -> Tensor:
-    """Return the words' matrix, of whose copies some writers keep but one."""
+    """Return the embeddings, of whose copies some writers keep only one."""
     for name in (_WORDS, *_COPIES, _HEAD):
         if name in weights:
             return weights[name]
@@ -110,7 +104,6 @@ def _same(a: Tensor, b: Tensor) -> bool:
 
 
 def _names(config: T5Config) -> dict[str, tuple[str, ...]]:
-    """Return, for each weight of `T5`, the Hugging Face weights that are stacked in it."""
     found: dict[str, tuple[str, ...]] = {"encoder.words.weight": (_WORDS,)}
     if not config.tie_word_embeddings:
         found["head.weight"] = (_HEAD,)
@@ -119,14 +112,14 @@ def _names(config: T5Config) -> dict[str, tuple[str, ...]]:
         found[f"{side}.relative.weight"] = (bias,)
         found[f"{side}.norm.weight"] = (f"{side}.final_layer_norm.weight",)
         for i in range(layers):
-            for ours, theirs in _block(side, config.is_gated).items():
-                stack_weights = tuple(f"{side}.block.{i}.layer.{part}.weight" for part in theirs)
-                found[f"{side}.blocks.{i}.{ours}.weight"] = stack_weights
+            for ours, theirs in _block_names(side, config.is_gated).items():
+                stacked = tuple(f"{side}.block.{i}.layer.{part}.weight" for part in theirs)
+                found[f"{side}.blocks.{i}.{ours}.weight"] = stacked
     return found
 
 
-def _block(side: str, gated: bool) -> dict[str, tuple[str, ...]]:
-    """Return the same for one block, whose parts are numbered."""
+def _block_names(side: str, gated: bool) -> dict[str, tuple[str, ...]]:
+    """Return the same for one block, whose layers Hugging Face numbers."""
     parts: dict[str, tuple[str, ...]] = {
         "norm1": ("0.layer_norm",),
         "attention.qkv": tuple(f"0.SelfAttention.{part}" for part in "qkv"),

@@ -1,7 +1,7 @@
 """A joint model in two ONNX files, on the CPU: what the light installation runs.
 
 `encoder.onnx` reads candidates, `step.onnx` says what comes after prefixes of one question; what
-they take and give is in `jpr.models.onnx_joint`, which makes them.
+they take and give is in `jpr.models.onnx_export`, which makes them.
 
 A model in 8 bits reads all candidates by whole numbers, and the likeliest few of them once more in
 32 bits: rounding changes little, but enough to change which of two good passages comes first.

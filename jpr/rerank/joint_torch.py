@@ -11,9 +11,10 @@ import torch
 from jpr.encode.encoder_folder import weight_files, weights_digest
 from jpr.errors import ConfigError
 from jpr.io.checksums import known_sums
+from jpr.models.candidates import EncodedBatch, PackedCandidates
 from jpr.models.decoder_cache import CachePool
-from jpr.models.heads import in_passages
-from jpr.models.joint import EncodedBatch, IndexHead, JointModel, PackedCandidates
+from jpr.models.heads import IndexHead, in_passages
+from jpr.models.joint import JointModel
 from jpr.models.joint_checkpoint import read_joint
 from jpr.models.joint_config import ENCODER_FILE, JOINT_JSON, STEP_FILE
 from jpr.models.prefix_scorer import PrefixScorer
@@ -66,7 +67,7 @@ def passages_of(candidates: PackedCandidates, encoded: EncodedBatch) -> list[Pas
     """Return where answers may be in the passages of each question."""
     if encoded.answers is None:
         return None
-    lengths, texts = candidates.lengths, candidates.texts
+    lengths, texts = candidates.lengths, candidates.passage_starts
     row = torch.repeat_interleave(lengths, output_size=len(candidates.ids))
     kept = in_passages(row, lengths, texts)
     sizes = torch.split((lengths - 1 - texts).clamp(min=0).cpu(), list(candidates.counts))
@@ -89,7 +90,7 @@ def _candidates(asked: Sequence[Asked], device: torch.device) -> PackedCandidate
         lengths=torch.tensor([len(one.ids) for one in flat], device=device),
         counts=tuple(len(question.prompted) for question in asked),
         marks=torch.tensor([one.mark for one in flat], device=device),
-        texts=torch.tensor([one.text for one in flat], device=device),
-        numbers=torch.tensor(numbers, device=device),
+        passage_starts=torch.tensor([one.text for one in flat], device=device),
+        index_ids=torch.tensor(numbers, device=device),
         prior=prior.to(device),
     )

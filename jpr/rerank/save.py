@@ -37,9 +37,9 @@ def export_joint(
     """
     settings = read_prompt_settings(source)
     try:
-        from jpr.models.joint import IndexHead, PointerHead
+        from jpr.models.heads import IndexHead, PointerHead
         from jpr.models.joint_checkpoint import read_joint
-        from jpr.models.onnx_joint import joint_to_onnx, joint_to_onnx_int8
+        from jpr.models.onnx_export import joint_to_onnx, joint_to_onnx_int8
     except ImportError as error:
         raise MissingExtraError("exporting a joint model", "train") from error
     model, _ = read_joint(source)

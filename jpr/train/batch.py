@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from jpr.errors import ConfigError
-from jpr.models.joint import PackedCandidates
+from jpr.models.candidates import PackedCandidates
 from jpr.rerank.prompt import NUMBER, QUESTION, TEXT, TITLE, Prompts
 from jpr.train.dynamic_oracle import Ints
 from jpr.train.pack import LIMITS, Pack, vocabulary_sha256
@@ -110,8 +110,8 @@ class BatchBuilder:
             lengths=lengths.sum(1),
             counts=tuple(batch.present.sum(1).tolist()),
             marks=lengths[:, : self._layout.pooled].sum(1),
-            texts=lengths[:, : self._layout.title].sum(1),
-            numbers=number,
+            passage_starts=lengths[:, : self._layout.title].sum(1),
+            index_ids=number,
             prior=-torch.log1p(self._ranks(asked, known)[1].float()),
         )
 

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from jpr.decode import Ask, Covering, Decoded, Limits, decode_many
 from jpr.errors import DataError
 from jpr.evaluation.mrecall import mrecall
+from jpr.models.candidates import PackedCandidates
 from jpr.models.decoder_cache import CachePool
-from jpr.models.joint import JointModel, PackedCandidates
+from jpr.models.joint import JointModel
 from jpr.models.prefix_scorer import PrefixScorer
 from jpr.rerank.decoding import Decoding
 from jpr.rerank.evidence import Words, evidence

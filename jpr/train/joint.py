@@ -15,8 +15,8 @@ from tokenizers import Tokenizer
 from jpr.encode.tokenizer import read_tokenizer
 from jpr.errors import ConfigError, DataError, FormatError, JprError
 from jpr.io.atomic import copy_file, publish_binary
-from jpr.models.heads import SpanHead
-from jpr.models.joint import IndexHead, JointModel, PointerHead
+from jpr.models.heads import IndexHead, PointerHead, SpanHead
+from jpr.models.joint import JointModel
 from jpr.models.joint_checkpoint import joint_over_bert, joint_over_t5, read_joint, write_joint
 from jpr.models.t5 import T5Encoder
 from jpr.rerank.decoding import Decoding

@@ -6,13 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from jpr.models.joint import (
-    EncodedBatch,
-    IndexHead,
-    JointModel,
-    PackedCandidates,
-    masked_log_softmax,
-)
+from jpr.models.candidates import EncodedBatch, PackedCandidates
+from jpr.models.heads import IndexHead
+from jpr.models.joint import JointModel, masked_log_softmax
 from jpr.train.batch import AnswerSpans, BatchBuilder
 from jpr.train.distributed import World
 from jpr.train.dynamic_oracle import (
@@ -163,7 +159,7 @@ def _concatenated(several: Sequence[PackedCandidates]) -> PackedCandidates:
         torch.cat([one.lengths for one in several]),
         tuple(count for one in several for count in one.counts),
         torch.cat([one.marks for one in several]),
-        torch.cat([one.texts for one in several]),
-        torch.cat([one.numbers for one in several]),
+        torch.cat([one.passage_starts for one in several]),
+        torch.cat([one.index_ids for one in several]),
         torch.cat([one.prior for one in several]),
     )

@@ -16,8 +16,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from jpr.models.candidates import EncodedBatch
 from jpr.models.heads import segment_logsumexp
-from jpr.models.joint import EncodedBatch, JointModel
+from jpr.models.joint import JointModel
 from jpr.models.t5 import Memory
 from jpr.train.batch import AnswerSpans
 

@@ -12,8 +12,9 @@ from jpr.encode.export_encoder import export_encoder
 from jpr.encode.tokenizer import EncoderTokenizer, open_tokenizer
 from jpr.encode.torch_tower import TorchTower, load_tower
 from jpr.errors import ConfigError, FormatError, MissingExtraError
-from jpr.models.bert import Bert, BertConfig, from_hugging_face
+from jpr.models.bert import Bert, from_hugging_face
 from jpr.models.checkpoint import read_checkpoint
+from jpr.models.config import BertConfig
 from jpr.types import Passage
 from tests.encode.texts import passages
 from tests.encode.tiny import ID, write_encoder, write_json, write_tokenizer
@@ -24,7 +25,7 @@ QUESTIONS = ["where is the castle", "old tower?", "bridge"]
 def test_a_question_is_the_mean_of_its_tokens_at_unit_length(tmp_path: Path) -> None:
     folder = write_encoder(tmp_path)
     config, weights = read_checkpoint(folder)
-    bert = Bert(BertConfig.of(config)).eval()
+    bert = Bert(BertConfig.from_dict(config)).eval()
     bert.load_state_dict(from_hugging_face(weights, bert.config))
     ids = [ID[word] for word in ("[CLS]", "where", "is", "the", "castle", "[SEP]")]
     mean = bert(torch.tensor([ids]), torch.tensor([len(ids)]))[0].mean(dim=0).detach().numpy()

@@ -7,8 +7,9 @@ import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from torch import Tensor
 
-from jpr.models.bert import Bert, BertConfig, to_hugging_face
+from jpr.models.bert import Bert, to_hugging_face
 from jpr.models.checkpoint import write_checkpoint
+from jpr.models.config import BertConfig
 from tests.encode.texts import WORDS
 
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", ":", "?", "##s", *WORDS]
@@ -29,7 +30,7 @@ CONFIG: dict[str, object] = {
 
 def random_weights(config: dict[str, object], seed: int = 0) -> dict[str, Tensor]:
     """Weights under Hugging Face's names, large enough that attention is far from even."""
-    shape = BertConfig.of(config)
+    shape = BertConfig.from_dict(config)
     chance = torch.Generator().manual_seed(seed)
     weights = to_hugging_face(Bert(shape).state_dict(), shape)
     return {

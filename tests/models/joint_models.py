@@ -2,10 +2,12 @@
 
 import torch
 
-from jpr.models.bert import Bert, BertConfig
-from jpr.models.heads import SpanHead
-from jpr.models.joint import IndexHead, JointModel, PackedCandidates, PointerHead
-from jpr.models.t5 import T5, T5Config, T5Decoder
+from jpr.models.bert import Bert
+from jpr.models.candidates import PackedCandidates
+from jpr.models.config import BertConfig, T5Config
+from jpr.models.heads import IndexHead, PointerHead, SpanHead
+from jpr.models.joint import JointModel
+from jpr.models.t5 import T5, T5Decoder
 
 WORDS = 60
 NUMBERS = tuple(range(40, 60))
@@ -82,7 +84,7 @@ def reordered(given: PackedCandidates, order: list[int]) -> PackedCandidates:
         given.lengths[at],
         given.counts,
         given.marks[at],
-        given.texts[at],
-        given.numbers[at],
+        given.passage_starts[at],
+        given.index_ids[at],
         given.prior[at],
     )

@@ -8,7 +8,8 @@ from transformers import BertConfig as TheirBertConfig
 from transformers import BertModel, MPNetConfig, MPNetModel, PreTrainedModel
 
 from jpr.errors import DataError
-from jpr.models.bert import Bert, BertConfig, from_hugging_face, to_hugging_face
+from jpr.models.bert import Bert, from_hugging_face, to_hugging_face
+from jpr.models.config import BertConfig
 
 SHAPE: dict[str, Any] = {
     "vocab_size": 50,
@@ -33,7 +34,7 @@ def theirs(kind: str) -> PreTrainedModel:
 
 
 def ours(model: PreTrainedModel) -> Bert:
-    bert = Bert(BertConfig.of(model.config.to_dict())).eval()
+    bert = Bert(BertConfig.from_dict(model.config.to_dict())).eval()
     bert.load_state_dict(from_hugging_face(model.state_dict(), bert.config))
     return bert
 
@@ -83,6 +84,6 @@ def test_a_missing_weight_is_named() -> None:
     weights = dict(model.state_dict())
     del weights["embeddings.LayerNorm.bias"]
     with pytest.raises(DataError, match=r"lacks the weight 'embeddings\.LayerNorm\.bias'"):
-        from_hugging_face(weights, BertConfig.of(model.config.to_dict()))
+        from_hugging_face(weights, BertConfig.from_dict(model.config.to_dict()))
     with pytest.raises(DataError, match="not that of a BERT or MPNet"):
-        BertConfig.of({"vocab_size": 3})
+        BertConfig.from_dict({"vocab_size": 3})

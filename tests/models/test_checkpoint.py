@@ -105,7 +105,8 @@ def test_shapes_come_without_numbers_and_without_torchs_compiler() -> None:
     code = """
 import sys
 import torch
-from jpr.models.bert import Bert, BertConfig
+from jpr.models.bert import Bert
+from jpr.models.config import BertConfig
 from jpr.models.checkpoint import shapes_only
 with shapes_only():
     bert = Bert(BertConfig(30, 12, 2, 2, 20, 10))

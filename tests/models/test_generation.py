@@ -5,13 +5,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jpr.models.config import T5Config
 from jpr.models.generation import (
     GeneratedAnswer,
     GenerateOptions,
     generate_answers,
     generate_tokens,
 )
-from jpr.models.t5 import T5, T5Config
+from jpr.models.t5 import T5
 from jpr.models.tries import Tries
 from tests.models.runs import Text, tries_of, whole_runs
 

@@ -44,7 +44,7 @@ def test_an_answer_begins_and_ends_somewhere_in_its_passage(make: Make) -> None:
     assert found is not None
     assert found.dtype == torch.float32
     row = torch.repeat_interleave(given.lengths)
-    inside = in_passages(row, given.lengths, given.texts)
+    inside = in_passages(row, given.lengths, given.passage_starts)
     assert torch.isneginf(found[~inside]).all()
     assert (given.lengths == 3).any()  # one has no token of its own
     sums = torch.zeros(len(given.lengths), 2).index_add(0, row, found.exp())
@@ -80,5 +80,5 @@ def test_folders_of_before_there_were_answers_are_read(tmp_path: Path) -> None:
     file.write_text(json.dumps(about))
     assert read_joint(tmp_path)[0].answers is None
     file.write_text(json.dumps({**about, "answers": "many"}))
-    with pytest.raises(FormatError, match="reads answers is 'many'"):
+    with pytest.raises(FormatError, match="answers is 'many'"):
         read_joint(tmp_path)

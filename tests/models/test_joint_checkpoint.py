@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from jpr.models.joint import IndexHead, JointModel
+from jpr.models.heads import IndexHead
+from jpr.models.joint import JointModel
 from jpr.models.joint_checkpoint import read_joint, write_joint
 from jpr.models.t5 import T5
 from tests.models.joint_models import NUMBERS, candidates, t5_config

@@ -5,7 +5,8 @@ import torch
 from numpy.typing import NDArray
 
 from jpr.errors import DataError
-from jpr.models.bert import Bert, BertConfig
+from jpr.models.bert import Bert
+from jpr.models.config import BertConfig
 from jpr.models.onnx_export import tower_to_onnx, tower_to_onnx_int8
 from jpr.models.tower import Tower, VectorHead
 

@@ -8,13 +8,15 @@ import torch
 from numpy.typing import NDArray
 
 from jpr.errors import DataError
-from jpr.models.bert import Bert, BertConfig
-from jpr.models.heads import SpanHead
-from jpr.models.joint import EncodedBatch, IndexHead, JointModel, PackedCandidates, PointerHead
-from jpr.models.onnx_joint import JointOnnx, joint_to_onnx, joint_to_onnx_int8
+from jpr.models.bert import Bert
+from jpr.models.candidates import EncodedBatch, PackedCandidates
+from jpr.models.config import BertConfig, T5Config
+from jpr.models.heads import IndexHead, PointerHead, SpanHead
+from jpr.models.joint import JointModel
+from jpr.models.onnx_export import JointOnnx, joint_to_onnx, joint_to_onnx_int8
 from jpr.models.prefix_scorer import PrefixScorer
 from jpr.models.quantize import quantize_matrices
-from jpr.models.t5 import T5, T5Config, T5Decoder
+from jpr.models.t5 import T5, T5Decoder
 from tests.models.joint_models import NUMBERS, WORDS, candidates
 
 D = 16
@@ -103,7 +105,7 @@ def steps_by_onnx(
     known = {
         "marked": marked,
         "memory": marked if model.memory == "passages" else np.concatenate(rows),
-        "numbers": given.numbers.numpy(),
+        "numbers": given.index_ids.numpy(),
         "prior": given.prior.numpy(),
     }
     fixed = {t.name: known[t.name] for t in step.get_inputs() if t.name in known}
@@ -211,7 +213,7 @@ def test_matrices_are_coded_alike_whatever_fits_the_memory(
 ) -> None:
     encoder = t5("pointer", gated=True).encoder
     at_once = quantize_matrices(encoder, sample())
-    monkeypatch.setattr("jpr.models.quantize._NUMBERS_HELD", 1)
+    monkeypatch.setattr("jpr.models.quantize._VALUES_HELD", 1)
     one_by_one = quantize_matrices(encoder, sample())
     assert at_once.keys() == one_by_one.keys()
     assert len(at_once) == 2 * 4  # qkv, o, up and down of each layer
@@ -220,7 +222,7 @@ def test_matrices_are_coded_alike_whatever_fits_the_memory(
 
 
 def test_what_one_file_cannot_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jpr.models.onnx_graph._LARGEST_FILE", 9_000)
+    monkeypatch.setattr("jpr.models.onnx_graph._MAX_BYTES", 9_000)
     with pytest.raises(DataError, match=r"do not fit one ONNX file.*8 bits"):
         joint_to_onnx(t5("pointer", gated=False), "")
 

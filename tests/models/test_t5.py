@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from jpr.errors import DataError
+from jpr.models.config import T5Config
 from jpr.models.generation import generate_tokens
-from jpr.models.t5 import T5, Memory, T5Config, T5Encoder
+from jpr.models.t5 import T5, Memory, T5Encoder
 from jpr.models.t5_blocks import attention
 from tests.models.t5_models import (
     GENERATIONS,
@@ -75,7 +76,7 @@ def test_generation_ends_at_the_end_or_the_limit() -> None:
     """Where all logits are equal, the first word is the likeliest: it is the end, or not."""
     memory, lengths = torch.randn(5, 24), torch.tensor([2, 3])
     for end, wanted in ((0, [[0], [0]]), (1, [[0] * 4] * 2)):
-        shape = T5Config.of({**SHAPE, "model_type": "t5", "eos_token_id": end})
+        shape = T5Config.from_dict({**SHAPE, "model_type": "t5", "eos_token_id": end})
         model = T5(shape).eval()
         torch.nn.init.zeros_(model.decoder.norm.weight)
         assert generate_tokens(model, memory, lengths, 4) == wanted
@@ -177,7 +178,7 @@ def test_threads_share_a_model() -> None:
 
 
 def test_dropout_and_gradients() -> None:
-    shape = T5Config.of({**SHAPE, **GENERATIONS["v1.1"], "model_type": "t5"})
+    shape = T5Config.from_dict({**SHAPE, **GENERATIONS["v1.1"], "model_type": "t5"})
     model = T5(shape, dropout=0.3)
     ids, lengths, inside = batch()
 

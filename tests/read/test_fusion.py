@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from jpr.errors import DataError, FormatError
+from jpr.models.config import T5Config
 from jpr.models.generation import GenerateOptions
-from jpr.models.t5 import T5, T5Config
+from jpr.models.t5 import T5
 from jpr.read.fusion import FusionReader, write_reader
 from jpr.read.load import load_reader
 from jpr.read.spans import SpanReader

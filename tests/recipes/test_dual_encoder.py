@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from jpr.errors import ConfigError
-from jpr.models.bert import Bert, BertConfig
+from jpr.models.bert import Bert
+from jpr.models.config import BertConfig
 from recipes.dual_encoder import (
     Data,
     DualConfig,

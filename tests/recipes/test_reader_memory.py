@@ -17,7 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from jpr.models.t5 import T5, T5Config
+from jpr.models.config import T5Config
+from jpr.models.t5 import T5
 from jpr.models.t5_blocks import EncoderBlock
 from recipes.reader_memory import (
     OUTSIDE,

@@ -8,7 +8,8 @@ from safetensors.torch import save_file
 from jpr.encode.encoder_folder import load_encoder
 from jpr.encode.export_encoder import export_encoder
 from jpr.errors import FormatError
-from jpr.models.bert import Bert, BertConfig, from_hugging_face
+from jpr.models.bert import Bert, from_hugging_face
+from jpr.models.config import BertConfig
 from recipes.realm_vectors import convert_realm
 from tests.encode.tiny import CONFIG, ID, VOCABULARY, random_weights, write_json
 
@@ -39,7 +40,7 @@ def test_realm_is_pooler_projection_and_norm(tmp_path: Path) -> None:
     weights = write_realm(tmp_path / "realm")
     convert_realm(tmp_path / "realm", tmp_path / "ours")
     ids = [ID[word] for word in ("[CLS]", "where", "is", "the", "castle", "[SEP]")]
-    bert = Bert(BertConfig.of({**CONFIG, "layer_norm_eps": 1e-12})).eval()
+    bert = Bert(BertConfig.from_dict({**CONFIG, "layer_norm_eps": 1e-12})).eval()
     plain = {name.removeprefix("realm."): w for name, w in weights.items()}
     bert.load_state_dict(from_hugging_face(plain, bert.config))
     first = bert(torch.tensor([ids]), torch.tensor([len(ids)]))[0, 0]

@@ -7,8 +7,10 @@ import pytest
 import torch
 
 from jpr.errors import DataError
-from jpr.models.bert import Bert, BertConfig
-from jpr.models.joint import JointModel, PointerHead
+from jpr.models.bert import Bert
+from jpr.models.config import BertConfig
+from jpr.models.heads import PointerHead
+from jpr.models.joint import JointModel
 from jpr.models.joint_checkpoint import read_joint, write_joint
 from jpr.models.t5 import T5Decoder
 from jpr.train.recipe import JointTraining, read_recipe

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import torch
 
-from jpr.models.bert import Bert, BertConfig
-from jpr.models.heads import SpanHead
-from jpr.models.joint import IndexHead, JointModel, PointerHead
+from jpr.models.bert import Bert
+from jpr.models.config import BertConfig, T5Config
+from jpr.models.heads import IndexHead, PointerHead, SpanHead
+from jpr.models.joint import JointModel
 from jpr.models.joint_checkpoint import write_joint
-from jpr.models.t5 import T5, T5Config, T5Decoder
+from jpr.models.t5 import T5, T5Decoder
 from jpr.rerank.prompt import PromptSettings
 from jpr.types import Hit, Passage, Question, Ranking
 from tests.rerank.words import NAMES as NAMES

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jpr.errors import ConfigError
-from jpr.models.joint import PackedCandidates
+from jpr.models.candidates import PackedCandidates
 from jpr.rerank.prompt import Prompts, PromptSettings
 from jpr.train.batch import BatchBuilder
 from jpr.train.pack import TYPES, Pack
@@ -97,7 +97,7 @@ def asked_for(questions: list[int], edges: torch.Tensor) -> CandidateBatch:
 def parts(made: PackedCandidates) -> tuple[list[list[int]], list[int]]:
     """The tokens of each candidate, and where its passage begins."""
     split = torch.split(made.ids, made.lengths.tolist())
-    return [ids.tolist() for ids in split], made.texts.tolist()
+    return [ids.tolist() for ids in split], made.passage_starts.tolist()
 
 
 def before(prompts: Prompts, made: PackedCandidates) -> list[list[int]]:
@@ -121,7 +121,7 @@ def test_texts_are_those_of_the_prompt(
     made = BatchBuilder(pack, prompts).build(asked_for(questions, edges), np.array(numbers))
     assert unpacked(made) == expected(prompts, questions, ranks, numbers)
     assert made.counts == tuple(map(len, ranks))
-    assert made.numbers.tolist() == [
+    assert made.index_ids.tolist() == [
         number
         for places, of_question in zip(ranks, numbers, strict=True)
         for number in of_question[: len(places)]
@@ -176,7 +176,7 @@ def test_where_answers_are(pack: Pack, settings: PromptSettings, data: st.DataOb
     ]
     wanted, start = [], 0
     for i, (passage, length) in enumerate(zip(passages, candidates.lengths.tolist(), strict=True)):
-        begin, end = start + int(candidates.texts[i]), start + length - 1
+        begin, end = start + int(candidates.passage_starts[i]), start + length - 1
         wanted += [[i, *span] for span in read(prompts, passage, begin, end)]
         start += length
     assert found == wanted

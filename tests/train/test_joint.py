@@ -11,7 +11,8 @@ from jpr.coverage import Coverage
 from jpr.errors import ConfigError
 from jpr.evaluation.measures import Judged, MRecall
 from jpr.evaluation.mrecall import mrecall
-from jpr.models.joint import IndexHead, JointModel
+from jpr.models.heads import IndexHead
+from jpr.models.joint import JointModel
 from jpr.models.joint_checkpoint import read_joint
 from jpr.rerank.evidence import Words
 from jpr.rerank.joint import Decoding, JointReranker

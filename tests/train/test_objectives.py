@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from jpr.models.joint import EncodedBatch
+from jpr.models.candidates import EncodedBatch
 from jpr.train.batch import AnswerSpans
 from jpr.train.objectives import (
     AnswerLikelihoods,

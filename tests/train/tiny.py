@@ -9,9 +9,10 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
 from jpr.io.settings import apply_changes, parse_table
-from jpr.models.bert import Bert, BertConfig, to_hugging_face
+from jpr.models.bert import Bert, to_hugging_face
 from jpr.models.checkpoint import write_checkpoint
-from jpr.models.t5 import T5, T5Config
+from jpr.models.config import BertConfig, T5Config
+from jpr.models.t5 import T5
 from jpr.models.t5_checkpoint import write_t5
 from jpr.train.pack import Pack, vocabulary_sha256, write_pack
 from jpr.train.recipe import JointTraining

@@ -1,8 +1,8 @@
-"""Work on the GPU that is recorded once and played back (CUDA graphs).
+"""CUDA graphs: work on the GPU that is captured once and replayed.
 
-A pass through a small model is hundreds of operations, each of which takes the processor longer to
-start than the GPU to do. A recording is started as one. It is of fixed shapes, so inputs are padded
-to a few sizes; and it works in memory of its own, so it belongs to one thread.
+A pass through a small model is hundreds of operations, each of which takes the CPU longer to launch
+than the GPU to do. A graph is launched as one. Its shapes are fixed, so inputs are padded to a few
+sizes; it works in buffers of its own, so it belongs to one thread.
 """
 
 import threading
@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-_MOST = 64
+_MAX_GRAPHS = 64
 
 
-def captured(work: Callable[[], None]) -> Callable[[], None]:
-    """Record work on tensors that keep their place, without doing it; it must have run before."""
+def capture(work: Callable[[], None]) -> Callable[[], None]:
+    """Capture work in place, without running it; it must have run before to compile kernels."""
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
@@ -25,47 +25,46 @@ def captured(work: Callable[[], None]) -> Callable[[], None]:
 
 
 class CudaGraph:
-    """One piece of work, with a place for each of its inputs."""
+    """A captured function, with a buffer for each of its inputs."""
 
     def __init__(
-        self, work: Callable[..., Tensor], given: Sequence[Tensor], device: torch.device
+        self, work: Callable[..., Tensor], inputs: Sequence[Tensor], device: torch.device
     ) -> None:
-        """Do the work once, so that kernels are compiled and chosen, and record it."""
-        self._given = [part.to(device, copy=True) for part in given]
+        """Run the function once, so that kernels are compiled and chosen, and capture it."""
+        self._inputs = [part.to(device, copy=True) for part in inputs]
         aside: torch.cuda.Stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):
-            work(*self._given)
+            work(*self._inputs)
         torch.cuda.current_stream().wait_stream(aside)
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph):
-            self._found = work(*self._given)
+            self._output = work(*self._inputs)
 
-    def __call__(self, *given: Tensor) -> Tensor:
-        """Return what the work gives for other inputs: good until it is called again."""
-        for mine, part in zip(self._given, given, strict=True):
-            mine.copy_(part)
+    def __call__(self, *inputs: Tensor) -> Tensor:
+        """Return the output for other inputs, valid until the next call."""
+        for buffer, part in zip(self._inputs, inputs, strict=True):
+            buffer.copy_(part)
         self._graph.replay()
-        return self._found
+        return self._output
 
 
 class CudaGraphCache:
-    """Recordings by what they are of; those not used for longest go when there are many."""
+    """Graphs by key and thread; the least recently used are dropped."""
 
     def __init__(self) -> None:
-        """Begin with none."""
-        self._mine = threading.local()
+        self._thread = threading.local()
 
-    def play(
-        self, key: object, work: Callable[..., Tensor], *given: Tensor, device: torch.device
+    def run(
+        self, key: object, work: Callable[..., Tensor], *inputs: Tensor, device: torch.device
     ) -> Tensor:
-        """Play what is known by a key, which tells work and shapes; record it first if need be."""
-        known: OrderedDict[object, CudaGraph] = self._mine.__dict__.setdefault(
-            "known", OrderedDict()
+        """Run the graph of a key, which identifies work and shapes; capture it if necessary."""
+        known: OrderedDict[object, CudaGraph] = self._thread.__dict__.setdefault(
+            "graphs", OrderedDict()
         )
         if key not in known:
-            known[key] = CudaGraph(work, given, device)
+            known[key] = CudaGraph(work, inputs, device)
         known.move_to_end(key)
-        while len(known) > _MOST:
+        while len(known) > _MAX_GRAPHS:
             known.popitem(last=False)
-        return known[key](*given)
+        return known[key](*inputs)

@@ -1,9 +1,8 @@
 # mypy: disable-error-code="no-untyped-def, untyped-decorator, misc, no-untyped-call"
-"""Kernels for the GPU, in Triton: what torch does in several passes over memory, done in one.
+"""Triton kernels for inference: one pass over memory where torch takes several.
 
-Inference in bfloat16 only; whoever has gradients or other numbers takes torch's own operations.
-`tests/models/test_kernels.py` compares each with them, where there is a GPU. What each is worth is
-in `docs/performance.md`.
+In bfloat16, without gradients; `jpr.models.kernels.dispatch` chooses between them and torch. What
+each is worth is in `docs/performance.md`.
 """
 
 import torch
@@ -11,14 +10,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from jpr.models.t5_blocks import RelativeBias
-
 TILE = 64
-"""Queries and keys that one program of `attend` takes at a time."""
+"""Queries and keys that one program of `attend` processes at a time."""
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """Divide rows (N, d) by the root of their mean square, and multiply with weights (d,)."""
+    """Divide rows (N, d) by their root mean square and multiply with weights (d,)."""
     out = torch.empty_like(x)
     n, d = x.shape
     _rms_norm[(triton.cdiv(n, 2),)](
@@ -63,24 +60,11 @@ def _gated_gelu(wide_at, out_at, f, size: tl.constexpr):
     tl.store(out_at + row * f + column, out.to(out_at.dtype.element_ty), mask=there)
 
 
-def bias_tiles(relative: RelativeBias, dtype: torch.dtype) -> Tensor:
-    """Return T5's bias for squares of queries and keys, by how many squares lie between.
-
-    (heads, 2n + 1, TILE, TILE): farther than n squares away the bias no longer changes.
-    """
-    n = -(-(relative.farthest + TILE - 1) // TILE)
-    device = relative.weight.device
-    place = torch.arange(TILE, device=device)
-    between = torch.arange(-n, n + 1, device=device)
-    distance = between[:, None, None] * TILE + place[None, None] - place[None, :, None]
-    bias: Tensor = relative(distance)
-    return bias.permute(3, 0, 1, 2).to(dtype).contiguous()
-
-
 def attend(q: Tensor, k: Tensor, v: Tensor, tiles: Tensor, ends: Tensor, longest: int) -> Tensor:
-    """Let tokens attend to their own row's; rows lie end to end, `ends` (B + 1,) from 0 on.
+    """Attend within each of the concatenated rows, whose boundaries are `ends` (B + 1,).
 
-    Queries, keys and values (N, heads, d_kv), of one product and so of one stride, to the same.
+    Queries, keys and values (N, heads, d_kv) to the same; equal strides, as of one product. `tiles`
+    are `RelativeBias.tiles`.
     """
     n, heads, d = q.shape
     out = q.new_empty(n, heads, d)
@@ -131,7 +115,7 @@ def _attend(
 
 @triton.jit
 def _between(key, first, reach: tl.constexpr, tile: tl.constexpr):
-    """Return where the square for these keys and queries is."""
+    """Return the offset of the bias tile of these keys and queries."""
     squares = tl.minimum(tl.maximum((key - first) // tile, -reach), reach) + reach
     return squares * (tile * tile)
 
@@ -141,7 +125,7 @@ def _mix(
     q, k_at, v_at, bias_at, mixed, top, total, key, step, length,
     tile: tl.constexpr, last: tl.constexpr,
 ):  # fmt: skip
-    """Take in one square of keys: the softmax so far is corrected as its maximum grows."""
+    """Add one tile of keys: the softmax so far is rescaled as its maximum grows."""
     token = key + tl.arange(0, tile)
     bias = tl.load(bias_at).to(tl.float32)
     if last:
@@ -160,26 +144,21 @@ def _mix(
     return mixed, peak, total * fade + tl.sum(shares, 1)
 
 
-def step_attend(
+def prefix_attention(
     q: Tensor, k: Tensor, v: Tensor, cache: Tensor, path: Tensor, bias: Tensor
 ) -> Tensor:
-    """Let the last passage of each prefix attend to those before it, and remember it.
-
-    Queries, keys and values (P, heads, d_kv) to the same; `cache` (places, 2, heads, d_kv);
-    `path` (P, 1 + D): how long each prefix is, the places of its beginnings and, after them, its
-    own; `bias` (D, heads) by how far back.
-    """
+    """Attend to the ancestors of prefixes; see `dispatch.prefix_attention`."""
     n, heads, d = q.shape
     out = q.new_empty(n, heads, d)
     wide = max(16, triton.next_power_of_2(path.shape[1] - 1))
-    _step_attend[(n, heads)](
+    _prefix_attention[(n, heads)](
         q, k, v, cache, path, bias, out, q.stride(0), path.stride(0), heads, d, wide, num_warps=2
     )
     return out
 
 
 @triton.jit
-def _step_attend(
+def _prefix_attention(
     q_at, k_at, v_at, cache_at, path_at, bias_at, out_at, step, path_step,
     heads: tl.constexpr, d: tl.constexpr, wide: tl.constexpr,
 ):  # fmt: skip
@@ -209,7 +188,7 @@ def _step_attend(
 
 
 def softmax_(scores: Tensor, lengths: Tensor) -> Tensor:
-    """Turn rows of scores (Q, R, M) into shares in place; only a question's first count."""
+    """Replace scores (Q, R, M) by their softmax over each question's first `lengths` (Q,)."""
     questions, rows, longest = scores.shape
     _softmax[(rows, questions)](scores, lengths, rows, longest, 4096, num_warps=8)
     return scores

@@ -1,10 +1,9 @@
 # mypy: disable-error-code="no-untyped-def, untyped-decorator, misc, no-untyped-call"
 # Triton's functions take what no type says
-"""Kernels for training on the GPU, in Triton: what torch does in several passes, with gradients.
+"""Triton kernels for training, with gradients.
 
-Nothing as large as all pairs of tokens is ever written: scores, shares and what is dropped of them
-are computed again where gradients need them. What is dropped follows from a seed and the place.
-`tests/models/test_kernels_train.py` compares each with torch's own operations.
+Nothing of the size of all pairs of tokens is written: scores, attention weights and dropout masks
+are computed again where gradients need them. A dropout mask is a hash of a seed and the position.
 """
 
 from typing import Any
@@ -19,49 +18,49 @@ from jpr.models.kernels.inference import TILE, _between
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 _PROGRAMS = 1024
-"""About as many as a GPU runs at once."""
+"""Programs that a GPU runs at once, roughly."""
 
 
 def attend(
     q: Tensor, k: Tensor, v: Tensor, tiles: Tensor, ends: Tensor, longest: int, dropout: float
 ) -> Tensor:
-    """Let tokens attend to their own row's, as `kernels.attend` does.
+    """Attend within each of the concatenated rows, as `inference.attend` does.
 
-    `tiles` are best given in 32 bits, in which gradients of all layers then add up.
+    `tiles` should be float32, in which gradients of all layers are then summed.
     """
     out: Tensor = _Attend.apply(q, k, v, tiles, ends, longest, dropout)
     return out
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float, dtype: torch.dtype) -> Tensor:
-    """Divide rows (N, d) by the root of their mean square, and multiply with weights (d,)."""
+    """Divide rows (N, d) by their root mean square and multiply with weights (d,)."""
     out: Tensor = _RmsNorm.apply(x, weight, eps, dtype)
     return out
 
 
-def activated(wide: Tensor, gated: bool, dropout: float) -> Tensor:
-    """Map rows by ReLU, (N, f) to the same, or by gates and values, (N, 2f) to (N, f)."""
-    out: Tensor = _Activated.apply(wide, gated, dropout)
+def activation(wide: Tensor, gated: bool, dropout: float) -> Tensor:
+    """Map rows by ReLU, (N, f) to (N, f), or by gates and values, (N, 2f) to (N, f)."""
+    out: Tensor = _Activation.apply(wide, gated, dropout)
     return out
 
 
-def added(x: Tensor, y: Tensor, dropout: float) -> Tensor:
-    """Return x plus what dropout leaves of y, rows (N, d) both."""
-    out: Tensor = _Added.apply(x, y, dropout)
+def add_dropout(x: Tensor, y: Tensor, dropout: float) -> Tensor:
+    """Return x + dropout(y), rows (N, d)."""
+    out: Tensor = _AddDropout.apply(x, y, dropout)
     return out
 
 
-def _drawn(dropout: float) -> tuple[int, int, float]:
-    """Return a seed, the least number that is not dropped, and by what the rest grows."""
+def _dropout_arguments(dropout: float) -> tuple[int, int, float]:
+    """Return a seed, the least hash that is kept, and the scale of what is kept."""
     seed = int(torch.randint(2**31 - 1, (), device="cpu")) if dropout else 0
     return seed, int(dropout * 2**32), 1 / (1 - dropout)
 
 
 @triton.jit
-def _kept(seed, row, column, least: tl.constexpr):
-    """Tell what is not dropped, by a hash: Philox would take longer than all products together.
+def _keep(seed, row, column, least: tl.constexpr):
+    """Return what dropout keeps, by a hash: Philox would take longer than all products.
 
-    Rows are mixed well (Wellons' lowbias32), since there are few of them; places just enough.
+    Rows are mixed well (Wellons' lowbias32), since there are few of them; columns less.
     """
     x = row.to(tl.uint32) + seed
     x = (x ^ (x >> 16)) * 0x7FEB352D
@@ -86,48 +85,48 @@ class _Attend(Function):
         n, heads, d = q.shape
         out = q.new_empty(n, heads, d)
         log_sums = q.new_empty(heads, n, dtype=torch.float32)
-        squares, tiles = triton.cdiv(longest, TILE), tiles.to(q.dtype)
-        seed, least, scale = _drawn(dropout)
-        ctx.given = n, squares, seed, heads, d, tiles.shape[1] // 2, least, scale, TILE
+        tiles_per_row, tiles = triton.cdiv(longest, TILE), tiles.to(q.dtype)
+        seed, least, scale = _dropout_arguments(dropout)
+        ctx.given = n, tiles_per_row, seed, heads, d, tiles.shape[1] // 2, least, scale, TILE
         ctx.how = {"num_warps": 4 if d <= 64 else 8, "num_stages": 2}
         ctx.save_for_backward(q, k, v, tiles, ends, out, log_sums)
-        _attend[((len(ends) - 1) * heads * squares,)](
+        _attend[((len(ends) - 1) * heads * tiles_per_row,)](
             q, k, v, tiles, out, log_sums, ends, q.stride(0), *ctx.given, **ctx.how
         )
         return out
 
     @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, tiles, ends, out, log_sums = ctx.saved_tensors
-        slope, mean = slope.contiguous(), torch.empty_like(log_sums)
+        grad, mean = grad.contiguous(), torch.empty_like(log_sums)
         to_q, to_k, to_v = (torch.empty_like(out) for _ in range(3))
-        rows, (_, squares, _, heads, *_) = len(ends) - 1, ctx.given
-        grid, step = (rows * heads * squares,), q.stride(0)
-        _to_queries[grid](
-            q, k, v, tiles, out, slope, to_q, log_sums, mean, ends, step, *ctx.given, **ctx.how
+        rows, (_, tiles_per_row, _, heads, *_) = len(ends) - 1, ctx.given
+        grid, step = (rows * heads * tiles_per_row,), q.stride(0)
+        _query_backward[grid](
+            q, k, v, tiles, out, grad, to_q, log_sums, mean, ends, step, *ctx.given, **ctx.how
         )
         turned = tiles.mT.contiguous()
-        _to_keys[grid](
-            q, k, v, turned, slope, to_k, to_v, log_sums, mean, ends, step, *ctx.given, **ctx.how
+        _key_backward[grid](
+            q, k, v, turned, grad, to_k, to_v, log_sums, mean, ends, step, *ctx.given, **ctx.how
         )
         if not ctx.needs_input_grad[3]:
             return to_q, to_k, to_v, None, None, None, None
         shares = max(1, min(rows, 2 * _PROGRAMS // (heads * tiles.shape[1])))
         sums = tiles.new_empty(shares, *tiles.shape, dtype=torch.float32)
-        _to_tiles[(shares * heads * tiles.shape[1],)](
-            q, k, v, tiles, slope, sums, log_sums, mean, ends, step, rows, shares,
+        _bias_backward[(shares * heads * tiles.shape[1],)](
+            q, k, v, tiles, grad, sums, log_sums, mean, ends, step, rows, shares,
             *ctx.given, num_warps=8, num_stages=2,
         )  # fmt: skip
         return to_q, to_k, to_v, sums.sum(0), None, None, None
 
 
-@triton.jit(do_not_specialize=["n", "squares", "seed"])
+@triton.jit(do_not_specialize=["n", "tiles_per_row", "seed"])
 def _attend(
-    q_at, k_at, v_at, tiles_at, out_at, log_sums_at, ends_at, step, n, squares, seed,
+    q_at, k_at, v_at, tiles_at, out_at, log_sums_at, ends_at, step, n, tiles_per_row, seed,
     heads: tl.constexpr, d: tl.constexpr, reach: tl.constexpr, least: tl.constexpr,
     scale: tl.constexpr, tile: tl.constexpr,
 ):  # fmt: skip
-    start, length, head, first = _whose(ends_at, squares, heads, tile)
+    start, length, head, first = _program(ends_at, tiles_per_row, heads, tile)
     if first >= length:
         return
     inner, base = tl.arange(0, tile), start * step + head * d
@@ -147,7 +146,7 @@ def _attend(
         shares = tl.exp2(scores - peak[:, None])
         fade = tl.exp2(top - peak)
         total = total * fade + tl.sum(shares, 1)
-        kept = _kept(seed, ((start + token) * heads + head)[:, None], key[None, :], least)
+        kept = _keep(seed, ((start + token) * heads + head)[:, None], key[None, :], least)
         shares = tl.where(kept, shares, 0.0).to(v.dtype)
         mixed = tl.dot(shares, v, mixed * fade[:, None])
         top = peak
@@ -155,24 +154,24 @@ def _attend(
     tl.store(log_sums_at + head * n + start + token, top + tl.log2(total), mask=token < length)
 
 
-@triton.jit(do_not_specialize=["n", "squares", "seed"])
-def _to_queries(
-    q_at, k_at, v_at, tiles_at, mixed_at, slope_at, out_at, log_sums_at, mean_at, ends_at,
-    step, n, squares, seed,
+@triton.jit(do_not_specialize=["n", "tiles_per_row", "seed"])
+def _query_backward(
+    q_at, k_at, v_at, tiles_at, mixed_at, grad_at, out_at, log_sums_at, mean_at, ends_at,
+    step, n, tiles_per_row, seed,
     heads: tl.constexpr, d: tl.constexpr, reach: tl.constexpr, least: tl.constexpr,
     scale: tl.constexpr, tile: tl.constexpr,
 ):  # fmt: skip
-    """Find the gradient of queries, and the mean of each one's slopes, for the other kernels."""
-    start, length, head, first = _whose(ends_at, squares, heads, tile)
+    """Compute the gradient of queries, and each one's mean gradient for the other kernels."""
+    start, length, head, first = _program(ends_at, tiles_per_row, heads, tile)
     if first >= length:
         return
     inner, base = tl.arange(0, tile), start * step + head * d
     token = first + inner
     own: tl.constexpr = heads * d
     q = _rows(q_at + base, token, length, step, d)
-    slope = _rows(slope_at + start * own + head * d, token, length, own, d)
+    grad = _rows(grad_at + start * own + head * d, token, length, own, d)
     mixed = _rows(mixed_at + start * own + head * d, token, length, own, d)
-    mean = tl.sum(slope.to(tl.float32) * mixed.to(tl.float32), 1)
+    mean = tl.sum(grad.to(tl.float32) * mixed.to(tl.float32), 1)
     place = head * n + start + token
     tl.store(mean_at + place, mean, mask=token < length)
     log_sums = tl.load(log_sums_at + place, mask=token < length, other=float("inf"))
@@ -183,22 +182,22 @@ def _to_queries(
         k = _rows(k_at + base, key, length, step, d)
         v = _rows(v_at + base, key, length, step, d)
         bias = _bias(tiles_at + _between(at, first, reach, tile), (key < length)[None, :], tile)
-        kept = _kept(seed, ((start + token) * heads + head)[:, None], key[None, :], least)
+        kept = _keep(seed, ((start + token) * heads + head)[:, None], key[None, :], least)
         shares = tl.exp2(tl.dot(q, tl.trans(k), bias) * LOG2_E - log_sums[:, None])
-        pull = tl.where(kept, tl.dot(slope, tl.trans(v)), 0.0) * scale
+        pull = tl.where(kept, tl.dot(grad, tl.trans(v)), 0.0) * scale
         out = tl.dot((shares * (pull - mean[:, None])).to(k.dtype), k, out)
     _store(out_at, out, start, token, length, head, heads, d)
 
 
-@triton.jit(do_not_specialize=["n", "squares", "seed"])
-def _to_keys(
-    q_at, k_at, v_at, tiles_at, slope_at, to_k_at, to_v_at, log_sums_at, mean_at, ends_at,
-    step, n, squares, seed,
+@triton.jit(do_not_specialize=["n", "tiles_per_row", "seed"])
+def _key_backward(
+    q_at, k_at, v_at, tiles_at, grad_at, to_k_at, to_v_at, log_sums_at, mean_at, ends_at,
+    step, n, tiles_per_row, seed,
     heads: tl.constexpr, d: tl.constexpr, reach: tl.constexpr, least: tl.constexpr,
     scale: tl.constexpr, tile: tl.constexpr,
 ):  # fmt: skip
-    """Find the gradients of keys and values; all squares are of keys by queries, turned."""
-    start, length, head, first = _whose(ends_at, squares, heads, tile)
+    """Compute the gradients of keys and values; all tiles are transposed, keys by queries."""
+    start, length, head, first = _program(ends_at, tiles_per_row, heads, tile)
     if first >= length:
         return
     inner, base = tl.arange(0, tile), start * step + head * d
@@ -206,35 +205,35 @@ def _to_keys(
     own: tl.constexpr = heads * d
     k = _rows(k_at + base, key, length, step, d)
     v = _rows(v_at + base, key, length, step, d)
-    slope_at += start * own + head * d
+    grad_at += start * own + head * d
     tiles_at += head * (2 * reach + 1) * tile * tile
     to_k = tl.zeros([tile, d], dtype=tl.float32)
     to_v = tl.zeros([tile, d], dtype=tl.float32)
     for at in range(0, length, tile):
         token = at + inner
         q = _rows(q_at + base, token, length, step, d)
-        slope = _rows(slope_at, token, length, own, d)
+        grad = _rows(grad_at, token, length, own, d)
         place = head * n + start + token
         log_sums = tl.load(log_sums_at + place, mask=token < length, other=float("inf"))
         mean = tl.load(mean_at + place, mask=token < length, other=0.0)
         bias = _bias(tiles_at + _between(first, at, reach, tile), (key < length)[:, None], tile)
-        kept = _kept(seed, ((start + token) * heads + head)[None, :], key[:, None], least)
+        kept = _keep(seed, ((start + token) * heads + head)[None, :], key[:, None], least)
         shares = tl.exp2(tl.dot(k, tl.trans(q), bias) * LOG2_E - log_sums[None, :])
-        to_v = tl.dot(tl.where(kept, shares, 0.0).to(q.dtype), slope, to_v)
-        pull = tl.where(kept, tl.dot(v, tl.trans(slope)), 0.0) * scale
+        to_v = tl.dot(tl.where(kept, shares, 0.0).to(q.dtype), grad, to_v)
+        pull = tl.where(kept, tl.dot(v, tl.trans(grad)), 0.0) * scale
         to_k = tl.dot((shares * (pull - mean[None, :])).to(q.dtype), q, to_k)
     _store(to_k_at, to_k, start, key, length, head, heads, d)
     _store(to_v_at, to_v * scale, start, key, length, head, heads, d)
 
 
-@triton.jit(do_not_specialize=["rows", "shares", "n", "squares", "seed"])
-def _to_tiles(
-    q_at, k_at, v_at, tiles_at, slope_at, sums_at, log_sums_at, mean_at, ends_at,
-    step, rows, shares, n, squares, seed,
+@triton.jit(do_not_specialize=["rows", "shares", "n", "tiles_per_row", "seed"])
+def _bias_backward(
+    q_at, k_at, v_at, tiles_at, grad_at, sums_at, log_sums_at, mean_at, ends_at,
+    step, rows, shares, n, tiles_per_row, seed,
     heads: tl.constexpr, d: tl.constexpr, reach: tl.constexpr, least: tl.constexpr,
     scale: tl.constexpr, tile: tl.constexpr,
 ):  # fmt: skip
-    """Add up the slopes of all squares that lie so far apart, over a share of the rows."""
+    """Sum the gradients of all tiles at one distance, over a share of the rows."""
     wide: tl.constexpr = 2 * reach + 1
     own: tl.constexpr = heads * d
     between = tl.program_id(0) % wide - reach
@@ -255,27 +254,27 @@ def _to_tiles(
                 q = _rows(q_at + base, token, length, step, d)
                 k = _rows(k_at + base, key, length, step, d)
                 v = _rows(v_at + base, key, length, step, d)
-                slope = _rows(slope_at + start * own + head * d, token, length, own, d)
+                grad = _rows(grad_at + start * own + head * d, token, length, own, d)
                 place = head * n + start + token
                 log_sums = tl.load(log_sums_at + place, mask=token < length, other=float("inf"))
                 mean = tl.load(mean_at + place, mask=token < length, other=0.0)
                 bias = _bias(tiles_at, (key < length)[None, :], tile)
-                kept = _kept(seed, ((start + token) * heads + head)[:, None], key[None, :], least)
+                kept = _keep(seed, ((start + token) * heads + head)[:, None], key[None, :], least)
                 parts = tl.exp2(tl.dot(q, tl.trans(k), bias) * LOG2_E - log_sums[:, None])
-                pull = tl.where(kept, tl.dot(slope, tl.trans(v)), 0.0) * scale
+                pull = tl.where(kept, tl.dot(grad, tl.trans(v)), 0.0) * scale
                 total += parts * (pull - mean[:, None])
     sums_at += tl.program_id(0).to(tl.int64) * tile * tile
     tl.store(sums_at + inner[:, None] * tile + inner[None, :], total)
 
 
 @triton.jit
-def _whose(ends_at, squares, heads: tl.constexpr, tile: tl.constexpr):
-    """Return a program's row, by its start and length, its head and its first token."""
+def _program(ends_at, tiles_per_row, heads: tl.constexpr, tile: tl.constexpr):
+    """Return the start and length of a program's row, its head and its first token."""
     at = tl.program_id(0)
-    row = at // squares // heads
+    row = at // tiles_per_row // heads
     start = tl.load(ends_at + row).to(tl.int64)
     length = (tl.load(ends_at + row + 1) - start).to(tl.int32)
-    return start, length, at // squares % heads, at % squares * tile
+    return start, length, at // tiles_per_row % heads, at % tiles_per_row * tile
 
 
 @triton.jit
@@ -294,7 +293,7 @@ def _store(at, vectors, start, token, length, head, heads: tl.constexpr, d: tl.c
 
 @triton.jit
 def _bias(at, there, tile: tl.constexpr):
-    """Load a square of the bias, without any share for keys that are not there."""
+    """Load a tile of the bias, −∞ for absent keys."""
     inner = tl.arange(0, tile)
     bias = tl.load(at + inner[:, None] * tile + inner[None, :]).to(tl.float32)
     return tl.where(there, bias, float("-inf"))
@@ -318,13 +317,13 @@ class _RmsNorm(Function):
         return out
 
     @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, scales = ctx.saved_tensors
         n, d = x.shape
         out, programs = torch.empty_like(x), min(_PROGRAMS, triton.cdiv(n, 2))
         sums = x.new_empty(programs, d, dtype=torch.float32)
-        _to_normed[(programs,)](
-            x, weight, scales, slope.contiguous(), out, sums, n, programs, *ctx.shape, num_warps=4
+        _rms_norm_backward[(programs,)](
+            x, weight, scales, grad.contiguous(), out, sums, n, programs, *ctx.shape, num_warps=4
         )
         return out, sums.sum(0).to(weight.dtype), None, None
 
@@ -347,11 +346,11 @@ def _rms_norm(
 
 
 @triton.jit(do_not_specialize=["n", "programs"])
-def _to_normed(
-    x_at, weight_at, scales_at, slope_at, out_at, sums_at, n, programs,
+def _rms_norm_backward(
+    x_at, weight_at, scales_at, grad_at, out_at, sums_at, n, programs,
     d: tl.constexpr, wide: tl.constexpr, rows: tl.constexpr,
 ):  # fmt: skip
-    """Find the gradient of some rows, and their part of the weight's."""
+    """Compute the gradient of some rows, and their part of the weight's."""
     column = tl.arange(0, wide)
     weight = tl.load(weight_at + column, mask=column < d, other=0.0).to(tl.float32)
     total = tl.zeros([wide], dtype=tl.float32)
@@ -361,45 +360,45 @@ def _to_normed(
         place = row.to(tl.int64)[:, None] * d + column[None, :]
         scale = tl.load(scales_at + row, mask=row < n, other=0.0)[:, None]
         x = tl.load(x_at + place, mask=there, other=0.0).to(tl.float32) * scale
-        slope = tl.load(slope_at + place, mask=there, other=0.0).to(tl.float32)
-        total += tl.sum(slope * x, 0)
-        slope = slope * weight[None, :]
-        out = (slope - x * (tl.sum(slope * x, 1) / d)[:, None]) * scale
+        grad = tl.load(grad_at + place, mask=there, other=0.0).to(tl.float32)
+        total += tl.sum(grad * x, 0)
+        grad = grad * weight[None, :]
+        out = (grad - x * (tl.sum(grad * x, 1) / d)[:, None]) * scale
         tl.store(out_at + place, out.to(out_at.dtype.element_ty), mask=there)
     tl.store(sums_at + tl.program_id(0) * d + column, total, mask=column < d)
 
 
-class _Activated(Function):
+class _Activation(Function):
     @staticmethod
     def forward(ctx: Any, wide: Tensor, gated: bool, dropout: float) -> Tensor:
         n, f = wide.shape[0], wide.shape[1] // (2 if gated else 1)
         wide, out = wide.contiguous(), wide.new_empty(n, f)
-        ctx.given = n, f, *_drawn(dropout), gated, 4, 512
+        ctx.given = n, f, *_dropout_arguments(dropout), gated, 4, 512
         ctx.grid = triton.cdiv(n, 4), triton.cdiv(f, 512)
-        _activated[ctx.grid](wide, out, *ctx.given, num_warps=4)
-        ctx.save_for_backward(wide if gated else out)  # a ReLU's output tells enough
+        _activation[ctx.grid](wide, out, *ctx.given, num_warps=4)
+        ctx.save_for_backward(wide if gated else out)  # a ReLU's output suffices
         return out
 
     @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         (known,) = ctx.saved_tensors
         out = torch.empty_like(known)
-        _to_activated[ctx.grid](known, slope.contiguous(), out, *ctx.given, num_warps=4)
+        _activation_backward[ctx.grid](known, grad.contiguous(), out, *ctx.given, num_warps=4)
         return out, None, None
 
 
 @triton.jit(do_not_specialize=["n", "seed"])
-def _activated(
+def _activation(
     wide_at, out_at, n, f, seed,
     least: tl.constexpr, scale: tl.constexpr, gated: tl.constexpr,
     rows: tl.constexpr, size: tl.constexpr,
 ):  # fmt: skip
     row, column, there = _block(n, f, rows, size)
-    kept = _kept(seed, row, column, least)
+    kept = _keep(seed, row, column, least)
     if gated:
         gate = tl.load(wide_at + row * 2 * f + column, mask=there, other=0.0).to(tl.float32)
         value = tl.load(wide_at + row * 2 * f + f + column, mask=there, other=0.0).to(tl.float32)
-        out = gate * _below(gate) * value
+        out = gate * _gate(gate) * value
     else:
         out = tl.load(wide_at + row * f + column, mask=there, other=0.0).to(tl.float32)
         out = tl.maximum(out, 0.0)
@@ -408,72 +407,72 @@ def _activated(
 
 
 @triton.jit(do_not_specialize=["n", "seed"])
-def _to_activated(
-    known_at, slope_at, out_at, n, f, seed,
+def _activation_backward(
+    known_at, grad_at, out_at, n, f, seed,
     least: tl.constexpr, scale: tl.constexpr, gated: tl.constexpr,
     rows: tl.constexpr, size: tl.constexpr,
 ):  # fmt: skip
     row, column, there = _block(n, f, rows, size)
-    slope = tl.load(slope_at + row * f + column, mask=there, other=0.0).to(tl.float32) * scale
+    grad = tl.load(grad_at + row * f + column, mask=there, other=0.0).to(tl.float32) * scale
     if gated:
         place = row * 2 * f + column
         gate = tl.load(known_at + place, mask=there, other=0.0).to(tl.float32)
         value = tl.load(known_at + place + f, mask=there, other=0.0).to(tl.float32)
-        slope = tl.where(_kept(seed, row, column, least), slope, 0.0)
-        below = _below(gate)
+        grad = tl.where(_keep(seed, row, column, least), grad, 0.0)
+        below = _gate(gate)
         steep = below * (1 - below) * 1.5957691216057308 * (1 + 0.134145 * gate * gate)
-        to_gate = slope * value * (below + gate * steep)
+        to_gate = grad * value * (below + gate * steep)
         tl.store(out_at + place, to_gate.to(out_at.dtype.element_ty), mask=there)
-        to_value = slope * gate * below
+        to_value = grad * gate * below
         tl.store(out_at + place + f, to_value.to(out_at.dtype.element_ty), mask=there)
     else:
         known = tl.load(known_at + row * f + column, mask=there, other=0.0)
-        slope = tl.where(known > 0, slope, 0.0)
-        tl.store(out_at + row * f + column, slope.to(out_at.dtype.element_ty), mask=there)
+        grad = tl.where(known > 0, grad, 0.0)
+        tl.store(out_at + row * f + column, grad.to(out_at.dtype.element_ty), mask=there)
 
 
 @triton.jit
 def _block(n, f, rows: tl.constexpr, size: tl.constexpr):
-    """Return a program's rows (rows, 1) and columns (1, size), and which of them are there."""
+    """Return a program's rows (rows, 1) and columns (1, size), and which of them exist."""
     row = (tl.program_id(0) * rows + tl.arange(0, rows)).to(tl.int64)[:, None]
     column = (tl.program_id(1) * size + tl.arange(0, size))[None, :]
     return row, column, (row < n) & (column < f)
 
 
 @triton.jit
-def _below(x):
-    """Return the share of a gate that GELU lets through, by its approximation with tanh."""
+def _gate(x):
+    """Return GELU(x) / x, by its approximation with tanh."""
     return 1 / (1 + tl.exp(-1.5957691216057308 * (x + 0.044715 * x * x * x)))
 
 
-class _Added(Function):
+class _AddDropout(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, dropout: float) -> Tensor:
         n, d = x.shape
         x, out = x.contiguous(), torch.empty_like(x)
-        ctx.dtype, ctx.given = y.dtype, (n, d, *_drawn(dropout), 4, 512)
+        ctx.dtype, ctx.given = y.dtype, (n, d, *_dropout_arguments(dropout), 4, 512)
         ctx.grid = triton.cdiv(n, 4), triton.cdiv(d, 512)
-        _added[ctx.grid](x, y.contiguous(), out, True, *ctx.given, num_warps=4)
+        _add_dropout[ctx.grid](x, y.contiguous(), out, True, *ctx.given, num_warps=4)
         return out
 
     @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
-        slope = slope.contiguous()
-        out = torch.empty_like(slope, dtype=ctx.dtype)
-        _added[ctx.grid](slope, slope, out, False, *ctx.given, num_warps=4)
-        return slope, out, None
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        grad = grad.contiguous()
+        out = torch.empty_like(grad, dtype=ctx.dtype)
+        _add_dropout[ctx.grid](grad, grad, out, False, *ctx.given, num_warps=4)
+        return grad, out, None
 
 
 @triton.jit(do_not_specialize=["n", "seed"])
-def _added(
+def _add_dropout(
     x_at, y_at, out_at, add: tl.constexpr, n, d, seed,
     least: tl.constexpr, scale: tl.constexpr, rows: tl.constexpr, size: tl.constexpr,
 ):  # fmt: skip
-    """Drop from y, and add x if asked to: for the gradient of y, nobody asks."""
+    """Return dropout(y), plus x if `add`; without it, this is the gradient of y."""
     row, column, there = _block(n, d, rows, size)
     place = row * d + column
     y = tl.load(y_at + place, mask=there, other=0.0).to(tl.float32)
-    out = tl.where(_kept(seed, row, column, least), y * scale, 0.0)
+    out = tl.where(_keep(seed, row, column, least), y * scale, 0.0)
     if add:
         out += tl.load(x_at + place, mask=there, other=0.0).to(tl.float32)
     tl.store(out_at + place, out.to(out_at.dtype.element_ty), mask=there)

@@ -4,11 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from jpr.models.bert import Bert, BertConfig
+from jpr.models.bert import Bert
+from jpr.models.candidates import PackedCandidates
+from jpr.models.config import BertConfig, T5Config
 from jpr.models.decoder_cache import CachePool
-from jpr.models.joint import JointModel, PackedCandidates, PointerHead
+from jpr.models.heads import PointerHead
+from jpr.models.joint import JointModel
 from jpr.models.prefix_scorer import PrefixScorer
-from jpr.models.t5 import T5, T5Config, T5Decoder
+from jpr.models.t5 import T5, T5Decoder
 from tests.models.kernels.compare import far
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

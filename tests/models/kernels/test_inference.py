@@ -8,10 +8,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from jpr.models.decoder_cache import CachePool, _look_back
-from jpr.models.kernels import inference
+from jpr.models.config import T5Config
+from jpr.models.decoder_cache import CachePool
+from jpr.models.kernels import dispatch, inference
 from jpr.models.prefix_scorer import PrefixScorer
-from jpr.models.t5 import T5Config, T5Encoder
+from jpr.models.t5 import T5Encoder
 from jpr.models.t5_blocks import RelativeBias
 from tests.models.joint_models import candidates, pointer_over_t5
 from tests.models.kernels.compare import DEVICE, DTYPE, GPU, MARKS, ends_of, far, random
@@ -47,7 +48,7 @@ def test_attention_over_packed_rows() -> None:
     lengths = [1, 64, 65, 200, 17]
     relative = RelativeBias.of(SHAPE, both_ways=True).to(DEVICE)
     q, k, v = (random(sum(lengths), 3, 2, 16) * 0.5).to(DTYPE).unbind(1)
-    tiles = inference.bias_tiles(relative, DTYPE)
+    tiles = relative.tiles(inference.TILE, DTYPE)
     found = inference.attend(q, k, v, tiles, ends_of(lengths), max(lengths))
     parts = (torch.split(x, lengths) for x in (q, k, v, found))
     for a, b, c, ours in zip(*parts, strict=True):
@@ -65,8 +66,8 @@ def test_attention_to_the_beginnings_of_prefixes() -> None:
     paths = [[0, 3, -1, -1, -1], [2, 0, 1, 4, -1], [3, 0, 1, 2, 5]]  # length, then places
     path = torch.tensor(paths, dtype=torch.int32, device=DEVICE)
     plain = cache.clone()
-    wanted = _look_back(q.float(), k, v, plain, path, bias)
-    assert far(inference.step_attend(q, k, v, cache, path, bias), wanted) < NEAR
+    wanted = dispatch.prefix_attention(q.float(), k, v, plain, path, bias)
+    assert far(inference.prefix_attention(q, k, v, cache, path, bias), wanted) < NEAR
     assert torch.equal(cache, plain)
 
 
@@ -79,7 +80,7 @@ def test_the_encoder_over_packed_rows(feed: str, monkeypatch: pytest.MonkeyPatch
     lengths, ids = [70, 5], torch.arange(75, device=DEVICE) % 50
     wanted = encoder.forward_packed(ids, torch.tensor(lengths, device=DEVICE))
     encoder = encoder.to(DTYPE)
-    monkeypatch.setattr("jpr.models.t5_blocks.uses_inference_kernels", lambda x: True)
+    monkeypatch.setattr(dispatch, "uses_inference_kernels", lambda x: True)
     assert far(encoder.forward_varlen(ids, ends_of(lengths), 70), wanted) < 2 * NEAR
 
 
@@ -104,8 +105,7 @@ def test_steps_of_fixed_shapes_by_kernels(monkeypatch: pytest.MonkeyPatch) -> No
     pairs = [(0, ()), (1, ()), (0, (3,)), (1, (2, 4, 0)), (0, (3, 1)), (0, (5, 2))]
     batches = [candidates((6, 5)), candidates((7, 5), seed=1), candidates((6, 5))]
     plain = [PrefixScorer(model, model.encode(one))(pairs) for one in batches]
-    for module in ("t5", "t5_blocks", "decoder_cache"):
-        monkeypatch.setattr(f"jpr.models.{module}.uses_inference_kernels", lambda x: True)
+    monkeypatch.setattr(dispatch, "uses_inference_kernels", lambda x: True)
     for module in ("decoder_cache", "kernels.cuda_graph"):
         monkeypatch.setattr(f"jpr.models.{module}.CudaGraph", Eager)
     pool = CachePool(model)

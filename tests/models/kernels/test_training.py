@@ -9,9 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from jpr.models.bert import Bert, BertConfig
+from jpr.models.bert import Bert
+from jpr.models.config import BertConfig, T5Config
 from jpr.models.padding import length_mask, pad_rows
-from jpr.models.t5 import T5Config, T5Encoder
+from jpr.models.t5 import T5Encoder
 from jpr.models.t5_blocks import RelativeBias
 from tests.models.kernels.compare import DEVICE, DTYPE, GPU, MARKS, NEAR, ends_of, far, random
 
@@ -52,7 +53,7 @@ def test_the_norm(wide: int) -> None:
 
 @pytest.mark.parametrize("gated", [False, True])
 def test_the_activation(gated: bool) -> None:
-    from jpr.models.kernels.training import activated
+    from jpr.models.kernels.training import activation
 
     def plain(wide: Tensor) -> Tensor:
         if not gated:
@@ -60,13 +61,15 @@ def test_the_activation(gated: bool) -> None:
         gate, value = wide.chunk(2, dim=-1)
         return F.gelu(gate, approximate="tanh") * value
 
-    check(lambda wide: activated(wide, gated, 0.0), plain, (random(11, 1300) * 3).to(DTYPE))
+    check(lambda wide: activation(wide, gated, 0.0), plain, (random(11, 1300) * 3).to(DTYPE))
 
 
 def test_the_sum() -> None:
-    from jpr.models.kernels.training import added
+    from jpr.models.kernels.training import add_dropout
 
-    check(lambda x, y: added(x, y, 0.0), torch.add, random(13, 600), random(13, 600).to(DTYPE))
+    check(
+        lambda x, y: add_dropout(x, y, 0.0), torch.add, random(13, 600), random(13, 600).to(DTYPE)
+    )
 
 
 def relative() -> RelativeBias:
@@ -93,7 +96,7 @@ def ours(qkv: Tensor, of: RelativeBias, dropout: float) -> Tensor:
 
     q, k, v = qkv.unbind(1)
     torch.manual_seed(3)
-    tiles = inference.bias_tiles(of, torch.float32)
+    tiles = of.tiles(inference.TILE, torch.float32)
     return training.attend(q, k, v, tiles, ends_of(LENGTHS), max(LENGTHS), dropout)
 
 
@@ -166,8 +169,8 @@ def test_other_dropout_keeps_the_mean_and_its_mask(which: str) -> None:
     def work(x: Tensor) -> Tensor:
         torch.manual_seed(4)
         if which == "added":
-            return training.added(torch.zeros_like(x), x, 0.25)
-        return training.activated(x, which == "gated", 0.25)
+            return training.add_dropout(torch.zeros_like(x), x, 0.25)
+        return training.activation(x, which == "gated", 0.25)
 
     given = torch.ones(40, 2000, device=DEVICE, dtype=DTYPE).requires_grad_()
     out = work(given)
@@ -180,7 +183,7 @@ def test_other_dropout_keeps_the_mean_and_its_mask(which: str) -> None:
     for grad in grads:
         assert torch.equal(grad != 0, out != 0)
     torch.manual_seed(5)
-    assert not torch.equal(out, training.added(torch.zeros_like(out), out, 0.25))
+    assert not torch.equal(out, training.add_dropout(torch.zeros_like(out), out, 0.25))
 
 
 def test_what_is_dropped_is_even() -> None:
@@ -189,7 +192,7 @@ def test_what_is_dropped_is_even() -> None:
 
     torch.manual_seed(6)
     ones = torch.ones(256, 1024, device=DEVICE)
-    kept = (training.added(torch.zeros_like(ones), ones, 0.5) > 0).float() * 2 - 1
+    kept = (training.add_dropout(torch.zeros_like(ones), ones, 0.5) > 0).float() * 2 - 1
     assert kept.mean(0).abs().max() < 5 / 256**0.5
     assert kept.mean(1).abs().max() < 5 / 1024**0.5
     for shift in ((0, 1), (1, 0), (1, 1), (0, 64), (64, 0)):
@@ -201,10 +204,8 @@ def test_what_is_dropped_is_even() -> None:
 def kernels_or_not(ours: bool, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Train by the kernels, which a CPU would not, or by torch's operations."""
     with monkeypatch.context() as patch:
-        for module in ("t5", "t5_blocks"):
-            patch.setattr(
-                f"jpr.models.{module}.uses_training_kernels", lambda x: ours and x.ndim == 2
-            )
+        name = "jpr.models.kernels.dispatch.uses_training_kernels"
+        patch.setattr(name, lambda x: ours and x.ndim == 2)
         yield
 
 

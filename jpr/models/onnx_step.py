@@ -1,0 +1,217 @@
+"""One step of a joint model's decoder as an ONNX model: P prefixes of one question.
+
+It takes, of each prefix, its `last` passage (-1 for none), the slots of its ancestors and itself in
+the caches, those of this step at their end (`path` (P, D), -1 for none), the distance `back` to
+each, and which candidates are `taken`; the caches `keys` and `values` (layers, N, heads · d_kv); of
+the question, its `memory` (M, d), and what the head needs of the candidates: `marked` (C, d) and
+`prior` (C,), or `numbers` (C,), their index ids. It returns `log_probs` (P, C), and `new_keys` and
+`new_values` (layers, P, heads · d_kv).
+
+As in `jpr.models.decoder_cache`, attention to the memory is reassociated, and so is the pointer's
+product with the candidates. The weights may be stored in int8; products are in float32.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from onnx import TensorProto
+from torch import Tensor, nn
+
+from jpr.models.heads import IndexHead, PointerHead
+from jpr.models.joint import JointModel
+from jpr.models.onnx_graph import MICROSOFT, AddLinear, Graph, Shape, Store
+from jpr.models.t5 import T5Decoder
+from jpr.models.t5_blocks import CrossAttention, DecoderBlock, FeedForward
+
+_FLOAT, _INT64 = TensorProto.FLOAT, TensorProto.INT64
+
+
+def step_to_onnx(model: JointModel, store: Store, about: Mapping[str, str]) -> bytes:
+    """Return a model of the step, with metadata `about`."""
+    config = model.decoder.config
+    layers, inner = len(model.decoder.layers), config.inner
+    graph = Graph()
+    if isinstance(model.head, PointerHead):
+        head: _Pointer | _Index = _Pointer(graph, model.head, store)
+    else:
+        head = _Index(graph, model.head, store)
+    decoder = _Decoder(graph, store, config.num_heads)
+    bias = decoder.bias(model.decoder)
+    x = head.last()
+    caches = []
+    for i, block in enumerate(model.decoder.layers):
+        x, cache = decoder.block(i, x, block, bias)
+        caches.append(cache)
+    hidden = graph.rms_norm("norm", x, model.decoder.norm)
+    least = graph.constant("least", np.float32(-np.inf))
+    logits = graph.add("Where", "taken", least, head.logits(hidden))
+    new = [graph.add("Concat", *part, axis=0) for part in zip(*caches, strict=True)]
+    cache_shape: Shape = (_FLOAT, [layers, "N", inner])
+    inputs: dict[str, Shape] = {
+        "last": (_INT64, ["P"]),
+        "path": (_INT64, ["P", "D"]),
+        "back": (_INT64, ["P", "D"]),
+        "taken": (TensorProto.BOOL, ["P", "C"]),
+        "keys": cache_shape,
+        "values": cache_shape,
+        "memory": (_FLOAT, ["M", config.d_model]),
+        **head.inputs,
+    }
+    outputs: dict[str, tuple[str, Shape]] = {
+        "log_probs": (graph.add("LogSoftmax", logits, axis=-1), (_FLOAT, ["P", "C"])),
+        "new_keys": (new[0], (_FLOAT, [layers, "P", inner])),
+        "new_values": (new[1], (_FLOAT, [layers, "P", inner])),
+    }
+    return graph.model(inputs, outputs, about)
+
+
+def add_feed_forward(
+    graph: Graph, name: str, x: str, feed: FeedForward, add_linear: AddLinear
+) -> str:
+    """Add a feed-forward layer of a T5."""
+    wide = add_linear(graph, f"{name}.up", x, feed.up)
+    if feed.gated:
+        gate, wide = graph.split(wide, 2)
+        wide = graph.add("Mul", graph.add("FastGelu", gate, domain=MICROSOFT), wide)
+    else:
+        wide = graph.add("Relu", wide)
+    return add_linear(graph, f"{name}.down", wide, feed.down)
+
+
+class _Decoder:
+    """The blocks of a decoder, over the last passage of each prefix."""
+
+    def __init__(self, graph: Graph, store: Store, heads: int) -> None:
+        self._graph, self._store, self._heads = graph, store, heads
+        self._by_head = graph.ints(0, heads, -1)  # (P, inner) to (P, heads, d_kv)
+        self._flat = graph.ints(0, -1)
+
+    def bias(self, decoder: T5Decoder) -> str:
+        """Add the bias of ancestors' scores (P, heads, 1, D)."""
+        graph, relative = self._graph, decoder.relative
+        table = graph.constant("relative", relative(-torch.arange(relative.farthest + 1)))
+        farthest = graph.constant("farthest", np.int64(relative.farthest))
+        found = graph.add("Gather", table, graph.add("Min", "back", farthest))  # (P, D, heads)
+        found = graph.add("Transpose", found, perm=[0, 2, 1])
+        absent = graph.add("Less", "path", graph.constant("none", np.int64(0)))
+        never = graph.constant("never", np.float32(-np.inf))
+        masked = graph.add("Where", graph.add("Unsqueeze", absent, graph.ints(1)), never, found)
+        return graph.add("Unsqueeze", masked, graph.ints(2))
+
+    def block(self, i: int, x: str, block: DecoderBlock, bias: str) -> tuple[str, tuple[str, str]]:
+        """Add a block, (P, d) to (P, d); also return new keys and values (1, P, inner)."""
+        graph, name = self._graph, f"blocks.{i}"
+        normed = graph.rms_norm(f"{name}.norm1", x, block.norm1)
+        qkv = self._linear(graph, f"{name}.attention.qkv", normed, block.attention.qkv)
+        q, k, v = graph.split(qkv, 3)
+        mixed = self._attend_ancestors(i, q, (k, v), bias)
+        mixed = self._linear(graph, f"{name}.attention.o", mixed, block.attention.o)
+        x = graph.add("Add", x, mixed)
+        normed = graph.rms_norm(f"{name}.norm2", x, block.norm2)
+        x = graph.add("Add", x, self._attend_memory(f"{name}.cross", normed, block.cross))
+        normed = graph.rms_norm(f"{name}.norm3", x, block.norm3)
+        fed = add_feed_forward(graph, f"{name}.feed", normed, block.feed, self._linear)
+        x = graph.add("Add", x, fed)
+        first = graph.ints(0)
+        return x, (graph.add("Unsqueeze", k, first), graph.add("Unsqueeze", v, first))
+
+    def _linear(self, graph: Graph, name: str, x: str, linear: nn.Linear) -> str:
+        stored = self._store(graph, f"{name}.weight", linear.weight)
+        return graph.add("Gemm", x, stored, transB=1)
+
+    def _attend_ancestors(self, i: int, q: str, new: tuple[str, str], bias: str) -> str:
+        """Add attention to the ancestors of each prefix and to itself (P, inner)."""
+        graph = self._graph
+        layer = graph.constant(f"layer.{i}", np.int64(i))
+        by_head = graph.ints(0, 0, self._heads, -1)
+        known = []
+        for cache, own in zip(("keys", "values"), new, strict=True):
+            old = graph.add("Gather", cache, layer, axis=0)  # (N, inner)
+            found = graph.add("Gather", graph.add("Concat", old, own, axis=0), "path")
+            known.append(graph.add("Reshape", found, by_head))  # (P, D, heads, d_kv)
+        keys = graph.add("Transpose", known[0], perm=[0, 2, 3, 1])
+        values = graph.add("Transpose", known[1], perm=[0, 2, 1, 3])
+        query = graph.add("Unsqueeze", graph.add("Reshape", q, self._by_head), graph.ints(2))
+        scores = graph.add("Add", graph.add("MatMul", query, keys), bias)  # (P, heads, 1, D)
+        mixed = graph.add("MatMul", graph.add("Softmax", scores, axis=-1), values)
+        return graph.add("Reshape", mixed, self._flat)
+
+    def _attend_memory(self, name: str, x: str, cross: CrossAttention) -> str:
+        """Add attention to the memory (P, inner)."""
+        graph, heads = self._graph, self._heads
+        d = cross.k.in_features
+        q = graph.add("Reshape", self._linear(graph, f"{name}.q", x, cross.q), self._by_head)
+        shape = graph.ints(heads, -1, d)
+        key, value = (
+            graph.add("Reshape", self._store(graph, f"{name}.{part}.weight", w.weight), shape)
+            for part, w in (("k", cross.k), ("v", cross.v))
+        )  # (heads, d_kv, d)
+        query = graph.add("MatMul", graph.add("Transpose", q, perm=[1, 0, 2]), key)
+        query = graph.add("Reshape", query, graph.ints(-1, d))  # (heads · P, d)
+        scores = graph.add("Gemm", query, "memory", transB=1)  # (heads · P, M)
+        mixed = graph.add("MatMul", graph.add("Softmax", scores, axis=-1), "memory")
+        mixed = graph.add("Reshape", mixed, shape)  # (heads, P, d)
+        mixed = graph.add("MatMul", mixed, graph.add("Transpose", value, perm=[0, 2, 1]))
+        mixed = graph.add("Reshape", graph.add("Transpose", mixed, perm=[1, 0, 2]), self._flat)
+        return self._linear(graph, f"{name}.o", mixed, cross.o)
+
+
+class _Pointer:
+    """The pointer head's part of a step."""
+
+    def __init__(self, graph: Graph, head: PointerHead, store: Store) -> None:
+        self._graph, self._head = graph, head
+        self._query, self._key, self._chosen = (
+            store(graph, f"head.{name}", getattr(head, name).weight)
+            for name in ("query", "key", "chosen")
+        )
+        self.inputs: dict[str, Shape] = {
+            "marked": (_FLOAT, ["C", head.start.shape[0]]),
+            "prior": (_FLOAT, ["C"]),
+        }
+
+    def last(self) -> str:
+        """Add the decoder's inputs (P, d)."""
+        graph = self._graph
+        key = graph.add("Gemm", graph.add("Gather", "marked", "last"), self._key, transB=1)
+        chosen = graph.add("Gemm", key, self._chosen, transB=1)
+        return _or_start(graph, chosen, self._head.start_input())
+
+    def logits(self, hidden: str) -> str:
+        """Add the logits of candidates (P, C)."""
+        graph, head = self._graph, self._head
+        query = graph.add("Gemm", hidden, self._query, transB=1)
+        query = graph.add("MatMul", query, self._key)
+        agreement = graph.add("Gemm", query, "marked", transB=1, alpha=head.scale)
+        prior = graph.add("Mul", "prior", graph.constant("head.prior", head.prior))
+        return graph.add("Add", agreement, prior)
+
+
+class _Index:
+    """The index head's part; of a T5's vocabulary only the index tokens are stored."""
+
+    def __init__(self, graph: Graph, head: IndexHead, store: Store) -> None:
+        self._graph, self._head = graph, head
+        self._words = store(graph, "head.words", head.words.weight[head.tokens])
+        self._out = store(graph, "head.out", head.output_words[head.tokens])
+        self.inputs: dict[str, Shape] = {"numbers": (_INT64, ["C"])}
+
+    def last(self) -> str:
+        """Add the decoder's inputs (P, d)."""
+        graph = self._graph
+        index_id = graph.add("Gather", "numbers", "last")
+        chosen = graph.add("Gather", self._words, index_id)
+        return _or_start(graph, chosen, self._head.start_input())
+
+    def logits(self, hidden: str) -> str:
+        """Add the logits of candidates (P, C)."""
+        rows = self._graph.add("Gather", self._out, "numbers")
+        return self._graph.add("Gemm", hidden, rows, transB=1, alpha=self._head.scale)
+
+
+def _or_start(graph: Graph, chosen: str, start: Tensor) -> str:
+    """Take the start vector where no passage was chosen yet."""
+    some = graph.add("GreaterOrEqual", "last", graph.constant("none", np.int64(0)))
+    is_chosen = graph.add("Unsqueeze", some, graph.ints(1))
+    return graph.add("Where", is_chosen, chosen, graph.constant("head.start", start))
