@@ -198,7 +198,7 @@ JOBS = [
     ),
     Job(
         "encode",
-        [["encode", "corpus.jsonl", "--out", "vectors"]],
+        [["index", "corpus.jsonl", "--vectors", "vectors"]],
         lambda home: digests(home / "vectors"),
     ),
     Job("train", [["train", "recipe.toml", "--out", "out"]], _trained, resume="out/recipe.json"),

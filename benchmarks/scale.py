@@ -3,10 +3,10 @@
 python benchmarks/scale.py passages.tsv questions.jsonl --vectors FOLDER [--sizes 10240 102400 0]
     [--reranked 20] [--work FOLDER] [--out FILE.json] [--plot FILE.svg]
 
-Stages are commands, each a process of its own: `jpr index` (words, and vectors that `jpr encode`
-made), `jpr retrieve` (100 for every question), `jpr rerank` (the model inside, of the first
-questions), `jpr evaluate`. A size is the first n passages; 0 is all of them. Seconds are by the
-clock, CPU seconds and the peak of resident memory the kernel's, disk that of what a stage writes.
+Stages are commands, each a process of its own: `jpr index` (lexical, and dense from
+`jpr index --vectors`), `jpr retrieve` (100 for every question), `jpr rerank` (the bundled model, of
+the first questions), `jpr evaluate`. A size is the first n passages; 0 is all of them. Seconds are
+by the clock, CPU seconds and peak resident memory by the kernel, disk is what a stage writes.
 The exponent of a stage is the slope of log seconds over log passages from the smallest corpus to
 the largest, less what it takes to start (`jpr --help`): 1 is linear.
 """

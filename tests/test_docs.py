@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from jpr.cli import app
-from jpr.cli.kinds import KINDS, recognise
+from jpr.cli.files import recognize, record_kinds
 from jpr.evaluation.measures import MEASURES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,7 +26,7 @@ PAGES = {
     page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8")
     for page in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 }
-FORMATS = {format.name: kind for kind in KINDS for format in kind.formats}
+FORMATS = {format.name: kind for kind in record_kinds() for format in kind.formats}
 BLOCK = re.compile(r"^```(?P<info>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 READ_AS = re.compile(r"\s*Read as `(\{.*?\})`", re.DOTALL)
 LINK = re.compile(r"\]\(([^()\s]+)\)")
@@ -53,7 +53,7 @@ def test_every_sample_is_read_as_the_page_says(tmp_path: Path) -> None:
         path = folder / Path(file).parts[0]  # the folder, where there is one
         shown = READ_AS.match(after)
         said = json.loads(shown[1]) if shown else "the page does not say"
-        _, found = recognise(path)
+        _, found = recognize(path)
         first, *_ = [json.loads(json.dumps(asdict(r))) for r in FORMATS[name].read(path, name)]
         read = {key: first[key] for key in said} if shown else first
         if read != said or not name.startswith(found.name):  # asqa-dev is asqa until it is named

@@ -1,6 +1,5 @@
 """The page of commands: what each does, its arguments and options, examples."""
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,14 +12,13 @@ from config_page import table
 import jpr.cli
 
 _KINDS = {str: "text", int: "n", float: "x", Path: "path"}
-_DEFAULT = re.compile(r"\s*\[default: (.*?)\]")
 _HEAD = """# Commands
 
-`jpr COMMAND --help` tells the same, `jpr --version` the version."""
+The same as `jpr COMMAND --help`. `jpr --version` prints the version."""
 
 
 class Given(Protocol):
-    """What the library knows of an argument or an option; its own class has no public name."""
+    """An argument or option of typer, whose class has no public name."""
 
     name: str
     opts: Sequence[str]
@@ -29,26 +27,28 @@ class Given(Protocol):
     required: bool
     hidden: bool
     default: object
+    show_default: bool | str | None
     metavar: str | None
     help: str | None
 
 
 class Command(Protocol):
-    """The same of a command."""
+    """A command of typer, whose class has no public name."""
 
     help: str
+    epilog: str | None
     callback: Callable[..., object]
     params: Sequence[Given]
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """An argument or an option, as the page tells it."""
+    """An argument or an option, as the page shows it."""
 
     names: tuple[str, ...]
-    """As they are typed; the other way round, such as `--no-answers`, last."""
+    """As they are typed, the longest first."""
     value: str
-    """What follows a name; empty for a switch."""
+    """What follows a name; empty for a flag."""
     is_option: bool
     is_required: bool
     repeats: bool
@@ -57,20 +57,20 @@ class Parameter:
 
     @property
     def typed(self) -> str:
-        """How an option is given."""
+        """The option with its value."""
         names = ", ".join(f"`{name}`" for name in self.names)
         return f"{names} *{self.value}*" if self.value else names
 
     @property
     def usage(self) -> str:
-        """How it stands in the first line."""
+        """The parameter in the usage line."""
         given = f"{self.names[0]} {self.value}".strip() if self.is_option else self.value
         given += "…" if self.repeats else ""
         return given if self.is_required else f"[{given}]"
 
 
 def cli_page() -> Iterator[str]:
-    """Yield the paragraphs of the page, by whatever commands are registered."""
+    """Yield the paragraphs of the page."""
     yield _HEAD
     yield (jpr.cli.__doc__ or "").partition("\n\n")[2].strip()
     commands = commands_of(jpr.cli.app)
@@ -84,37 +84,36 @@ def cli_page() -> Iterator[str]:
 
 
 def commands_of(app: typer.Typer) -> Mapping[str, Command]:
-    """Return the commands that are registered, by their names."""
+    """Return the registered commands by name."""
     group: Any = typer.main.get_command(app)
     commands: Mapping[str, Command] = group.commands
     return commands
 
 
 def entry(name: str, command: Command) -> Iterator[str]:
-    """Yield what the page says of a command."""
+    """Yield the section of a command."""
     found = parameters(command)
     needed = [one.usage for one in found if one.is_required or not one.is_option]
     optional = any(one.is_option and not one.is_required for one in found)
     yield f"## jpr {name}"
     yield f"```text\n{' '.join(['jpr', name, *needed, *(['[options]'] * optional)])}\n```"
-    paragraphs = [" ".join(one.split()) for one in command.help.strip().split("\n\n")]
-    examples = [one.removeprefix("Example: ") for one in paragraphs if one.startswith("Example: ")]
-    yield from (one for one in paragraphs if not one.startswith("Example: "))
+    yield from (" ".join(one.split()) for one in command.help.strip().split("\n\n"))
     for is_option, head in ((False, "argument"), (True, "option")):
         if rows := [_row(one) for one in found if one.is_option == is_option]:
-            yield table((head, "default", "what it says"), rows)
-    if examples:
+            yield table((head, "default", "meaning"), rows)
+    if command.epilog:
+        examples = command.epilog.replace("Example: ", "").split("\n\n")
         yield "\n".join(["```sh", *examples, "```"])
 
 
 def _row(parameter: Parameter) -> Sequence[str]:
-    told = parameter.typed if parameter.is_option else f"`{parameter.value}`"
+    shown = parameter.typed if parameter.is_option else f"`{parameter.value}`"
     default = "required" if parameter.is_required else parameter.default
-    return told + (" …" if parameter.repeats else ""), default, parameter.about
+    return shown + (" …" if parameter.repeats else ""), default, parameter.about
 
 
 def parameters(command: Command) -> list[Parameter]:
-    """Return what a command takes, arguments before options."""
+    """Return the parameters of a command, arguments first."""
     hints = get_type_hints(command.callback, include_extras=True)
     found = [_parameter(one, hints[one.name]) for one in command.params if not one.hidden]
     return sorted(found, key=lambda one: one.is_option)
@@ -129,11 +128,9 @@ def _parameter(given: Given, hint: Any) -> Parameter:  # noqa: ANN401  # whateve
     if is_option and not given.metavar:
         value += _range(written.min, written.max)
     about = " ".join((given.help or "").split())
-    inside = _DEFAULT.search(about)
-    default = inside[1] if inside else _default(given.default)
     names = (*sorted(given.opts, key=len, reverse=True), *given.secondary_opts)
-    told = _DEFAULT.sub("", about)
-    return Parameter(names, value, is_option, given.required, repeats, default, told)
+    default = given.show_default if isinstance(given.show_default, str) else _default(given.default)
+    return Parameter(names, value, is_option, given.required, repeats, default, about)
 
 
 def _range(low: float | None, high: float | None) -> str:
@@ -143,7 +140,7 @@ def _range(low: float | None, high: float | None) -> str:
 
 
 def _kind(hint: Any) -> tuple[type, bool]:  # noqa: ANN401  # whatever is a type
-    """Return what one value is, and whether there may be several."""
+    """Return the type of one value, and whether there may be several."""
     if get_origin(hint) in (Union, UnionType):
         (hint,) = [one for one in get_args(hint) if one is not NoneType]
     if get_origin(hint) is list:

@@ -1,86 +1,95 @@
-"""`jpr ask`: a question, and every answer that its passages give."""
+"""`jpr ask`."""
 
 import sys
+from dataclasses import dataclass
 from math import isfinite
-from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from jpr.cli import screen
-from jpr.cli.inputs import DocsOption, IndexOption, refuse_both
-from jpr.cli.rerank import DECODERS
+from jpr.cli import output
+from jpr.cli.arguments import (
+    INPUT,
+    MODEL,
+    OUTPUT,
+    Docs,
+    IndexFolder,
+    Json,
+    argument,
+    check_k,
+    check_source,
+    option,
+)
 from jpr.errors import ConfigError
 
-NAME = "ask"
-HELP = """Ask a question and get every answer with its passages. How these were chosen is told, too.
-
-Without --docs or --index, the small encyclopedia that comes along is asked. A folder of documents
-(.txt .md .html .pdf .docx .csv .jsonl) is indexed when it is first asked, into the cache folder,
-and what changes later at the next question.
-
-Example: jpr ask "who plays mark on roseanne"
-
-Example: jpr ask "what are the deadlines" --docs contracts --explain
-
-Example: jpr ask "who won the cup" --index wiki -k 10 --compare
-"""
-_TREES = DECODERS[:2]
+DECODERS = ("tree", "sets", "seq", "beam", "independent")
+_WITH_BETA = (None, "tree", "sets")
 
 
-def run(
-    question: Annotated[str, typer.Argument(help="What to ask.")],
-    docs: DocsOption = None,
-    index: IndexOption = None,
-    k: Annotated[int, typer.Option("-k", help="How many passages.")] = 5,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+@dataclass(frozen=True, kw_only=True)
+class AskArguments:
+    """What `jpr ask` takes."""
+
+    question: Annotated[str, argument("Question to answer.")]
+    docs: Docs = None
+    index: IndexFolder = None
+    k: Annotated[int, option(INPUT, "Number of passages to choose.", "-k")] = 5
+    json: Json = False
     explain: Annotated[
-        bool, typer.Option("--explain", help="Say what each passage adds to those before it.")
-    ] = False,
+        bool, option(OUTPUT, "Show which answer each passage adds.", "--explain")
+    ] = False
     compare: Annotated[
-        bool, typer.Option("--compare", help="Show the passages chosen one by one, too.")
-    ] = False,
+        bool, option(OUTPUT, "Also show the passages chosen independently.", "--compare")
+    ] = False
     decode: Annotated[
-        str | None, typer.Option(help=f"{', '.join(DECODERS)}; by default the model's own.")
-    ] = None,
+        str | None,
+        option(MODEL, f"Decoder: {', '.join(DECODERS)}.", show_default="the model's"),
+    ] = None
     beta: Annotated[
-        float | None, typer.Option(help="tree, sets: larger is wider; alone, it asks for a tree.")
-    ] = None,
-) -> None:
-    """Ask and show."""
-    _check(question, docs, index, k)
-    _check_decoder(decode, beta)
+        float | None,
+        option(MODEL, "Length penalty of tree and sets; a larger β gives a wider tree."),
+    ] = None
+
+    def __post_init__(self) -> None:
+        if not self.question.strip():
+            raise ConfigError("the question is empty")
+        check_source(self.docs, self.index)
+        check_k(self.k)
+        if self.decode is not None and self.decode not in DECODERS:
+            raise ConfigError(f"--decode {self.decode}: choose one of {', '.join(DECODERS)}")
+        if self.beta is not None and self.decode not in _WITH_BETA:
+            raise ConfigError(f"--beta has no effect with --decode {self.decode}; remove it")
+        if self.beta is not None and not isfinite(self.beta):
+            raise ConfigError(f"--beta {self.beta}: must be a finite number")
+
+
+def run(options: AskArguments) -> None:
+    """Answer a question and show the passages that support each answer.
+
+    Without --docs and --index, the bundled encyclopedia is searched. A folder of documents (.txt
+    .md .html .pdf .docx .csv .jsonl) is indexed into the cache on first use and updated when its
+    files change.
+
+    Example: jpr ask "who plays mark on roseanne"
+
+    Example: jpr ask "what are the deadlines" --docs contracts --explain
+
+    Example: jpr ask "who won the cup" --index wiki -k 10 --compare
+    """
     from jpr.asking import open_pipeline
     from jpr.reply import INDEPENDENT, open_question, reply_json
 
-    with screen.warnings_as_notes():
-        pipeline = open_pipeline(docs, index, k, device="cpu", watched=screen.progress)
-    with screen.waiting("reading passages and choosing"):
-        opened = open_question(pipeline, question)
-        reply = opened.reply(beta=beta, decoder=decode)
-        alone = opened.reply(decoder=INDEPENDENT) if compare else None
-    if as_json:
-        screen.say_json(reply_json(reply, alone))
+    with output.warnings_as_notes():
+        pipeline = open_pipeline(
+            options.docs, options.index, options.k, device="cpu", watched=output.progress
+        )
+    with output.spinner("reading and choosing passages"):
+        opened = open_question(pipeline, options.question)
+        reply = opened.reply(beta=options.beta, decoder=options.decode)
+        independent = opened.reply(decoder=INDEPENDENT) if options.compare else None
+    if options.json:
+        output.write_json(reply_json(reply, independent))
         return
-    from jpr.cli.drawn import draw
+    from jpr.cli.render import reply_parts
 
-    draw(reply, alone, explain=explain)
-    if docs is None and index is None and sys.stdout.isatty():
-        screen.note("this is the encyclopedia that comes along; --docs FOLDER asks your own")
-
-
-def _check(question: str, docs: Path | None, index: Path | None, k: int) -> None:
-    if not question.strip():
-        raise ConfigError("the question is empty; ask something")
-    refuse_both(docs, index)
-    if k < 1:
-        raise ConfigError(f"-k {k}: ask for at least one passage")
-
-
-def _check_decoder(decode: str | None, beta: float | None) -> None:
-    if decode is not None and decode not in DECODERS:
-        raise ConfigError(f"--decode {decode}; choose one of {', '.join(DECODERS)}")
-    if beta is not None and decode not in (None, *_TREES):
-        raise ConfigError(f"--beta is for --decode {' and '.join(_TREES)}; leave it out")
-    if beta is not None and not isfinite(beta):
-        raise ConfigError(f"--beta {beta}; give a finite number")
+    output.render(reply_parts(reply, independent, explain=options.explain))
+    if options.docs is None and options.index is None and sys.stdout.isatty():
+        output.note("answered from the bundled encyclopedia; --docs FOLDER searches your files")

@@ -1,27 +1,24 @@
-"""`jpr doctor`: what this machine can run, and what is missing."""
+"""`jpr doctor`."""
 
 import os
 import platform
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 import jpr
-from jpr.cli import screen
+from jpr.cli import output
+from jpr.cli.arguments import Json, argument
+from jpr.errors import FormatError, JprError
 
-NAME = "doctor"
-HELP = """Tell what this machine can run, and how to get the rest.
-
-Example: jpr doctor --json
-"""
 ASSETS = Path(jpr.__file__).parent / "assets"
 MODELS = ("encoder", "joint")
-"""The models that come with the package, each a folder of its assets."""
+"""Bundled models, each a folder of the assets."""
 EXTRAS = {
     "train": ("torch", "safetensors", "onnx"),
     "diversify": ("pyversity",),
@@ -37,7 +34,7 @@ EXTRAS = {
     "serve": ("fastapi", "prometheus_client", "python_multipart", "starlette", "uvicorn"),
     "mcp": ("mcp",),
 }
-"""What each extra brings."""
+"""The modules of each extra."""
 _UNITS = {
     "AVX2": ("avx2",),
     "AVX-512": ("avx512f",),
@@ -48,40 +45,129 @@ _UNITS = {
     "dot product": ("asimddp",),
     "I8MM": ("i8mm",),
 }
-"""Instruction sets that models profit from, by the flags that Linux has for them."""
+"""Instruction sets that speed up models, by their flags in Linux."""
 _CAN = {
     "onnx": "models in ONNX, on the CPU",
     "checkpoints": "other checkpoints, with torch",
     "gpu_bf16": "on a GPU, in bf16",
 }
 _AMPERE = 8
-"""The first generation of NVIDIA's that computes in bf16."""
+"""First NVIDIA generation with bf16."""
 _WIDTH = 200
 
 Found = dict[str, Any]
 
 
-def run(
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-) -> None:
-    """Look and tell."""
-    found = examine()
-    if as_json:
-        screen.say_json(found)
-        return
-    for name, text in _lines(found):
-        screen.say(f"{name:<14}{text}")
+@dataclass(frozen=True, kw_only=True)
+class DoctorArguments:
+    """What `jpr doctor` takes."""
+
+    index: Annotated[Path | None, argument("Folder of an index to check.")] = None
+    json: Json = False
+
+
+def run(options: DoctorArguments) -> None:
+    """Show what this machine can run, or check an index.
+
+    An index is checked completely: format, checksums of all files, number of passages, and
+    whether its encoder is found. Exit code 2 if it is damaged or its encoder is missing.
+
+    Example: jpr doctor --json
+
+    Example: jpr doctor wiki
+    """
+    found = examine() if options.index is None else examine_index(options.index)
+    if options.json:
+        output.write_json(found)
+    else:
+        for name, text in _lines(found) if options.index is None else _index_lines(found):
+            output.write(f"{name:<14}{text}")
+    if problem := found.get("problem"):
+        raise FormatError(options.index or Path(), 0, problem)
+
+
+def examine_index(folder: Path) -> Found:
+    """Return what an index holds; raise FormatError if it is damaged."""
+    from jpr.retrieve.engines import MILVUS, engine_of
+
+    if engine_of(folder) == MILVUS:
+        from jpr.retrieve.milvus_retriever import NAME, read_milvus_manifest
+
+        remote = read_milvus_manifest(folder / NAME)
+        return {
+            "index": str(folder),
+            "engine": MILVUS,
+            "format": remote.format,
+            "passages": remote.passages,
+            "lexical": False,
+            "dense": {"uri": remote.uri, "dimension": remote.dimension, "kind": remote.graph},
+            **_encoder(remote.encoder, remote.key),
+        }
+    from jpr.retrieve.index import Index
+    from jpr.retrieve.index_manifest import verified_manifest
+    from jpr.retrieve.versions import open_current
+
+    manifest = open_current(folder, lambda version: verified_manifest(version, inf))
+    Index(folder)  # opens every part and compares the numbers of passages
+    parts = {name: 0 for name in ("store", "bm25", "vectors")}
+    for name, size in manifest.sizes.items():
+        parts[name.partition("/")[0]] += size
+    dense = manifest.vectors
+    return {
+        "index": str(folder),
+        "engine": "files",
+        "format": manifest.format,
+        "passages": manifest.passages,
+        "removed": manifest.rows - manifest.passages,
+        "checksums": len(manifest.sums),
+        "bytes": parts,
+        "lexical": True,
+        "dense": dense
+        and {"dimension": dense.dimension, "kind": dense.kind, "recall": dense.recall},
+        **(_encoder(dense.encoder, dense.key) if dense else {"encoder": None}),
+    }
+
+
+def _encoder(folder: str, key: str) -> Found:
+    """Return the encoder that an index needs, and the problem if it is not found."""
+    from jpr.encode.encoder_folder import load_encoder
+
+    needed = {"encoder": {"folder": folder or "bundled", "key": key, "found": False}}
+    try:
+        found = load_encoder(folder or None, "cpu").key
+    except JprError as error:
+        return {**needed, "problem": f"its encoder cannot be loaded: {error}"}
+    if found != key:
+        return {**needed, "problem": f"needs encoder {key}, but {folder or 'bundled'} is {found}"}
+    return {"encoder": {**needed["encoder"], "found": True}}
+
+
+def _index_lines(found: Found) -> Iterator[tuple[str, str]]:
+    removed = f" ({found['removed']:,} removed)" if found.get("removed") else ""
+    yield "index", f"{found['index']}, format {found['format']}, engine {found['engine']}"
+    yield "passages", f"{found['passages']:,}{removed}"
+    for name, size in found.get("bytes", {}).items():
+        if size:
+            yield name, f"{size / 1e6:.1f} MB"
+    if "checksums" in found:
+        count = found["checksums"]
+        yield "checksums", f"{count} files verified" if count else "none: built before 0.1.0"
+    dense = found["dense"]
+    yield "lexical", "BM25" if found["lexical"] else "absent"
+    yield "dense", f"{dense['kind']}, dimension {dense['dimension']}" if dense else "absent"
+    if encoder := found["encoder"]:
+        yield "encoder", f"{encoder['folder']}, {'found' if encoder['found'] else 'not found'}"
 
 
 def examine() -> Found:
-    """Return what there is; null is what is absent or cannot be told."""
+    """Return what is installed; null is absent or unknown."""
     onnxruntime = _library("onnxruntime", _of_onnxruntime)
     torch = _library("torch", _of_torch)
     return {
         "jpr": jpr.__version__,
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
-        "cores": screen.workers(),
+        "cores": output.cpu_count(),
         "instruction_sets": instruction_sets(_cpuinfo()),
         "memory_gib": _memory(),
         "models": {name: _size(ASSETS / name) for name in MODELS},
@@ -93,7 +179,7 @@ def examine() -> Found:
 
 
 def _size(folder: Path) -> int | None:
-    """Return the bytes of a model, None where there is none."""
+    """Return the bytes of a model; None if it is absent."""
     files = [file for file in folder.rglob("*") if file.is_file()]
     return sum(file.stat().st_size for file in files) if files else None
 
@@ -106,7 +192,7 @@ def _cpuinfo() -> str:
 
 
 def instruction_sets(cpuinfo: str) -> list[str] | None:
-    """Read which instruction sets a processor has; None where the text does not say.
+    """Return the instruction sets of a processor; None if unknown.
 
     >>> instruction_sets("model name: x\\nflags\\t: fpu avx2 avx512_vnni\\n")
     ['AVX2', 'VNNI']
@@ -128,14 +214,12 @@ def _memory() -> float | None:
 
 
 def _library(name: str, describe: Callable[[Any], Found]) -> Found | None:
-    """Return what a library says of itself, or why it cannot be used; None where it is absent."""
+    """Return a library's version and devices, or why it cannot be used; None if it is absent."""
     if not find_spec(name):
         return None
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # of a driver that is too old, say: there is no GPU then
+            warnings.simplefilter("ignore")  # for example of a driver that is too old
             library = import_module(name)
             return {"version": str(library.__version__), **describe(library)}
     except (ImportError, AttributeError, OSError, RuntimeError) as error:
@@ -143,7 +227,7 @@ def _library(name: str, describe: Callable[[Any], Found]) -> Found | None:
 
 
 def _of_onnxruntime(onnxruntime: Any) -> Found:  # noqa: ANN401  it may be absent
-    return {"providers": onnxruntime.get_available_providers(), "threads": screen.workers()}
+    return {"providers": onnxruntime.get_available_providers(), "threads": output.cpu_count()}
 
 
 def _of_torch(torch: Any) -> Found:  # noqa: ANN401  it may be absent
@@ -160,7 +244,7 @@ def _gpu(properties: Any) -> Found:  # noqa: ANN401  torch may be absent
 
 
 def _can(onnxruntime: Found | None, torch: Found | None) -> dict[str, bool]:
-    """Judge by what works, not by what is installed."""
+    """Return what works, whatever is installed."""
     gpus = (torch or {}).get("gpus")
     return {
         "onnx": bool(onnxruntime and "version" in onnxruntime),
@@ -170,19 +254,22 @@ def _can(onnxruntime: Found | None, torch: Found | None) -> dict[str, bool]:
 
 
 def _lines(found: Found) -> Iterator[tuple[str, str]]:
-    """Say it to a person: a name and a sentence each."""
+    """Yield a name and a text for each line."""
     yield "jpr", f"{found['jpr']} on Python {found['python']}, {found['system']}"
     units = found["instruction_sets"]
-    told = "instruction sets unknown" if units is None else ", ".join(units) or "plain"
+    units_text = "instruction sets unknown" if units is None else ", ".join(units) or "plain"
     memory = found["memory_gib"]
-    yield "cores", f"{found['cores']} ({told})" + (f", {memory} GiB of memory" if memory else "")
+    yield (
+        "cores",
+        f"{found['cores']} ({units_text})" + (f", {memory} GiB of memory" if memory else ""),
+    )
     for name, size in found["models"].items():
         yield (
             name,
-            f"{size / 1e6:.1f} MB, comes along" if size else "absent; name one by its folder",
+            f"{size / 1e6:.1f} MB, bundled" if size else "absent; give a folder with --model",
         )
-    yield "onnxruntime", _told(found["onnxruntime"], "absent: pip install onnxruntime")
-    yield "torch", _told(found["torch"], "absent: pip install 'jpr[train]'")
+    yield "onnxruntime", _library_text(found["onnxruntime"], "absent: pip install onnxruntime")
+    yield "torch", _library_text(found["torch"], "absent: pip install 'jpr[train]'")
     for name, there in found["extras"].items():
         brings = ", ".join(EXTRAS[name])
         yield f"[{name}]", brings if there else f"{brings}: pip install 'jpr[{name}]'"
@@ -190,7 +277,7 @@ def _lines(found: Found) -> Iterator[tuple[str, str]]:
         yield "runs" if works else "does not run", _CAN[what]
 
 
-def _told(library: Found | None, absent: str) -> str:
+def _library_text(library: Found | None, absent: str) -> str:
     if library is None:
         return absent
     if "problem" in library:
@@ -198,9 +285,9 @@ def _told(library: Found | None, absent: str) -> str:
     if "providers" in library:
         parts = [*library["providers"], f"{library['threads']} threads"]
     else:
-        parts = [_told_gpu(gpu) for gpu in library["gpus"]] or ["no GPU"]
+        parts = [_gpu_text(gpu) for gpu in library["gpus"]] or ["no GPU"]
     return f"{library['version']}: {', '.join(parts)}"
 
 
-def _told_gpu(gpu: Found) -> str:
+def _gpu_text(gpu: Found) -> str:
     return f"{gpu['name']} ({gpu['memory_gib']} GiB, {'bf16' if gpu['bf16'] else 'no bf16'})"

@@ -1,135 +1,127 @@
-"""`jpr evaluate`: score runs on questions."""
+"""`jpr evaluate`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
-import typer
-
-from jpr.cli import screen
-from jpr.cli.inputs import Inputs, score_answers, score_runs
-from jpr.errors import ConfigError
+from jpr.cli import output
+from jpr.cli.arguments import INPUT, OUTPUT, Corpus, Json, Strict, argument, option, reject
+from jpr.cli.files import naming, read_corpus
+from jpr.errors import ConfigError, DataError
+from jpr.io.locks import cache_folder
 
 if TYPE_CHECKING:
     from jpr.evaluation.answers import AnswerMeasure
-    from jpr.evaluation.compare import Comparison
     from jpr.evaluation.evaluation import Evaluation
     from jpr.evaluation.measures import Measure
+    from jpr.formats.runs.trec import Judgement
+    from jpr.types import Question, Ranking
 
-NAME = "evaluate"
-HELP = """Score runs: how often do k passages hold every answer?
-
-A run is a file of rankings (ctxs JSON, TREC run, …); --answers takes files of answers instead.
-Every question counts: one that a run lacks scores 0.
-
-Example: jpr evaluate joint.jsonl --baseline first.jsonl --questions dev.jsonl -m MRecall@5
-
-To see it work at once: jpr evaluate --example
-"""
+T = TypeVar("T")
 DEFAULT = ("MRecall@5", "MRecall@10", "alpha_nDCG(0.9)@5", "alpha_nDCG(0.9)@10")
 DEFAULT_BY_IDS = ("MRecall_clusters@5", "MRecall_clusters@10", *DEFAULT[2:])
 STYLES = ("terminal", "markdown", "latex")
 _EXAMPLE = Path(__file__).parent.parent / "assets" / "example"
-_SHOWN = ("Recall@5", "MRecall@5", "alpha_nDCG(0.9)@5")
-
-_Option = typer.Option
-_Runs = Annotated[list[Path] | None, typer.Argument(help="Files of rankings to score.")]
-_Questions = Annotated[
-    Path | None, _Option("--questions", "-q", help="File of questions with answers.")
-]
-_Measures = Annotated[
-    list[str] | None,
-    _Option("--measure", "-m", help="E.g. MRecall@5, alpha_nDCG(0.9)@10; repeatable."),
-]
-_Baseline = Annotated[
-    Path | None, _Option(help="File that the others are compared with, by paired tests.")
-]
-_Corpus = Annotated[Path | None, _Option(help="Passages, for runs that hold only ids (TREC).")]
-_Qrels = Annotated[
-    Path | None, _Option(help="Judge by ids: 'question subtopic passage relevance'.")
-]
-_Pool = Annotated[
-    Path | None, _Option(help="Run whose passages the ideal of α-nDCG may use as well.")
-]
-_Answers = Annotated[
-    list[Path] | None,
-    _Option(help="File of a system's answers, scored by AnswerF1 and EM; repeatable."),
-]
-_Strict = Annotated[
-    bool, _Option("--strict", help="Do not count a lone numeral or stop word as found.")
-]
-_Plots = Annotated[Path | None, _Option(help="Folder for the pictures (needs the plot extra).")]
-_Picture = Annotated[str, _Option(help="Kind of the pictures: svg, png or pdf.")]
-_Json = Annotated[bool, _Option("--json", help="Print one JSON object.")]
-_Style = Annotated[str, _Option("--table", help="How to print: terminal, markdown or latex.")]
-_Details = Annotated[
-    bool, _Option("--details", help="List the questions won and lost to the baseline.")
-]
-_NoCache = Annotated[bool, _Option("--no-cache", help="Search all passages again.")]
-_Example = Annotated[
-    bool, _Option("--example", help="Score the example that comes with the package.")
-]
+_EXAMPLE_MEASURES = ["Recall@5", "MRecall@5", "alpha_nDCG(0.9)@5"]
 
 
-def run(
-    runs: _Runs = None,
-    questions: _Questions = None,
-    measure: _Measures = None,
-    baseline: _Baseline = None,
-    corpus: _Corpus = None,
-    qrels: _Qrels = None,
-    pool: _Pool = None,
-    answers: _Answers = None,
-    strict: _Strict = False,
-    plots: _Plots = None,
-    picture: _Picture = "svg",
-    as_json: _Json = False,
-    style: _Style = "terminal",
-    details: _Details = False,
-    no_cache: _NoCache = False,
-    example: _Example = False,
-) -> None:
-    """Read everything, score it, print it."""
-    files = {"runs": runs, "--corpus": corpus, "--qrels": qrels, "--pool": pool}
-    if example:
-        more = {"--questions": questions, "--baseline": baseline, "--answers": answers}
-        _refuse("--example has its own files", files | more)
-        questions, measure = _EXAMPLE / "questions.jsonl", measure or list(_SHOWN)
-        runs, baseline = [_EXAMPLE / "joint.jsonl"], _EXAMPLE / "independent.jsonl"
-    if answers:
-        unused = {"--strict": strict, "--plots": plots, "--no-cache": no_cache}
-        _refuse("--answers are scored by themselves", {**files, **unused})
-    style = "json" if as_json else style
-    _check_output(style, details, baseline, picture if plots else None)
-    paths = list(dict.fromkeys([*(answers or runs or []), *([baseline] if baseline else [])]))
-    if answers:
-        whole = shown = score_answers(_answer_measures(measure), paths, questions)
+@dataclass(frozen=True, kw_only=True)
+class EvaluateArguments:
+    """What `jpr evaluate` takes."""
+
+    runs: Annotated[list[Path] | None, argument("Runs: files of rankings.", "[RUN]...")] = None
+    questions: Annotated[
+        Path | None, option(INPUT, "File of questions with answers.", "--questions", "-q")
+    ] = None
+    measure: Annotated[
+        list[str] | None,
+        option(OUTPUT, "For example MRecall@5, alpha_nDCG(0.9)@10; repeatable.", "--measure", "-m"),
+    ] = None
+    baseline: Annotated[
+        Path | None, option(INPUT, "Run that the others are compared with, by paired tests.")
+    ] = None
+    corpus: Corpus = None
+    qrels: Annotated[
+        Path | None,
+        option(INPUT, "Judge by passage ids: question, subtopic, passage, relevance."),
+    ] = None
+    pool: Annotated[
+        Path | None, option(INPUT, "Run whose passages the ideal ranking of α-nDCG may also use.")
+    ] = None
+    answers: Annotated[
+        list[Path] | None,
+        option(INPUT, "File of answers, scored by AnswerF1 and EM; repeatable."),
+    ] = None
+    strict: Strict = False
+    plots: Annotated[Path | None, option(OUTPUT, "Folder for plots (needs the plot extra).")] = None
+    json: Json = False
+    table: Annotated[str, option(OUTPUT, f"Table format: {', '.join(STYLES)}.")] = STYLES[0]
+    example: Annotated[bool, option(INPUT, "Evaluate the bundled example.", "--example")] = False
+
+    def __post_init__(self) -> None:
+        files: dict[str, object] = {
+            "runs": self.runs,
+            "--corpus": self.corpus,
+            "--qrels": self.qrels,
+            "--pool": self.pool,
+        }
+        if self.example:
+            more = {
+                "--questions": self.questions,
+                "--baseline": self.baseline,
+                "--answers": self.answers,
+            }
+            reject("--example has its own files; remove these", files | more)
+        if self.answers:
+            unused = {"--strict": self.strict, "--plots": self.plots}
+            reject("has no effect with --answers; remove it", files | unused)
+        if self.table not in STYLES:
+            raise ConfigError(f"--table {self.table}: choose one of {', '.join(STYLES)}")
+        if self.plots:
+            from jpr.evaluation.plots import check_matplotlib
+
+            check_matplotlib()
+
+    @property
+    def paths(self) -> list[Path]:
+        """The runs or answers to score, with the baseline last."""
+        given = [*(self.answers or self.runs or []), *([self.baseline] if self.baseline else [])]
+        return list(dict.fromkeys(given))
+
+
+def run(options: EvaluateArguments) -> None:
+    """Score runs: how often do k passages cover every answer?
+
+    A run is a file of rankings (ctxs JSON, TREC run, …); --answers scores files of answers instead.
+    Every question counts: one that is missing in a run scores 0. With --baseline, --json lists the
+    questions won and lost.
+
+    Example: jpr evaluate joint.jsonl --baseline first.jsonl --questions dev.jsonl -m MRecall@5
+
+    Example: jpr evaluate --example
+    """
+    if options.example:
+        options = replace(
+            options,
+            example=False,
+            runs=[_EXAMPLE / "joint.jsonl"],
+            baseline=_EXAMPLE / "independent.jsonl",
+            questions=_EXAMPLE / "questions.jsonl",
+            measure=options.measure or _EXAMPLE_MEASURES,
+        )
+    if options.answers:
+        full = shown = _score_answers(options)
     else:
-        measures = _measures(measure or (DEFAULT_BY_IDS if qrels else DEFAULT))
-        inputs = Inputs(paths, questions, corpus, qrels, pool, strict, not no_cache)
-        shown = (whole := score_runs(measures, inputs, bool(plots))).first(len(measures))
-    _tell_what_is_odd(shown, "answers" if answers else "rankings")
-    _print(shown, baseline, style, details)
-    _draw(whole, plots, picture)
-
-
-def _refuse(why: str, options: Mapping[str, object]) -> None:
-    """Refuse options that would be ignored."""
-    if given := [name for name, value in options.items() if value]:
-        raise ConfigError(f"{why}; leave out {', '.join(given)}")
-
-
-def _check_output(style: str, details: bool, baseline: Path | None, picture: str | None) -> None:
-    if style not in (*STYLES, "json"):
-        raise ConfigError(f"--table {style}: choose one of {', '.join(STYLES)}")
-    if details and style == "json":
-        raise ConfigError("--json holds the questions won and lost already; leave out --details")
-    if details and baseline is None:
-        raise ConfigError("--details compares with a baseline; name it: --baseline FILE")
-    if picture:
-        from jpr.evaluation.plots import check_picture
-
-        check_picture(picture)
+        measures = _measures(options.measure or (DEFAULT_BY_IDS if options.qrels else DEFAULT))
+        shown = (full := _score_runs(options, measures)).first(len(measures))
+    _note_oddities(shown, "answers" if options.answers else "rankings")
+    _print(shown, options)
+    if options.plots is not None:
+        _plot(full, options.plots)
 
 
 def _measures(names: Sequence[str]) -> "list[Measure]":
@@ -152,66 +144,140 @@ def _answer_measures(names: Sequence[str] | None) -> "list[AnswerMeasure]":
     return [known[name] for name in dict.fromkeys(names or known)]
 
 
-def _tell_what_is_odd(evaluation: "Evaluation", kind: str) -> None:
+def _score_runs(options: EvaluateArguments, measures: "Sequence[Measure]") -> "Evaluation":
+    """Score runs by the measures, followed by those of the plotted curve."""
+    from jpr.evaluation.evaluation import evaluate
+    from jpr.evaluation.plots import curve_measures
+    from jpr.formats.runs.align import align
+    from jpr.formats.runs.trec import load_qrels
+
+    if not options.paths:
+        raise ConfigError("no run is given; try: jpr evaluate --example")
+    qrels = load_qrels(options.qrels) if options.qrels else []
+    questions = _questions(options.questions, qrels)
+    pool = [options.pool] if options.pool else []
+    loaded = _rankings([*options.paths, *pool], options.corpus)
+    if options.plots and not qrels:
+        longest = max((len(r.hits) for path in options.paths for r in loaded[path]), default=1)
+        measures = [*measures, *(m for m in curve_measures(longest) if m not in measures)]
+    with (
+        output.warnings_as_notes(),
+        _naming_files(loaded, partial(align, questions)),
+        output.progress("searching answers", len(questions)) as progress,
+    ):
+        return evaluate(
+            questions,
+            {str(path): loaded[path] for path in options.paths},
+            measures,
+            pool=loaded[options.pool] if options.pool else [],
+            qrels=qrels,
+            strict=options.strict,
+            workers=output.cpu_count(),
+            cache=cache_folder(),
+            progress=progress,
+        )
+
+
+def _score_answers(options: EvaluateArguments) -> "Evaluation":
+    from jpr.evaluation.evaluation import evaluate_answers
+    from jpr.formats.runs.align import align_predictions
+    from jpr.formats.runs.predictions import load_predictions
+
+    measures = _answer_measures(options.measure)
+    questions = _questions(options.questions, [])
+    systems = {path: load_predictions(path) for path in options.paths}
+    with _naming_files(systems, partial(align_predictions, questions)):
+        return evaluate_answers(
+            questions, {str(path): systems[path] for path in options.paths}, measures
+        )
+
+
+@contextmanager
+def _naming_files(files: Mapping[Path, T], align: Callable[[T], object]) -> Iterator[None]:
+    """On an error about records, find the file they are in and name it."""
+    try:
+        yield
+    except DataError:
+        for path, records in files.items():
+            with naming(path):
+                align(records)
+        raise
+
+
+def _questions(path: Path | None, qrels: "list[Judgement]") -> "list[Question]":
+    from jpr.formats.questions import load_questions
+    from jpr.types import Question
+
+    if path is not None:
+        return load_questions(path)
+    if not qrels:
+        raise ConfigError("give the questions: --questions FILE")
+    return [Question(id, "") for id in dict.fromkeys(j.question_id for j in qrels)]
+
+
+def _rankings(paths: Iterable[Path], corpus: Path | None) -> "dict[Path, list[Ranking]]":
+    """Read runs, and in one pass over the corpus the texts that they lack."""
+    from jpr.formats.runs import load_rankings
+    from jpr.formats.runs.align import fill_texts, texts_for
+
+    runs = {path: load_rankings(path) for path in paths}
+    if corpus is None:
+        return runs
+    with output.progress("reading passages", None) as progress:
+        passages = output.counted(read_corpus(corpus), progress)
+        texts = texts_for(chain.from_iterable(runs.values()), passages)
+    for path in runs:
+        with naming(path):
+            runs[path] = fill_texts(runs[path], texts.values())
+    return runs
+
+
+def _note_oddities(evaluation: "Evaluation", kind: str) -> None:
     if evaluation.without_answers:
-        screen.note(f"{len(evaluation.without_answers)} questions have no answer and are left out")
+        output.note(f"{len(evaluation.without_answers)} questions without answers are left out")
     for run in evaluation.runs:
         if run.missing:
-            screen.note(f"{run.name}: {len(run.missing)} questions are missing and score 0")
+            output.note(f"{run.name}: {len(run.missing)} questions are missing and score 0")
         if run.unknown:
-            screen.note(f"{run.name}: {len(run.unknown)} {kind} are for other questions; ignored")
+            output.note(f"{run.name}: {len(run.unknown)} {kind} are for other questions; ignored")
         if run.differing:
-            screen.note(
-                f"{run.name}: {len(run.differing)} {kind} repeat another text of their question, "
-                f"e.g. that of {run.differing[0]!r}"
+            output.note(
+                f"{run.name}: {len(run.differing)} {kind} have a different question text under "
+                f"the same id, e.g. {run.differing[0]!r}"
             )
         if run.bare:
-            screen.note(f"{run.name}: {run.bare} passages have no text, so nothing is found there")
+            output.note(f"{run.name}: {run.bare} passages have no text; no answer is found there")
         if run.flat:
-            screen.note(
-                f"{run.name}: {run.flat} rankings have mostly equal scores, which order nothing: "
-                "equal ones stand by descending passage id, as trec_eval has them"
+            output.note(
+                f"{run.name}: {run.flat} rankings have mostly equal scores; ties are ordered by "
+                "descending passage id, as in trec_eval"
             )
 
 
-def _print(evaluation: "Evaluation", baseline: Path | None, style: str, details: bool) -> None:
+def _print(evaluation: "Evaluation", options: EvaluateArguments) -> None:
     from jpr.evaluation import tables
     from jpr.evaluation.compare import compare
 
-    compared = compare(evaluation, str(baseline)) if baseline else []
-    if style == "json":
-        screen.say_json(tables.as_json(evaluation, compared))
+    compared = compare(evaluation, str(options.baseline)) if options.baseline else []
+    if options.json:
+        output.write_json(tables.as_json(evaluation, compared))
         return
-    draw = {"markdown": tables.markdown, "latex": tables.latex}.get(style)
+    format = {"markdown": tables.markdown, "latex": tables.latex}.get(options.table)
     both = [(tables.HEADER, tables.rows(evaluation))]
     if compared:
         both.append((tables.COMPARED, tables.compared_rows(evaluation, compared)))
     for header, rows in both:
-        if draw:
-            screen.say(draw(header, rows))
+        if format:
+            output.write(format(header, rows))
         else:
-            screen.table(header, rows)
-        screen.say("")
-    if details:
-        _print_details(evaluation, compared)
+            output.table(header, rows)
+        output.write("")
 
 
-def _print_details(evaluation: "Evaluation", compared: "list[Comparison]") -> None:
-    texts = {question.id: question.text for question in evaluation.questions}
-    for comparison in compared:
-        if comparison.slice == "all":
-            screen.say(f"{comparison.run} against {comparison.baseline}, {comparison.measure}:")
-            for sign, ids in (("+", comparison.wins), ("-", comparison.losses)):
-                for id in ids:
-                    screen.say(f"  {sign} {id}  {texts[id]}")
-
-
-def _draw(evaluation: "Evaluation", folder: Path | None, kind: str) -> None:
-    if folder is None:
-        return
+def _plot(evaluation: "Evaluation", folder: Path) -> None:
     from jpr.evaluation.plots import has_curve, main_measure, plot_by_answers, plot_curve
 
-    plot_by_answers(evaluation, main_measure(evaluation), folder / f"by-answers.{kind}")
+    plot_by_answers(evaluation, main_measure(evaluation), folder / "by-answers.svg")
     if has_curve(evaluation):
-        plot_curve(evaluation, folder / f"curve.{kind}")
-    screen.note(f"pictures are in {folder}")
+        plot_curve(evaluation, folder / "curve.svg")
+    output.note(f"wrote the plots to {folder}")

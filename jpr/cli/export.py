@@ -1,92 +1,162 @@
-"""`jpr export`: a model for the CPU, without torch."""
+"""`jpr export`."""
 
+from dataclasses import dataclass
+from functools import cached_property
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from jpr.cli import screen
-from jpr.cli.inputs import naming
+from jpr.cli import output
+from jpr.cli.arguments import (
+    INPUT,
+    OUTPUT,
+    Corpus,
+    Questions,
+    Settings,
+    argument,
+    check_k,
+    option,
+    reject,
+)
+from jpr.cli.files import naming, read_run
 from jpr.errors import ConfigError, DataError
+from jpr.io.settings import parse_settings
 
 if TYPE_CHECKING:
     from jpr.types import Ranking
 
-NAME = "export"
-HELP = """Export a model to ONNX, to run on a CPU without torch. It is a joint model, or an encoder.
-
-In 8 bits it is about a quarter as large and faster. The sample is any run (`jpr formats`) with
-questions and texts like those that the model is for: its tokens show how to scale.
-
-Example: jpr export joint --out joint-cpu --sample bm25.jsonl
-
-Example: jpr export joint --out joint-onnx --precision fp32
-"""
 PRECISIONS = ("int8", "fp32")
 _TEXTS = 256
-"""Questions, and passages, of a sample for an encoder."""
+"""Questions, and passages, in the sample of an encoder."""
 
 
-def run(
-    model: Annotated[Path, typer.Argument(help="Folder of a joint model or of an encoder.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write; a new one.")],
+@dataclass(frozen=True)
+class ExportSettings:
+    """What `jpr export --set` takes."""
+
+    precision: str = "int8"
+    prior: float | None = None
+    """Weight of −log(first-stage rank) beside log P; None is the trained one."""
+    keep: float = 0.95
+    """--calibrate: share of the answers to keep."""
+    k: int = 10
+    """--calibrate: maximum number of passages."""
+    decoder: str | None = None
+    beta: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.precision not in PRECISIONS:
+            raise ConfigError(
+                f"--set precision={self.precision}: choose one of {', '.join(PRECISIONS)}"
+            )
+        if self.prior is not None and not isfinite(self.prior):
+            raise ConfigError(f"--set prior={self.prior}: must be a finite number")
+        check_k(self.k)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportArguments:
+    """What `jpr export` takes."""
+
+    model: Annotated[Path, argument("Folder of a joint model or an encoder.")]
+    out: Annotated[Path | None, option(OUTPUT, "New folder to write.", "--out", "-o")] = None
     sample: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="int8: rankings with texts.")
-    ] = None,
-    precision: Annotated[str, typer.Option(help=f"One of {', '.join(PRECISIONS)}.")] = "int8",
-    prior: Annotated[
-        float | None,
-        typer.Option(
-            help="A joint model that points: how much −log of the first stage's rank is to add to "
-            "log P; by default what was learnt. Tune it on development questions."
+        Path | None, option(INPUT, "int8: run with texts, for calibrating scales.", metavar="RUN")
+    ] = None
+    calibrate: Annotated[
+        Path | None,
+        option(
+            INPUT,
+            "Find the stopping threshold of -k auto on this run; without --out, in place.",
+            metavar="RUN",
         ),
-    ] = None,
-) -> None:
-    """Read, export, publish."""
+    ] = None
+    questions: Questions = None
+    corpus: Corpus = None
+    set: Settings = None
+
+    def __post_init__(self) -> None:
+        if not self.model.is_dir():
+            raise ConfigError(f"{self.model}: is not a folder; give the folder of a model")
+        if self.out is None:
+            if self.calibrate is None:
+                raise ConfigError("give --out DIR to export, or --calibrate RUN")
+            reject("needs --out DIR", {"--sample": self.sample})
+        if self.calibrate is None:
+            given = {"--questions": self.questions, "--corpus": self.corpus}
+            reject("only for --calibrate", given)
+        self._check_precision()
+
+    def _check_precision(self) -> None:
+        precision, is_int8 = self.settings.precision, self.settings.precision == "int8"
+        if self.out is not None and is_int8 != (self.sample is not None):
+            problem = "int8 needs --sample RUN" if is_int8 else "--sample is only for int8"
+            raise ConfigError(f"precision {precision}: {problem}")
+        if (self.settings.prior is not None or self.calibrate is not None) and not self.is_joint:
+            raise ConfigError(f"{self.model}: prior and --calibrate are for joint models")
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether the model is a joint model."""
+        return (self.model / "joint.json").exists()
+
+    @cached_property
+    def settings(self) -> ExportSettings:
+        """The parsed `--set` pairs."""
+        return parse_settings(ExportSettings, self.set or ())
+
+
+def run(options: ExportArguments) -> None:
+    """Export a model to ONNX for the CPU, or calibrate -k auto.
+
+    The model is a joint model or an encoder; the export runs without torch. An int8 model is about
+    a quarter as large, and faster; its sample is any run with questions and texts like those the
+    model will see. --calibrate finds the threshold with the fewest passages that keeps a share of
+    the answers in the first k; use development questions, not those you report on.
+
+    Settings (--set): precision (int8, fp32), prior (weight of the first stage's rank; joint models
+    with a pointer head); of --calibrate: keep (share of answers, 0.95), k (10), decoder, beta.
+
+    Example: jpr export joint --out joint-cpu --sample bm25.jsonl
+
+    Example: jpr export joint --out joint-onnx --set precision=fp32
+
+    Example: jpr export joint --calibrate dev-run.jsonl --set keep=0.95
+    """
+    if options.out is not None:
+        _export(options, options.out)
+    if options.calibrate is not None:
+        _calibrate(options, options.calibrate, options.out or options.model)
+
+
+def _export(options: ExportArguments, out: Path) -> None:
     from jpr.io.atomic import publish_folder
     from jpr.rerank.save import export_joint
 
-    _check(model, sample, precision)
-    is_joint = (model / "joint.json").exists()
-    if prior is not None and not (is_joint and isfinite(prior)):
-        raise ConfigError(f"--prior {prior}; give a number, and a joint model")
-    rankings = _read(sample) if sample else []
+    rankings = _read_sample(options.sample) if options.sample else []
     with publish_folder(out) as folder:
-        if is_joint:
-            export_joint(model, folder, rankings, prior)
+        if options.is_joint:
+            export_joint(options.model, folder, rankings, options.settings.prior)
         else:
-            _export_encoder(model, folder, rankings)
-    files = [file for file in out.rglob("*") if file.is_file()]
-    size = sum(file.stat().st_size for file in files)
-    screen.note(f"the model is in {out}, in {precision}: {size / 1e6:.1f} MB")
+            _export_encoder(options.model, folder, rankings)
+    size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
+    output.note(f"wrote the model to {out}: {options.settings.precision}, {size / 1e6:.1f} MB")
 
 
-def _check(model: Path, sample: Path | None, precision: str) -> None:
-    if precision not in PRECISIONS:
-        raise ConfigError(f"--precision {precision}; choose one of {', '.join(PRECISIONS)}")
-    if precision == "int8" and sample is None:
-        raise ConfigError("int8 needs texts to scale by: --sample RUN; or --precision fp32")
-    if precision == "fp32" and sample is not None:
-        raise ConfigError("--sample is for int8; leave it out")
-    if not model.is_dir():
-        raise ConfigError(f"{model}: is no folder; a model is a folder with weights")
-
-
-def _read(sample: Path) -> "list[Ranking]":
-    """Read the sample and refuse what has no texts."""
+def _read_sample(sample: Path) -> "list[Ranking]":
+    """Read the sample; reject one without texts."""
     from jpr.formats.runs import load_rankings
 
     with naming(sample):
         rankings = [ranking for ranking in load_rankings(sample) if ranking.hits]
         if not rankings:
-            raise DataError("holds no ranking with passages; give one that does")
+            raise DataError("holds no ranking with passages")
         for ranking in rankings:
             bare = any(hit.passage.is_bare for hit in ranking.hits)
             if bare or not ranking.question.text.strip():
                 raise DataError(
-                    f"question {ranking.question.id!r} or its passages have no texts; "
-                    "fill them in with jpr convert --questions --corpus"
+                    f"question {ranking.question.id!r} or its passages have no texts; add them "
+                    "with jpr convert --questions --corpus"
                 )
     return rankings
 
@@ -98,3 +168,28 @@ def _export_encoder(model: Path, folder: Path, rankings: "list[Ranking]") -> Non
     chosen = spread(rankings, _TEXTS)
     passages = spread([hit.passage for ranking in rankings for hit in ranking.hits], _TEXTS)
     export_encoder(model, folder, passages, [ranking.question.text for ranking in chosen])
+
+
+def _calibrate(options: ExportArguments, run: Path, model: Path) -> None:
+    """Decode without a threshold, find it, and write it to the model's folder."""
+    from jpr.coverage import cover
+    from jpr.rerank.joint import JointReranker
+    from jpr.rerank.stop import Stop, calibrated, write_stop
+
+    settings = options.settings
+    reranker = JointReranker.load(model, settings.decoder, settings.beta)
+    rankings = read_run(run, options.corpus, options.questions, needs_answers=True)
+    trees, worths = [], []
+    with output.progress("decoding", len(rankings)) as progress:
+        for choice in reranker.decode_many(rankings, settings.k):
+            trees.append(choice.decoded)
+            worths.append(choice.worths)
+            progress(1)
+    threshold, kept, passages = calibrated(trees, worths, cover(rankings), settings.keep)
+    by = reranker.decoding
+    stop = Stop(threshold, settings.k, by.decoder, by.beta, kept, passages, len(rankings))
+    write_stop(model, stop)
+    output.note(
+        f"stopping threshold {threshold:.4f}: {passages:.2f} passages per question instead of "
+        f"{settings.k} keep {100 * kept:.1f} % of the answers ({len(rankings):,} questions)"
+    )

@@ -1,139 +1,213 @@
-"""`jpr index`: a corpus into an index, and changes to one."""
+"""`jpr index`."""
 
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from jpr.cli import screen
-from jpr.cli.corpora import Split, TokenizerFile, is_documents, read_corpus
-from jpr.cli.inputs import refuse_useless
-from jpr.cli.processes import Processes, Scheduler, Workers
+from jpr.cli import output
+from jpr.cli.arguments import (
+    INPUT,
+    MODEL,
+    OUTPUT,
+    Settings,
+    Split,
+    Workers,
+    argument,
+    option,
+    reject,
+)
+from jpr.cli.files import is_documents, read_corpus
+from jpr.cli.workers import cluster
 from jpr.errors import ConfigError
-from jpr.retrieve.engines import ENGINES, FILES, NO_ENCODER, IndexOptions, check_engine
+from jpr.io.settings import parse_settings
+from jpr.retrieve.engines import ENGINES, FILES, MILVUS, NO_ENCODER, IndexOptions, check_engine
 
 if TYPE_CHECKING:
     from jpr.encode.encoder import TextEncoder
-    from jpr.encode.vectors import StoredVectors
+    from jpr.encode.vectors import MapChunks, StoredVectors
     from jpr.stages import Progress
     from jpr.types import Passage
 
-NAME = "index"
-HELP = """Index a corpus for `jpr search` and `jpr retrieve`.
-
-Any format of passages will do (`jpr formats`), and any folder of documents that `jpr ask --docs`
-reads: it is cut into the same passages, unless --split says how. An index that is already in the
-folder stays in use until the new one is whole. If this command is killed, nothing is lost; given
-once more, it goes on with the passages that were not encoded yet.
-
-Example: jpr index psgs_w100.tsv.gz --out wiki
-
-Example: jpr index contracts/ --out contracts.index
-
-Example: jpr index articles/ --out notes --split words:100 --encoder none
-
-Example: jpr index --add more.tsv --out wiki
-
-Example: jpr index --remove 17,23 --out wiki
-
-Example: jpr index psgs_w100.tsv.gz --out wiki --engine milvus --uri http://localhost:19530
-"""
 _MB = 1 << 20
-_LONG = 1.0
-"""Hours of encoding that deserve a note."""
+_LONG_HOURS = 1.0
+"""Encoding time above which a note suggests alternatives."""
 
 
-def run(
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the index.")],
-    corpus: Annotated[Path | None, typer.Argument(help="File or folder of passages.")] = None,
+@dataclass(frozen=True)
+class IndexSettings:
+    """What `jpr index --set` takes."""
+
+    device: str = "auto"
+    """Where passages are encoded: auto, cpu or cuda."""
+    precision: str | None = None
+    """How `--vectors` are stored: float16 (the default) or sq8."""
+    nprobe: int | None = None
+    """Above a million passages: number of clusters that a search visits."""
+    collection: str | None = None
+    """Milvus: name of the collection."""
+    graph: str | None = None
+    """Milvus: hnsw, or ivf for less memory."""
+    engine: str | None = None
+    """Engine of the index; for engines that are added to `jpr.retrieve.engines`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexArguments:
+    """What `jpr index` takes."""
+
+    corpus: Annotated[Path | None, argument("File or folder of passages or documents.")] = None
+    out: Annotated[Path | None, option(OUTPUT, "Folder of the index.", "--out", "-o")] = None
     encoder: Annotated[
         str | None,
-        typer.Option(help="Folder of an encoder, or none: words alone. Default: our own."),
-    ] = None,
+        option(
+            MODEL,
+            "Folder of an encoder, or none for a lexical index.",
+            metavar="DIR|none",
+            show_default="bundled",
+        ),
+    ] = None
     vectors: Annotated[
-        Path | None, typer.Option(help="Vectors of the same passages, made by `jpr encode`.")
-    ] = None,
-    nprobe: Annotated[
-        int | None,
-        typer.Option(help="Above a million passages: lists of vectors to look at in a search."),
-    ] = None,
-    add: Annotated[bool, typer.Option("--add", help="Add the corpus to the index.")] = False,
+        Path | None,
+        option(
+            OUTPUT,
+            "Folder of the passages' vectors: used if complete, otherwise written and resumed. "
+            "Without --out, only vectors are made.",
+        ),
+    ] = None
+    add: Annotated[bool, option(INPUT, "Add the corpus to the index.", "--add")] = False
     replace: Annotated[
-        bool, typer.Option("--replace", help="With --add: an id that is there is replaced.")
-    ] = False,
+        bool, option(INPUT, "With --add: replace passages that have the same id.", "--replace")
+    ] = False
     remove: Annotated[
-        str | None, typer.Option(help="Remove ids: a file with one a line, or id,id,…")
-    ] = None,
-    workers: Workers = None,
-    scheduler: Scheduler = None,
-    engine: Annotated[
-        str, typer.Option(help=f"What holds the index: {', '.join(ENGINES)}.")
-    ] = FILES,
-    uri: Annotated[
-        str | None, typer.Option(help="Milvus: the address of a server, or a file, x.db.")
-    ] = None,
-    collection: Annotated[
-        str | None, typer.Option(help="Milvus: the collection's name.  [default: jpr]")
-    ] = None,
-    graph: Annotated[
-        str | None, typer.Option(help="Milvus: hnsw, or ivf (less memory).  [default: hnsw]")
-    ] = None,
-    split: Split = None,
-    tokenizer: TokenizerFile = None,
-) -> None:
-    """Read, cut, index, encode, publish."""
-    _check(corpus, add, replace, remove)
-    processes = Processes(workers, scheduler)
-    given = {
-        "--add": add or None,
-        "--remove": remove,
-        "--set nprobe": nprobe,
-        "--workers": workers or scheduler,
-        "--milvus": uri,
-        "--set collection": collection,
-        "--set graph": graph,
-    }
-    refuse_useless("--engine", engine, given, {name: one.options for name, one in ENGINES.items()})
-    check_engine(out, engine)
-    holder = ENGINES[engine].load()
-    if corpus is None or remove is not None:
-        screen.note(holder.remove(_ids(remove or ""), out))
-        return
-    wanted = IndexOptions(
+        str | None, option(INPUT, "Remove passages: id,id,… or a file with one id per line.")
+    ] = None
+    workers: Workers = None
+    milvus: Annotated[
+        str | None,
+        option(
+            OUTPUT, "Put the index into Milvus: address of a server, or file.db.", metavar="URI"
+        ),
+    ] = None
+    split: Split = None
+    set: Settings = None
+
+    def __post_init__(self) -> None:
+        if (self.corpus is None) == (self.remove is None):
+            raise ConfigError("give either a corpus to index, or ids with --remove")
+        if self.out is None and (self.vectors is None or self.corpus is None):
+            raise ConfigError("give --out INDEX, or --vectors DIR to make only vectors")
+        if self.remove is not None and self.add:
+            raise ConfigError("--add and --remove are two steps; run one after the other")
+        if self.replace and not self.add:
+            raise ConfigError("--replace needs --add; without it the whole index is replaced")
+        if self.encoder == NO_ENCODER and self.vectors is not None:
+            raise ConfigError("--encoder none and --vectors exclude each other; remove one")
+        settings = self.settings
+        if settings.precision and self.vectors is None:
+            raise ConfigError(f"--set precision={settings.precision} is for --vectors DIR")
+        self._check_engine()
+
+    @cached_property
+    def settings(self) -> IndexSettings:
+        """The parsed `--set` pairs."""
+        return parse_settings(IndexSettings, self.set or ())
+
+    @property
+    def engine(self) -> str:
+        """Name of the engine that holds the index."""
+        return self.settings.engine or (MILVUS if self.milvus else FILES)
+
+    def _check_engine(self) -> None:
+        if self.engine not in ENGINES:
+            raise ConfigError(f"--set engine={self.engine}: choose one of {', '.join(ENGINES)}")
+        settings, has = self.settings, ENGINES[self.engine].options
+        given = {
+            "--add": self.add,
+            "--remove": self.remove,
+            "--workers": self.workers,
+            "--set nprobe": settings.nprobe,
+            "--milvus": self.milvus,
+            "--set collection": settings.collection,
+            "--set graph": settings.graph,
+        }
+        extra = {name: value for name, value in given.items() if name not in has}
+        if self.out is not None:
+            reject(f"not supported by the engine {self.engine}; remove these", extra)
+
+
+def run(options: IndexArguments) -> None:
+    """Index a corpus, change an index, or encode a corpus into vectors.
+
+    Reads every passage format (`jpr validate` lists them), and folders of documents as `jpr ask
+    --docs` does. An existing index stays in use until the new one is complete. An interrupted
+    command resumes when it is run again. Workers must find the encoder under the same path.
+
+    Settings (--set): device (auto, cpu, cuda), precision of --vectors (float16, sq8), nprobe
+    (clusters visited by a search, above a million passages); with --milvus: collection, graph
+    (hnsw, ivf).
+
+    Example: jpr index psgs_w100.tsv.gz --out wiki
+
+    Example: jpr index articles/ --out notes --split words:100 --encoder none
+
+    Example: jpr index psgs_w100.tsv.gz --vectors vectors --set device=cuda
+
+    Example: jpr index psgs_w100.tsv.gz --out wiki --vectors vectors
+
+    Example: jpr index more.tsv --add --out wiki
+
+    Example: jpr index --remove 17,23 --out wiki
+
+    Example: jpr index psgs_w100.tsv.gz --out wiki --milvus http://localhost:19530
+    """
+    corpus, out = options.corpus, options.out
+    if out is not None:
+        check_engine(out, options.engine)
+        if corpus is None:
+            output.note(ENGINES[options.engine].load().remove(_ids(options.remove or ""), out))
+            return
+    assert corpus is not None
+    vectors = options.vectors
+    if vectors is not None and (out is None or not (vectors / "done.json").exists()):
+        _write_vectors(options, corpus, vectors)
+    if out is not None:
+        _index(options, corpus, out)
+
+
+def _index(options: IndexArguments, corpus: Path, out: Path) -> None:
+    settings, engine = options.settings, ENGINES[options.engine].load()
+    has_own = options.add or options.vectors is not None
+    index_options = IndexOptions(
         out,
         corpus.name,
-        encoder=encoder if add or vectors else _encoder(encoder),
-        vectors=vectors,
-        encode=partial(_encode, processes),
-        replacing=replace,
-        nprobe=nprobe,
-        uri=uri,
-        collection=collection,
-        graph=graph,
+        encoder=options.encoder if has_own else _encoder(options.encoder),
+        vectors=options.vectors,
+        encode=partial(_encode, options),
+        device=settings.device,
+        replacing=options.replace,
+        nprobe=settings.nprobe,
+        uri=options.milvus,
+        collection=settings.collection,
+        graph=settings.graph,
     )
-    passages = wanted.checked(_read(corpus, split, tokenizer))
-    screen.note(holder.add(passages, wanted) if add else holder.build(passages, wanted))
-
-
-def _check(corpus: Path | None, add: bool, replace: bool, remove: str | None) -> None:
-    if (corpus is None) == (remove is None):
-        raise ConfigError("name a corpus to index, or ids with --remove: one of the two")
-    if remove is not None and add:
-        raise ConfigError("--add and --remove are two commands; give one after the other")
-    if replace and not add:
-        raise ConfigError("--replace is for --add; without it the whole index is replaced")
+    passages = index_options.checked(_read(corpus, options.split))
+    output.note(
+        engine.add(passages, index_options)
+        if options.add
+        else engine.build(passages, index_options)
+    )
 
 
 def _encoder(named: str | None) -> str | None:
-    """Return the encoder of a new index; none at all where there is none inside."""
+    """Return the encoder of a new index; none if no encoder is bundled."""
     from jpr.encode.encoder_folder import BUNDLED_ENCODER
 
     if named is None and not BUNDLED_ENCODER.is_dir():
-        screen.note("this installation has no encoder of its own: words alone are indexed")
+        output.note("no encoder is bundled with this installation: the index is lexical only")
         return NO_ENCODER
     return named
 
@@ -147,54 +221,85 @@ def _ids(remove: str) -> list[str]:
     return [line for _, line in read_lines(path) if line]
 
 
-def _read(corpus: Path, split: str | None, tokenizer: Path | None) -> "Iterator[Passage]":
-    """Yield the passages of a corpus, and show how far its reading has come."""
+def _read(corpus: Path, split: str | None) -> "Iterator[Passage]":
+    """Yield the passages of a corpus and show progress in megabytes read."""
     if is_documents(corpus):
-        yield from read_corpus(corpus, split, tokenizer)
+        yield from read_corpus(corpus, split)
         return
     from jpr.io.text_files import watch_reading
 
     files = [corpus] if corpus.is_file() else [path for path in corpus.rglob("*") if path.is_file()]
     total = sum(path.stat().st_size for path in files) // _MB
-    with screen.progress("reading and indexing, MB", total) as progress, watch_reading() as reading:
+    with output.progress("reading and indexing, MB", total) as progress, watch_reading() as reading:
         shown = 0
-        for count, passage in enumerate(read_corpus(corpus, split, tokenizer)):
+        for count, passage in enumerate(read_corpus(corpus, split)):
             yield passage
             if count % 1000 == 0 and (done := reading.bytes // _MB) > shown:
                 progress(done - shown)
                 shown = done
 
 
-def _encode(
-    processes: Processes, passages: "Sequence[Passage]", encoder: "TextEncoder", folder: Path
-) -> "StoredVectors":
-    """Encode passages, here or on workers."""
-    from jpr.cli.encode import mapping
+def _write_vectors(options: IndexArguments, corpus: Path, folder: Path) -> None:
+    """Write the vectors of a corpus to the folder of `--vectors`."""
+    from jpr.encode.encoder_folder import load_encoder
     from jpr.encode.vectors import vectors_for
 
-    with (
-        mapping(processes, encoder, "auto") as map_chunks,
-        _encoding_shown(len(passages)) as progress,
-    ):
+    encoder = load_encoder(options.encoder, options.settings.device)
+    with output.progress("counting passages", None) as progress:
+        passages = read_corpus(corpus, options.split, lambda _: None)
+        total = sum(1 for _ in output.counted(passages, progress))
+    with _map_chunks(options, encoder) as map_chunks, _encoding_progress(total) as progress:
+        count = len(
+            vectors_for(
+                read_corpus(corpus, options.split),
+                encoder,
+                folder,
+                precision=options.settings.precision,
+                map_chunks=map_chunks,
+                progress=progress,
+            )
+        )
+    output.note(f"wrote {count:,} vectors of dimension {encoder.dimension} to {folder}")
+
+
+def _encode(
+    options: IndexArguments, passages: "Sequence[Passage]", encoder: "TextEncoder", folder: Path
+) -> "StoredVectors":
+    """Encode the passages of an index, in this process or on workers."""
+    from jpr.encode.vectors import vectors_for
+
+    with _map_chunks(options, encoder) as map_chunks, _encoding_progress(len(passages)) as progress:
         return vectors_for(passages, encoder, folder, map_chunks=map_chunks, progress=progress)
 
 
 @contextmanager
-def _encoding_shown(total: int) -> "Iterator[Progress]":
-    """Show how far the encoding has come, and say early on when it will take long."""
-    left, last, told = total, time.monotonic(), False
-    with screen.progress("encoding passages", total) as progress:
+def _map_chunks(options: IndexArguments, encoder: "TextEncoder") -> Iterator["MapChunks"]:
+    """Return what encodes chunks: this process or workers."""
+    from jpr.encode.vectors import encode_here, encode_on_workers
+
+    if options.workers is None:
+        yield encode_here
+        return
+    with cluster(options.workers) as client:
+        yield encode_on_workers(client, encoder, options.settings.device)
+
+
+@contextmanager
+def _encoding_progress(total: int) -> "Iterator[Progress]":
+    """Show progress, and note early that encoding will take long."""
+    left, last, noted = total, time.monotonic(), False
+    with output.progress("encoding passages", total) as progress:
 
         def advance(done: int) -> None:
-            nonlocal left, last, told
+            nonlocal left, last, noted
             left, before, last = left - done, last, time.monotonic()
             hours = left * (last - before) / done / 3600
-            if hours > _LONG and not told:
-                told = True
-                screen.note(
-                    f"encoding will take about {hours:.0f} hours here, and may be stopped and "
-                    "resumed; --encoder none leaves vectors out, and `jpr encode --device cuda` "
-                    "makes them on a GPU, for --vectors"
+            if hours > _LONG_HOURS and not noted:
+                noted = True
+                output.note(
+                    f"encoding takes about {hours:.0f} hours on this machine; you can stop and "
+                    "resume it, build a lexical index with --encoder none, or make the vectors on "
+                    "a GPU: --vectors DIR --set device=cuda"
                 )
             progress(done)
 

@@ -1,142 +1,195 @@
-"""`jpr read`: every distinct answer that a question's passages give."""
+"""`jpr read`."""
 
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from jpr.cli import screen
-from jpr.cli.inputs import CorpusOption, QuestionsOption, refuse_own
-from jpr.cli.processes import Processes, Scheduler, Workers
-from jpr.cli.rerank import read_run
-from jpr.errors import ConfigError
+from jpr.cli import output
+from jpr.cli.arguments import (
+    INPUT,
+    MODEL,
+    OUTPUT,
+    Corpus,
+    Out,
+    Questions,
+    Settings,
+    Workers,
+    argument,
+    check_out,
+    option,
+    reject,
+)
+from jpr.cli.files import read_run
+from jpr.cli.workers import spread
+from jpr.io.settings import parse_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from jpr.read.batch import KeyedReader
-
-NAME = "read"
-HELP = """Read the answers off the passages of a run. They are written as JSON lines.
-
-Every answer is a piece of a passage (--any-text apart), and comes with the passages that contain it
-and where. A run that was interrupted goes on where it was when the same command is given again.
-With --workers or --scheduler, Dask shares the work out, and the result is the same; workers must
-find the model under the same path.
-
-Example: jpr read joint.jsonl --out answers.jsonl
-
-Example: jpr read joint.jsonl --out answers.jsonl --scheduler tcp://node1:8786
-
-Example: jpr read first.jsonl --choose 5 --out answers.jsonl
-
-Example: jpr read joint.jsonl --model models/reader --beams 4 --out answers.jsonl
-
-Example: jpr read joint.jsonl --llm http://localhost:8000/v1 --llm-model qwen --out answers.jsonl
-"""
+    from jpr.read.load import Wanted
 
 
-_NOT = (None, False)
-"""What an option is that was not given."""
+@dataclass(frozen=True)
+class SpanSettings:
+    """The settings of a joint model as a reader: it has none."""
 
 
-def run(
-    source: Annotated[Path, typer.Argument(metavar="RUN", help="File of rankings.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="File of answers to write.")],
+@dataclass(frozen=True)
+class FusionSettings:
+    """The settings of a T5 that generates answers."""
+
+    beams: int | None = None
+    stop_penalty: float | None = None
+    any_text: bool = False
+
+
+@dataclass(frozen=True)
+class LlmSettings:
+    """The settings of a language model behind an endpoint."""
+
+    timeout: float = 60.0
+    skip: tuple[str, ...] = ()
+    any_text: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadArguments:
+    """What `jpr read` takes."""
+
+    source: Annotated[Path, argument("Run: file of rankings.", "RUN")]
+    out: Out
     k: Annotated[
-        int | None, typer.Option("-k", min=1, help="Read the first k passages; by default all.")
-    ] = None,
+        int | None, option(INPUT, "Read the first k passages.", "-k", min=1, show_default="all")
+    ] = None
     choose: Annotated[
         int | None,
-        typer.Option(
-            min=1, help="Choose so many of the passages jointly, and read those with the others."
+        option(
+            MODEL,
+            "Choose this many passages jointly and keep the answers they contain; all passages "
+            "are read.",
+            min=1,
         ),
-    ] = None,
+    ] = None
     model: Annotated[
-        Path | None, typer.Option(help="Folder of a model that reads answers; by default ours.")
-    ] = None,
-    least: Annotated[
-        float | None,
-        typer.Option(help="Answers so many times as likely as the likeliest.  [default: 0.3]"),
-    ] = None,
-    most: Annotated[int, typer.Option(min=1, help="Answers to a question at most.")] = 20,
+        str | None,
+        option(
+            MODEL,
+            "Folder of a joint model or a T5; with --llm, the name of the endpoint's model.",
+            show_default="bundled",
+        ),
+    ] = None
     llm: Annotated[
-        str | None, typer.Option(help="Base URL of an OpenAI-compatible endpoint to read instead.")
-    ] = None,
-    llm_model: Annotated[
-        str | None, typer.Option(help="--llm: the model's name there; the key is OPENAI_API_KEY.")
-    ] = None,
-    timeout: Annotated[
-        float | None, typer.Option(help="--llm: seconds for a question.  [default: 60]")
-    ] = None,
-    skip: Annotated[
-        list[str] | None,
-        typer.Option(help="--llm: the id of a question to leave without answers; repeatable."),
-    ] = None,
-    any_text: Annotated[
-        bool,
-        typer.Option("--any-text", help="--llm, a T5: give answers that no passage contains, too."),
-    ] = False,
-    beams: Annotated[
-        int | None, typer.Option(min=1, help="A T5: sequences to search with.  [default: its own]")
-    ] = None,
-    stop_penalty: Annotated[
-        float | None, typer.Option(help="A T5: more, and it writes more.  [default: its own]")
-    ] = None,
-    questions: QuestionsOption = None,
-    corpus: CorpusOption = None,
-    workers: Workers = None,
-    scheduler: Scheduler = None,
-) -> None:
-    """Read question by question."""
+        str | None,
+        option(MODEL, "Base URL of an OpenAI-compatible endpoint; its key is OPENAI_API_KEY."),
+    ] = None
+    min_ratio: Annotated[
+        float | None,
+        option(
+            OUTPUT,
+            "Minimum probability of an answer, relative to the most likely one.",
+            show_default="0.3",
+        ),
+    ] = None
+    max_answers: Annotated[
+        int, option(OUTPUT, "Maximum number of answers per question.", min=1)
+    ] = 20
+    set: Settings = None
+    questions: Questions = None
+    corpus: Corpus = None
+    workers: Workers = None
+
+    def __post_init__(self) -> None:
+        check_out(self.out, self.source, self.corpus, self.questions)
+        for_spans = {"--min-ratio": self.min_ratio, "--choose": self.choose}
+        if self.llm is not None:
+            reject("has no effect with --llm; remove it", for_spans | {"--workers": self.workers})
+        elif self.is_fusion:
+            reject("has no effect with a T5; remove it", for_spans)
+        elif self.choose:
+            reject("has no effect with --choose, which reads all passages", {"-k": self.k})
+
+    @property
+    def is_fusion(self) -> bool:
+        """Whether the model is a T5 that generates answers."""
+        from jpr.read.load import is_fusion
+
+        return self.llm is None and self.model is not None and is_fusion(Path(self.model))
+
+    @cached_property
+    def settings(self) -> SpanSettings | FusionSettings | LlmSettings:
+        """The parsed `--set` pairs."""
+        kind: type[SpanSettings | FusionSettings | LlmSettings] = SpanSettings
+        if self.llm is not None:
+            kind = LlmSettings
+        elif self.is_fusion:
+            kind = FusionSettings
+        return parse_settings(kind, self.set or ())
+
+
+def run(options: ReadArguments) -> None:
+    """Extract every distinct answer from the passages of a run.
+
+    Writes JSON lines. Each answer comes with the passages that contain it, and its offsets there.
+    An interrupted command resumes when it is run again. With --workers the result is the same;
+    workers must find the model under the same path.
+
+    Settings (--set) of a T5: beams, stop-penalty (higher values give more answers). Of --llm:
+    timeout (seconds per question), skip (ids of questions, as a list). Of both: any-text (true:
+    keep answers that no passage contains).
+
+    Example: jpr read joint.jsonl --out answers.jsonl
+
+    Example: jpr read first.jsonl --choose 5 --out answers.jsonl
+
+    Example: jpr read joint.jsonl --model models/reader --set beams=4 --out answers.jsonl
+
+    Example: jpr read joint.jsonl --llm http://localhost:8000/v1 --model qwen --out answers.jsonl
+    """
     from jpr.io.cluster import StageSpec
     from jpr.read.batch import read_to_file
+    from jpr.read.load import open_reader
+
+    wanted = _wanted(options)
+    reader = _llm(options) or open_reader(wanted)[0]
+    rankings = read_run(options.source, options.corpus, options.questions)
+    rankings = [ranking.top(options.k) for ranking in rankings] if options.k else rankings
+    name = options.model or "the bundled model"
+    opening = StageSpec(open_reader, (wanted.elsewhere(),), reader.key, name)
+    with (
+        spread(options.workers, opening) as on,
+        output.progress("reading", len(rankings)) as progress,
+    ):
+        read_to_file(reader, rankings, options.out, progress, on)
+    output.note(f"wrote the answers to {len(rankings):,} questions to {options.out}")
+
+
+def _llm(options: ReadArguments) -> "KeyedReader | None":
     from jpr.read.llm import LlmReader
-    from jpr.read.load import Wanted, is_fusion, open_reader
+
+    settings = options.settings
+    if options.llm is None or not isinstance(settings, LlmSettings):
+        return None
+    return LlmReader(
+        options.llm,
+        options.model or "",
+        timeout=settings.timeout,
+        most=options.max_answers,
+        any_text=settings.any_text,
+        skip=settings.skip,
+    )
+
+
+def _wanted(options: ReadArguments) -> "Wanted":
+    from jpr.read.load import Wanted
     from jpr.read.spans import LEAST
 
-    for_llm = {"--llm-model": llm_model, "--timeout": timeout, "--skip": skip}
-    for_spans = {"--least": least, "--choose": choose}
-    for_t5 = {"--beams": beams, "--stop-penalty": stop_penalty}
-    for_workers = {"--workers": workers, "--scheduler": scheduler}
-    processes = Processes(workers, scheduler)
-    refuse_own(out, source, corpus, questions)
-    by_llm = None
-    if llm is not None:
-        _refuse("--llm reads by itself", {"--model": model, **for_spans, **for_t5, **for_workers})
-        limit = 60.0 if timeout is None else timeout
-        by_llm = LlmReader(
-            llm, llm_model or "", timeout=limit, most=most, any_text=any_text, skip=skip or ()
-        )
-    elif model is not None and is_fusion(model):
-        _refuse("not for a T5 that writes", {**for_llm, **for_spans})
-    else:
-        _refuse("for --llm, or a T5 that writes", {**for_llm, **for_t5, "--any-text": any_text})
-        _refuse("--choose reads all passages", {"-k": k} if choose else {})
-    wanted = Wanted(
-        model,
-        most,
-        LEAST if least is None else least,
-        choose,
-        any_text=any_text,
-        beams=beams,
-        stop_penalty=stop_penalty,
+    fusion = options.settings if isinstance(options.settings, FusionSettings) else FusionSettings()
+    return Wanted(
+        Path(options.model) if options.model else None,
+        options.max_answers,
+        LEAST if options.min_ratio is None else options.min_ratio,
+        options.choose,
+        any_text=fusion.any_text,
+        beams=fusion.beams,
+        stop_penalty=fusion.stop_penalty,
     )
-    reader: KeyedReader = by_llm or open_reader(wanted)[0]
-    rankings = read_run(source, corpus, questions)
-    rankings = [ranking.top(k) for ranking in rankings] if k else rankings
-    opening = StageSpec(
-        open_reader, (wanted.elsewhere(),), reader.key, str(model or "our own model")
-    )
-    with (
-        processes.spread(opening) as spread,
-        screen.progress("reading", len(rankings)) as progress,
-    ):
-        read_to_file(reader, rankings, out, progress, spread)
-    screen.note(f"answers to {len(rankings):,} questions are in {out}")
-
-
-def _refuse(why: str, options: "Mapping[str, object]") -> None:
-    """Refuse options that would be ignored."""
-    if given := [n for n, value in options.items() if not any(value is x for x in _NOT)]:
-        raise ConfigError(f"{', '.join(given)}: {why}; leave out what is not used")

@@ -1,61 +1,171 @@
-"""`jpr retrieve`: candidates for many questions."""
+"""`jpr retrieve`."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import typer
+from jpr.cli import output
+from jpr.cli.arguments import (
+    INPUT,
+    MODEL,
+    OUTPUT,
+    Json,
+    Workers,
+    argument,
+    check_k,
+    option,
+    reject,
+)
+from jpr.cli.files import read_searchable
+from jpr.cli.workers import spread
+from jpr.errors import ConfigError
 
-from jpr.cli import screen
-from jpr.cli.inputs import naming
-from jpr.cli.processes import Processes, Scheduler, Workers
-from jpr.cli.search import Distinct, EncoderFolder, IndexFolder, Kind, Where, open_index
-from jpr.errors import ConfigError, DataError
+if TYPE_CHECKING:
+    from jpr.stages import Retriever
 
-NAME = "retrieve"
-HELP = """Find candidates for every question of a file. They are written as a run (ctxs).
-
-A run that was interrupted goes on where it was when the same command is given again.
-With --workers or --scheduler, Dask shares the work out, and the result is the same; workers must
-find the index under the same path.
-
-Example: jpr retrieve wiki --questions dev.jsonl --out hybrid.jsonl -k 100
-
-Example: jpr retrieve wiki --questions dev.jsonl --out hybrid.jsonl --scheduler tcp://node1:8786
-"""
+_SHOWN = 10
+_WIDTH = 100
 
 
-def run(
-    index: IndexFolder,
-    questions: Annotated[Path, typer.Option("--questions", "-q", help="File of questions.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="File of rankings to write.")],
-    k: Annotated[int, typer.Option("-k", help="How many passages for each.")] = 100,
-    retriever: Kind = None,
-    where: Where = None,
-    encoder: EncoderFolder = None,
-    distinct: Distinct = False,
-    workers: Workers = None,
-    scheduler: Scheduler = None,
-) -> None:
-    """Retrieve question by question."""
-    from jpr.formats.questions import check_lengths, load_questions
+@dataclass(frozen=True, kw_only=True)
+class RetrieveArguments:
+    """What `jpr retrieve` takes."""
+
+    index: Annotated[Path, argument("Folder of an index made by `jpr index`.")]
+    question: Annotated[str | None, argument("Question to search for.")] = None
+    questions: Annotated[
+        Path | None, option(INPUT, "File of questions to search for.", "--questions", "-q")
+    ] = None
+    out: Annotated[
+        Path | None, option(OUTPUT, "With --questions: run to write.", "--out", "-o")
+    ] = None
+    k: Annotated[int, option(OUTPUT, "Number of passages per question.", "-k")] = 100
+    retriever: Annotated[
+        str | None,
+        option(
+            MODEL,
+            "bm25, dense or hybrid.",
+            "--retriever",
+            "-r",
+            show_default="hybrid if the index has vectors, otherwise bm25",
+        ),
+    ] = None
+    where: Annotated[
+        list[str] | None,
+        option(
+            INPUT,
+            "Keep passages with this title or metadata; repeatable. Values of one field are "
+            "alternatives; different fields must all match.",
+            metavar="FIELD=VALUE",
+        ),
+    ] = None
+    encoder: Annotated[
+        Path | None, option(MODEL, "Folder of the index's encoder, if it has moved.")
+    ] = None
+    distinct: Annotated[
+        bool, option(OUTPUT, "Drop near-duplicates of better passages.", "--distinct")
+    ] = False
+    workers: Workers = None
+    json: Json = False
+
+    def __post_init__(self) -> None:
+        check_k(self.k)
+        if (self.question is None) == (self.questions is None):
+            raise ConfigError("give a question, or a file of questions with --questions")
+        if self.questions is None:
+            reject("for --questions; remove it", {"--out": self.out, "--workers": self.workers})
+            if not (self.question or "").strip():
+                raise ConfigError("the question is empty")
+            return
+        reject("for a single question; remove it", {"--json": self.json})
+        if self.out is None:
+            raise ConfigError("--questions needs --out FILE for the run")
+        if self.out.resolve() == self.questions.resolve():
+            raise ConfigError(f"--out {self.out} is the file of questions; choose another name")
+
+
+def run(options: RetrieveArguments) -> None:
+    """Retrieve passages for a question, or write a run for many.
+
+    A run (ctxs JSON lines) that was interrupted resumes when the command is run again. With
+    --workers the result is the same; workers must find the index under the same path.
+
+    Example: jpr retrieve wiki "who plays mark on roseanne" -k 20
+
+    Example: jpr retrieve wiki "who won the cup" -r bm25 --where year=1998 --where year=2002
+
+    Example: jpr retrieve wiki --questions dev.jsonl --out hybrid.jsonl -k 100 --workers 8
+    """
+    if options.question is None:
+        _write_run(options)
+    else:
+        _print(options, options.question)
+
+
+def _write_run(options: RetrieveArguments) -> None:
     from jpr.io.cluster import StageSpec
     from jpr.retrieve.batch import retrieve_to_file
 
-    processes = Processes(workers, scheduler)
-    if out.resolve() == questions.resolve():
-        raise ConfigError(f"{out}: holds the questions; name another file to write")
-    asked = load_questions(questions)
-    empty = next((question.id for question in asked if not question.text.strip()), None)
-    if empty is not None:
-        raise DataError(f"{questions}: question {empty!r} has no text to search for")
-    with naming(questions):
-        check_lengths(asked)
-    opened, key = open_index(index, k, retriever, where, encoder, distinct)
-    own = encoder and encoder.resolve()
-    there = (index.resolve(), k, retriever, tuple(where or ()), own, distinct, 1)
+    assert options.questions
+    assert options.out
+    questions = read_searchable(options.questions)
+    retriever, key = _open(options)
+    encoder = options.encoder and options.encoder.resolve()
+    kind, where = options.retriever, tuple(options.where or ())
+    there = (options.index.resolve(), kind, where, encoder, options.distinct, 1)
     with (
-        processes.spread(StageSpec(open_index, there, key, str(index))) as spread,
-        screen.progress("retrieving", len(asked)) as progress,
+        spread(options.workers, StageSpec(open_index, there, key, str(options.index))) as on,
+        output.progress("retrieving", len(questions)) as progress,
     ):
-        retrieve_to_file(opened, asked, out, k, key=key, progress=progress, spread=spread)
-    screen.note(f"{len(asked):,} rankings are in {out}")
+        retrieve_to_file(
+            retriever, questions, options.out, options.k, key=key, progress=progress, spread=on
+        )
+    output.note(f"wrote {len(questions):,} rankings to {options.out}")
+
+
+def _print(options: RetrieveArguments, question: str) -> None:
+    from jpr.retrieve.retrievers import hits_json
+    from jpr.types import Question
+
+    found = _open(options)[0].retrieve(Question("", question), options.k)
+    if options.json:
+        output.write_json({"question": question, "hits": hits_json(found)})
+        return
+    for rank, hit in enumerate(found.hits[:_SHOWN], start=1):
+        head = output.escape(f"{hit.passage.title}  [{hit.passage.id}]")
+        output.write(f"{rank:3}  {hit.score:6.3g}  {head}")
+        output.write(f"             {output.escape(' '.join(hit.passage.text.split())[:_WIDTH])}")
+    if len(found.hits) > _SHOWN:
+        output.note(f"{len(found.hits) - _SHOWN} more passages; --json prints all")
+    if not found.hits:
+        output.note("no passage matches")
+
+
+def _open(options: RetrieveArguments) -> "tuple[Retriever, str]":
+    where = options.where or ()
+    return open_index(options.index, options.retriever, where, options.encoder, options.distinct)
+
+
+def open_index(
+    folder: Path,
+    kind: str | None,
+    where: Sequence[str],
+    encoder: Path | None,
+    distinct: bool,
+    threads: int = 0,
+) -> "tuple[Retriever, str]":
+    """Open an index; return its retriever and the key of everything its rankings depend on."""
+    from jpr.retrieve.duplicates import THRESHOLD, DistinctRetriever
+    from jpr.retrieve.filters import parse_filter
+    from jpr.retrieve.retrievers import open_retriever
+
+    filter, loaded = parse_filter(where) if where else None, None
+    if encoder is not None:
+        from jpr.encode.encoder_folder import load_encoder
+
+        loaded = load_encoder(encoder, threads=threads)
+    retriever = open_retriever(folder, kind, encoder=loaded, where=filter, threads=threads)
+    if distinct:
+        return DistinctRetriever(retriever), f"{retriever.key} distinct {THRESHOLD}"
+    return retriever, retriever.key

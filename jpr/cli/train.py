@@ -1,51 +1,54 @@
-"""`jpr train`: a joint reranker or a reader by a recipe."""
+"""`jpr train`."""
 
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from jpr.cli import screen
+from jpr.cli import output
+from jpr.cli.arguments import INPUT, OUTPUT, argument, option
 from jpr.errors import ConfigError, MissingExtraError
 
 if TYPE_CHECKING:
     from jpr.train.recipe import JointTraining, ReaderTraining
     from jpr.train.state import RunProgress
 
-NAME = "train"
-HELP = """Train a joint reranker, or a reader, as a recipe says.
-
-The folder that is written holds the best weights, ready for jpr rerank or jpr read, and how it
-went: log.jsonl, manifest.json, and with the extra plot a picture, curve.svg. A run that was
-interrupted goes on with --resume, to the same weights. With several GPUs: torchrun
---nproc-per-node 8 -m jpr train RECIPE
-
-Example: jpr train recipes/joint.toml --set loop.steps=1000 --set objective.gamma=1.5 --out joint
-
-Example: jpr train recipes/reader.toml --out reader
-"""
-Tell = Callable[[Mapping[str, object]], None]
+Report = Callable[[Mapping[str, object]], None]
 
 
-def run(
-    recipe: Annotated[Path, typer.Argument(metavar="RECIPE", help="TOML file.")],
+@dataclass(frozen=True, kw_only=True)
+class TrainArguments:
+    """What `jpr train` takes."""
+
+    recipe: Annotated[Path, argument("TOML file.", "RECIPE")]
     changes: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting.")
-    ] = None,
+        list[str] | None,
+        option(
+            INPUT, "Change a value of the recipe; repeatable.", "--set", metavar="TABLE.KEY=VALUE"
+        ),
+    ] = None
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Folder to write; the recipe's name if none.")
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a run that was interrupted.")
-    ] = False,
-) -> None:
-    """Check everything, train, and write down what came of it."""
+        Path | None,
+        option(OUTPUT, "Folder to write.", "--out", "-o", show_default="the recipe's name"),
+    ] = None
+    resume: Annotated[bool, option(OUTPUT, "Resume an interrupted run.", "--resume")] = False
+
+
+def run(options: TrainArguments) -> None:
+    """Train a joint reranker or a reader from a recipe.
+
+    Writes the best weights, for `jpr rerank` or `jpr read`, and log.jsonl, manifest.json and, with
+    the plot extra, curve.svg. A resumed run ends with the same weights. With several GPUs:
+    torchrun --nproc-per-node 8 -m jpr train RECIPE
+
+    Example: jpr train recipes/joint.toml --set loop.steps=1000 --set objective.gamma=1.5
+
+    Example: jpr train recipes/reader.toml --out reader
+    """
     if not find_spec("torch"):
         raise MissingExtraError("training", "train")
     from jpr.train.distributed import World
@@ -53,43 +56,44 @@ def run(
     from jpr.train.reader import train_reader
     from jpr.train.recipe import JointTraining, read_any_recipe
 
-    config = read_any_recipe(recipe, changes or [])
-    folder = out or Path(recipe.stem)
+    recipe = options.recipe
+    config = read_any_recipe(recipe, options.changes or [])
+    folder = options.out or Path(recipe.stem)
     world = World.join()
     if world.is_first:
-        _check_folder(folder, config, resume)
-    with _display(config.loop.steps, world.is_first) as tell:
+        _check_folder(folder, config, options.resume)
+    with _display(config.loop.steps, world.is_first) as report:
         if isinstance(config, JointTraining):
-            progress = train_joint(config, folder, report=tell, device=world.device, world=world)
+            progress = train_joint(config, folder, report=report, device=world.device, world=world)
         else:
-            progress = train_reader(config, folder, report=tell, device=world.device, world=world)
+            progress = train_reader(config, folder, report=report, device=world.device, world=world)
     if world.is_first:
-        _write_down(folder, recipe, config, progress)
-        screen.note(_told(progress, folder))
+        _write_manifest(folder, recipe, config, progress)
+        output.note(_result(progress, folder))
     world.leave()
 
 
 def _check_folder(folder: Path, config: "JointTraining | ReaderTraining", resume: bool) -> None:
-    """Refuse to mix two runs; note the recipe, so that a later one can be compared."""
+    """Reject a folder of another run; write the recipe, for a later check."""
     from jpr.train.recipe import upgrade_settings
 
-    noted, settings = folder / "recipe.json", json.dumps(asdict(config), indent=1) + "\n"
-    if resume and not noted.exists():
-        raise ConfigError(f"{folder}: holds no run to resume; leave out --resume")
-    if resume and upgrade_settings(noted.read_text(encoding="utf-8")) != settings:
-        raise ConfigError(f"{folder}: was begun with another recipe; resume with that one")
+    saved, settings = folder / "recipe.json", json.dumps(asdict(config), indent=1) + "\n"
+    if resume and not saved.exists():
+        raise ConfigError(f"{folder}: holds no run to resume; remove --resume")
+    if resume and upgrade_settings(saved.read_text(encoding="utf-8")) != settings:
+        raise ConfigError(f"{folder}: was started with a different recipe; resume with that one")
     if not resume and folder.exists() and any(folder.iterdir()):
-        raise ConfigError(f"{folder}: is not empty; name another folder, or go on with --resume")
+        raise ConfigError(f"{folder}: is not empty; choose another folder, or --resume")
     from jpr.io.atomic import publish
 
-    with publish(noted) as stream:
+    with publish(saved) as stream:
         stream.write(settings)
 
 
-def _write_down(
+def _write_manifest(
     folder: Path, recipe: Path, config: "JointTraining | ReaderTraining", progress: "RunProgress"
 ) -> None:
-    """Write the manifest and, where that can be drawn, the curve."""
+    """Write the manifest and, with the plot extra, the curve."""
     from jpr.evaluation.plots import plot_training
     from jpr.io.atomic import publish
     from jpr.io.manifest import manifest
@@ -105,20 +109,20 @@ def _write_down(
     try:
         plot_training(read_log(folder / "log.jsonl"), folder / "curve.svg")
     except MissingExtraError as error:
-        screen.note(f"no curve: {error}")
+        output.note(f"no curve: {error}")
 
 
-def _told(progress: "RunProgress", folder: Path) -> str:
+def _result(progress: "RunProgress", folder: Path) -> str:
     if not progress.best_step:
-        return f"the weights of step {progress.step} are in {folder}"
-    best = f"the best, of step {progress.best_step} with {100 * progress.best:.1f}"
-    return f"{progress.step} steps; {best}, is in {folder}"
+        return f"wrote the weights of step {progress.step} to {folder}"
+    best = f"step {progress.best_step}, score {100 * progress.best:.1f}"
+    return f"{progress.step} steps; wrote the best weights ({best}) to {folder}"
 
 
 @contextmanager
-def _display(steps: int, wanted: bool) -> Iterator[Tell]:
-    """Show a bar with loss, speed and best score; where standard error is piped, evaluations."""
-    if not wanted:
+def _display(steps: int, is_shown: bool) -> Iterator[Report]:
+    """Show a bar with loss, speed and best score; if standard error is piped, only evaluations."""
+    if not is_shown:
         yield lambda _line: None
         return
     if not sys.stderr.isatty():
@@ -134,11 +138,11 @@ def _display(steps: int, wanted: bool) -> Iterator[Tell]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=steps, shown="")
 
-        def tell(line: Mapping[str, object]) -> None:
+        def report(line: Mapping[str, object]) -> None:
             latest.update(line)
             bar.update(task, completed=int(str(line["step"])), shown=_shown(latest))
 
-        yield tell
+        yield report
 
 
 def _shown(line: Mapping[str, object]) -> str:
@@ -148,4 +152,4 @@ def _shown(line: Mapping[str, object]) -> str:
 
 def _note_evaluation(line: Mapping[str, object]) -> None:
     if "score" in line:
-        screen.note(f"step {line['step']}: {_shown(line)} (now {line['score']:.3f})")
+        output.note(f"step {line['step']}: {_shown(line)} (now {line['score']:.3f})")

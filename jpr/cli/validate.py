@@ -1,52 +1,83 @@
-"""`jpr validate`: what a file is and what is wrong with it."""
+"""`jpr validate`."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from jpr.cli import screen
-from jpr.cli.inputs import naming
-from jpr.errors import FormatError
+from jpr.cli import output
+from jpr.cli.arguments import INPUT, Json, argument, option
+from jpr.cli.files import naming, recognize, record_kinds
+from jpr.errors import ConfigError, FormatError
 
 if TYPE_CHECKING:
     from jpr.formats.runs.trec import Judgement
     from jpr.types import Passage, Prediction, Question, Ranking
 
-NAME = "validate"
-HELP = """Say what a file is, what it holds, and what is wrong.
 
-The whole file is read. The first thing that makes it unreadable is named with its line (exit code
-2); what is readable but odd (questions without answers, empty passages) is counted.
+@dataclass(frozen=True, kw_only=True)
+class ValidateArguments:
+    """What `jpr validate` takes."""
 
-Example: jpr validate run.jsonl
-"""
+    file: Annotated[Path | None, argument("File or folder to check.")] = None
+    origin: Annotated[
+        str | None,
+        option(INPUT, "Format to read.", "--from", metavar="FORMAT", show_default="detected"),
+    ] = None
+    json: Json = False
+
+    def __post_init__(self) -> None:
+        if self.file is None and self.origin is not None:
+            raise ConfigError("--from needs a file to check")
 
 
-def run(
-    file: Annotated[Path, typer.Argument(help="File or folder to look at.")],
-    origin: Annotated[str | None, typer.Option("--from", help="Read it as this format.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-) -> None:
-    """Read the whole file and print what is in it."""
-    from jpr.cli.kinds import recognise
+def run(options: ValidateArguments) -> None:
+    """Check a file and count its records; without one, list the formats.
 
-    kind, format = recognise(file, origin)
+    The whole file is read. An error names the line (exit code 2); readable oddities, such as
+    questions without answers or empty passages, are counted. Compressed files (gzip, xz, bzip2,
+    zstd) are read whatever their names.
+
+    Example: jpr validate run.jsonl
+
+    Example: jpr validate --json
+    """
+    if options.file is None:
+        _list_formats(options.json)
+        return
+    file = options.file
+    kind, format = recognize(file, options.origin)
     try:
-        with naming(file), screen.progress("reading", None) as progress:
-            facts = _COUNTERS[kind.name](screen.counted(kind.read(file, format.name), progress))
+        with naming(file), output.progress("reading", None) as progress:
+            facts = _COUNTERS[kind.name](output.counted(kind.read(file, format.name), progress))
     except FormatError as error:
         raise FormatError(
             error.path, error.line, f"(read as {format.name}, {kind.name}) {error.problem}"
         ) from error
-    if as_json:
-        known = {"file": str(file), "kind": kind.name, "format": format.name}
-        screen.say_json({**known, **facts})
+    if options.json:
+        head = {"file": str(file), "kind": kind.name, "format": format.name}
+        output.write_json({**head, **facts})
         return
-    screen.say(f"{file}: {kind.name}, format {format.name} ({format.about})")
+    output.write(f"{file}: {kind.name}, format {format.name} ({format.about})")
     for name, value in facts.items():
-        screen.say(f"  {name.replace('_', ' ')}: {value:,}")
+        output.write(f"  {name.replace('_', ' ')}: {value:,}")
+
+
+def _list_formats(as_json: bool) -> None:
+    listed = [(kind, format) for kind in record_kinds() for format in kind.formats]
+    if as_json:
+        rows = [
+            {"format": f.name, "kind": k.name, "about": f.about, "write": f.write is not None}
+            for k, f in listed
+        ]
+        output.write_json({"formats": rows})
+        return
+    output.table(
+        ("format", "kind", "description", "written"),
+        [(f.name, k.name, f.about, "yes" if f.write else "") for k, f in listed],
+        first_number=4,
+        folded=2,
+    )
 
 
 Facts = dict[str, int | float]
@@ -74,7 +105,7 @@ def _questions(questions: "Iterable[Question]") -> Facts:
     sizes = []
     for question in questions:
         if question.regex:
-            pattern_source(question)  # which refuses one that is not valid
+            pattern_source(question)  # raises an error if it is not valid
         sizes.append((len(question.answers), bool(question.regex), len(question.annotations)))
     return {
         "questions": len(sizes),

@@ -28,10 +28,8 @@ _ROOM = 75
 PICTURES = ("svg", "png", "pdf")
 
 
-def check_picture(kind: str) -> None:
-    """Refuse, before anything is computed, a picture that cannot be drawn."""
-    if kind not in PICTURES:
-        raise ConfigError(f"a picture of kind {kind!r}; choose one of {', '.join(PICTURES)}")
+def check_matplotlib() -> None:
+    """Raise MissingExtraError, before anything is computed, if matplotlib is not installed."""
     _figure()
 
 

@@ -50,8 +50,8 @@ def below(settings: object, minimum: int, *names: str) -> list[str]:
     ]
 
 
-def parse_settings(cls: type[T], pairs: Sequence[str]) -> T:
-    """Make settings of `KEY=VALUE` pairs; a key is a field's name, with `-` or `_`.
+def parse_settings(cls: type[T], pairs: Sequence[str], option: str = "--set") -> T:
+    """Make settings of the `KEY=VALUE` pairs of an option; a key is a field's name, `-` or `_`.
 
     A field called `lambda_` has the key `lambda`. The last of several pairs with one key counts.
 
@@ -66,11 +66,11 @@ def parse_settings(cls: type[T], pairs: Sequence[str]) -> T:
     hints = get_type_hints(cls)
     given: dict[str, object] = {}
     for pair in pairs:
-        key, text = _split(pair, "beta=1")
+        key, text = _split(pair, "beta=1", option)
         name = key.replace("-", "_")
         name = f"{name}_" if f"{name}_" in hints else name
         given[name] = text.strip() if _is_bare_text(hints.get(name), text) else _value_of(text)
-    return parse_table(cls, given, "--set")
+    return parse_table(cls, given, option)
 
 
 def parse_table(cls: type[T], given: Mapping[str, object], where: str) -> T:
@@ -97,16 +97,16 @@ def apply_changes(given: Mapping[str, object], changes: Sequence[str]) -> dict[s
     """Return a copy of the tables with these values replaced, each `table.key=value`."""
     changed: dict[str, object] = copy.deepcopy(dict(given))
     for change in changes:
-        key, text = _split(change, "loop.steps=100")
+        key, text = _split(change, "loop.steps=100", "--set")
         *tables, name = key.split(".")
         _table(changed, tables, key)[name] = _value_of(text)
     return changed
 
 
-def _split(pair: str, example: str) -> tuple[str, str]:
+def _split(pair: str, example: str, option: str) -> tuple[str, str]:
     key, sign, text = pair.partition("=")
     if not sign:
-        raise ConfigError(f"--set {pair}: write KEY=VALUE, for example {example}")
+        raise ConfigError(f"{option} {pair}: write KEY=VALUE, for example {example}")
     return key.strip(), text
 
 

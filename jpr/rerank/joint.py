@@ -127,8 +127,8 @@ class JointReranker:
             raise ConfigError('k = "auto", but the model was not calibrated; see jpr calibrate')
         has_beta = self._stop.decoder in TREES
         if self._stop.decoder != mine.decoder or (has_beta and self._stop.beta != mine.beta):
-            told = f"--decode {self._stop.decoder}"
-            told += f" --beta {self._stop.beta}" if has_beta else ""
+            told = f"--set decoder={self._stop.decoder}"
+            told += f" --set beta={self._stop.beta}" if has_beta else ""
             raise ConfigError(f'k = "auto" was calibrated for {told}; use it or calibrate again')
         if not mine.answers and mine.decoder != "independent":
             told = "a model as it chooses by itself, for answers if it reads any"

@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 from jpr.asking import ask
-from jpr.cli import drawn, main
-from jpr.cli.drawn import Mark
+from jpr.cli import main, output, render
+from jpr.cli.render import Mark
 from jpr.reply import Reply
 from jpr.rerank.explain import Added
 from jpr.types import Answer
@@ -48,14 +48,14 @@ def test_answers_passages_and_the_tree_are_printed(docs: Path) -> None:
     shown = jpr("ask", QUESTION, "--docs", docs, "-k", 3, "--explain", "--compare")
     question, first, second, meaning, blank, *rest = shown.splitlines()
     assert (question, blank) == (QUESTION, "")
-    assert meaning.startswith("  All that the 7 candidates say makes 100%")
+    assert meaning.startswith("  Percentages: the answers in all 7 candidates")
     assert sorted([first.split("  ")[1], second.split("  ")[1]]) == ["Brazil", "Italy"]
     assert "[1] " in rest[0]
     assert "    In 2006 **Italy** won the cup in Berlin.\n    adds Italy\n" in shown
     assert "repeats Brazil" in shown
-    assert "together: 2 answers" in shown
+    assert "jointly: 2 answers" in shown
     assert "  └── [1] " in shown
-    assert "How they were chosen from 7 (seq)" in shown
+    assert "Search over 7 candidates (seq)" in shown
     assert "\x1b" not in shown
     assert all(line == line.rstrip() for line in shown.splitlines())
 
@@ -76,15 +76,15 @@ def test_all_percentages_are_of_one_kind_and_none_of_the_unlisted_exceeds_the_li
     answers = (Answer("Brazil", log(0.8), ()),)
     choice = reply.tree.choice._replace(adds=tuple(adds))
     made = replace(reply, answers=answers, tree=replace(reply.tree, choice=choice))
-    assert drawn._adds(made, 1).plain == "may add James Collip (7%) or Berlin (<1%)"
-    assert drawn._cell(made, 1).plain.endswith("  ? James Collip")
+    assert render._adds(made, 1).plain == "may add James Collip (7%) or Berlin (<1%)"
+    assert render._cell(made, 1).plain.endswith("  ? James Collip")
     console = Console(width=200)
     with console.capture() as captured:
-        for part in drawn.parts(made, None, explain=True):
+        for part in render.reply_parts(made, None, explain=True):
             console.print(part)
     shown = captured.get()
-    assert "All that the 7 candidates say makes 100%" in shown
-    assert "%" not in shown.partition("How they were chosen")[2]
+    assert "the answers in all 7 candidates share 100%" in shown
+    assert "%" not in shown.partition("Search over")[2]
 
 
 def test_json_says_all_of_it(docs: Path) -> None:
@@ -166,11 +166,11 @@ def test_mistakes_are_told(
     assert "is no folder" in said("why?", "--docs", docs / "yokohama.txt")
     (tmp_path / "picture.jpg").write_bytes(b"x")
     assert "holds no text that can be read" in said("why?", "--docs", tmp_path)
-    assert "holds no index" in said("why?", "--index", tmp_path)
-    assert "-k 0: ask for at least one" in said("why?", "-k", 0)
-    assert "--decode bush; choose one of" in said("why?", "--decode", "bush")
-    assert "--beta is for --decode tree and sets" in said("why?", "--decode", "seq", "--beta", 1)
-    assert "give a finite number" in said("why?", "--beta", "nan")
+    assert "jpr index CORPUS" in said("why?", "--index", tmp_path)
+    assert "-k 0" in said("why?", "-k", 0)
+    assert "--decode bush" in said("why?", "--decode", "bush")
+    assert "--decode seq" in said("why?", "--decode", "seq", "--beta", 1)
+    assert "--beta nan" in said("why?", "--beta", "nan")
     assert "see jpr ask --help" in said()
 
 
@@ -189,7 +189,7 @@ def test_a_terminal_has_colours_and_its_width(
     for name, value in {"TERM": "xterm", "COLUMNS": "50"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("NO_COLOR", raising=False)
-    drawn.draw(reply, reply, explain=True)
+    output.render(render.reply_parts(reply, reply, explain=True))
     shown = screen.getvalue()
     assert "\x1b[1;32m" in shown
     assert "**" not in shown
@@ -199,18 +199,18 @@ def test_a_terminal_has_colours_and_its_width(
 def test_what_stands_around_answers_is_shown_in_whole_words() -> None:
     text = " ".join(["word"] * 100)
     mark = Mark(200, 204, "bold", "**")
-    assert drawn._windows(text, []) == [(0, 279)]
-    assert drawn._windows(text, [mark]) == [(65, 339)]
-    assert drawn._windows(text, [mark, mark._replace(start=400, end=404)]) == [(65, 499)]
-    assert drawn._excerpt("short text", []).plain == "short text"
-    shown = drawn._excerpt(text, [mark]).plain
+    assert render._windows(text, []) == [(0, 279)]
+    assert render._windows(text, [mark]) == [(65, 339)]
+    assert render._windows(text, [mark, mark._replace(start=400, end=404)]) == [(65, 499)]
+    assert render._excerpt("short text", []).plain == "short text"
+    shown = render._excerpt(text, [mark]).plain
     assert shown.startswith("… word word")
     assert shown.endswith("word word …")
     long = "x" * 1000
-    assert drawn._windows(long, [mark]) == [(200, 204)]
+    assert render._windows(long, [mark]) == [(200, 204)]
 
 
 def test_of_overlapping_answers_the_first_is_marked() -> None:
     marks = [Mark(0, 9, "", "**"), Mark(4, 16, "", "**"), Mark(10, 16, "", "*")]
-    marked = drawn._marked("old stone castle\x1b[2J", (0, 20), marks)
+    marked = render._marked("old stone castle\x1b[2J", (0, 20), marks)
     assert marked.plain == "**old stone** *castle*[2J"

@@ -12,6 +12,8 @@ from pathlib import Path
 import jpr
 from jpr.cli.doctor import EXTRAS, examine, instruction_sets
 from tests.cli.running import jpr as run_jpr
+from tests.cli.running import refused
+from tests.encode.tiny import write_encoder
 
 ROOT = Path(jpr.__file__).parent.parent
 HEAVY = {
@@ -99,3 +101,30 @@ def test_instruction_sets_are_read_from_what_linux_says() -> None:
         "BF16", "NEON", "dot product", "I8MM",
     ]  # fmt: skip
     assert instruction_sets("") is None
+
+
+def test_an_index_is_checked(tmp_path: Path) -> None:
+    (tmp_path / "corpus.tsv").write_text("1\tred paint\tPaint\n2\tblue paint\tPaint\n")
+    index = tmp_path / "index"
+    run_jpr("index", tmp_path / "corpus.tsv", "--out", index)
+    found = json.loads(run_jpr("doctor", index, "--json"))
+    assert (found["format"], found["passages"], found["lexical"]) == (2, 2, True)
+    assert found["encoder"]["found"] is True
+    assert found["checksums"] >= len(list((index / "v1").glob("vectors/*")))
+    assert "verified" in run_jpr("doctor", index)
+    (damaged,) = (index / "v1" / "vectors").glob("*.faiss")
+    whole = damaged.read_bytes()
+    damaged.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    assert damaged.name in refused("doctor", index)
+
+
+def test_a_lexical_index_needs_no_encoder_and_another_is_missed(tmp_path: Path) -> None:
+    (tmp_path / "corpus.tsv").write_text("1\tred paint\tPaint\n")
+    run_jpr("index", tmp_path / "corpus.tsv", "--out", tmp_path / "i", "--encoder", "none")
+    found = json.loads(run_jpr("doctor", tmp_path / "i", "--json"))
+    assert found["dense"] is found["encoder"] is None
+    encoder = write_encoder(tmp_path / "encoder")
+    run_jpr("index", tmp_path / "corpus.tsv", "--out", tmp_path / "i", "--encoder", encoder)
+    encoder.rename(tmp_path / "moved")
+    assert "its encoder cannot be loaded" in refused("doctor", tmp_path / "i")
+    assert "jpr index CORPUS" in refused("doctor", tmp_path)

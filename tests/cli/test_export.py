@@ -28,7 +28,7 @@ def sample(folder: Path) -> Path:
 
 def test_a_joint_model_in_both_precisions(tmp_path: Path) -> None:
     model, run = write_pointer(tmp_path / "model"), sample(tmp_path)
-    jpr("export", model, "--out", tmp_path / "exact", "--precision", "fp32")
+    jpr("export", model, "--out", tmp_path / "exact", "--set", "precision=fp32")
     jpr("export", model, "--out", tmp_path / "int8", "--sample", run)
     names = ["encoder.onnx", "joint.json", "step.onnx", "tokenizer.json"]
     assert sorted(file.name for file in (tmp_path / "int8").iterdir()) == names
@@ -44,7 +44,7 @@ def test_a_prior_brings_back_the_order_of_the_first_stage(tmp_path: Path) -> Non
     chosen = {}
     for prior in (0, 1000):
         out = tmp_path / str(prior)
-        jpr("export", model, "--out", out, "--precision", "fp32", "--prior", prior)
+        jpr("export", model, "--out", out, "--set", "precision=fp32", "--set", f"prior={prior}")
         reranker = JointReranker.load(out, decoder="independent")
         ranking = reranker.rank(QUESTION, hits(NAMES), len(NAMES))
         chosen[reranker.key] = [hit.passage.id for hit in ranking.hits]
@@ -54,7 +54,7 @@ def test_a_prior_brings_back_the_order_of_the_first_stage(tmp_path: Path) -> Non
 
 def test_an_encoder_in_both_precisions(tmp_path: Path) -> None:
     source, run = write_encoder(tmp_path / "model"), sample(tmp_path)
-    jpr("export", source, "--out", tmp_path / "exact", "--precision", "fp32")
+    jpr("export", source, "--out", tmp_path / "exact", "--set", "precision=fp32")
     jpr("export", source, "--out", tmp_path / "int8", "--sample", run)
     wanted = load_encoder(source, "cpu").encode_passages(passages(9))
     exact = load_encoder(tmp_path / "exact", "cpu", threads=1)
@@ -71,10 +71,10 @@ def test_mistakes_are_one_sentence_before_any_work(
     def said(*arguments: object) -> str:
         return fails(capsys, monkeypatch, "export", *arguments, "--out", out)
 
-    assert "int8 needs texts to scale by: --sample RUN" in said(model)
-    assert "choose one of int8, fp32" in said(model, "--precision", "int4")
-    assert "--sample is for int8" in said(model, "--precision", "fp32", "--sample", run)
-    assert "is no folder" in said(tmp_path / "nowhere", "--sample", run)
+    assert "int8 needs --sample RUN" in said(model)
+    assert "choose one of int8, fp32" in said(model, "--set", "precision=int4")
+    assert "--sample is only for int8" in said(model, "--set", "precision=fp32", "--sample", run)
+    assert "is not a folder" in said(tmp_path / "nowhere", "--sample", run)
     (tmp_path / "empty").mkdir()
     assert "config.json" in said(tmp_path / "empty", "--sample", run)
     run.write_text("a Q0 7 1 2.5 x\n")
@@ -82,7 +82,7 @@ def test_mistakes_are_one_sentence_before_any_work(
     run.write_text('{"id": "a", "question": "first?", "ctxs": []}\n')
     assert "holds no ranking with passages" in said(model, "--sample", run)
     assert not out.exists()
-    assert "is there already" in fails(
-        capsys, monkeypatch, "export", model, "--precision", "fp32", "--out", model
+    assert "name a new folder" in fails(
+        capsys, monkeypatch, "export", model, "--set", "precision=fp32", "--out", model
     )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "model", "run.jsonl"]

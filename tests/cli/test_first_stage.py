@@ -32,22 +32,22 @@ def index(tmp_path: Path) -> Path:
 
 
 def test_vectors_of_other_passages_are_refused(tmp_path: Path) -> None:
-    jpr("encode", corpus(tmp_path / "c.tsv", ["1", "2", "3"]), "--out", tmp_path / "v")
+    jpr("index", corpus(tmp_path / "c.tsv", ["1", "2", "3"]), "--vectors", tmp_path / "v")
     jpr("index", tmp_path / "c.tsv", "--out", tmp_path / "i", "--vectors", tmp_path / "v")
     for ids, told in ((["3", "2", "1"], "other passages"), (["1", "2"], "other passages")):
         other = corpus(tmp_path / "other.tsv", ids)
         assert told in refused("index", other, "-o", tmp_path / "j", "--vectors", tmp_path / "v")
-    found = json.loads(jpr("search", tmp_path / "i", "moon", "--retriever", "dense", "--json"))
+    found = json.loads(jpr("retrieve", tmp_path / "i", "moon", "--retriever", "dense", "--json"))
     assert found["hits"][0]["id"] == "1"
 
 
 def test_more_than_there_is_can_be_asked_for(index: Path) -> None:
-    found = json.loads(jpr("search", index, "moon", "-k", 10**12, "--json"))
+    found = json.loads(jpr("retrieve", index, "moon", "-k", 10**12, "--json"))
     assert len(found["hits"]) == 3
 
 
 def test_an_empty_question_is_refused(index: Path, tmp_path: Path) -> None:
-    assert "question is empty" in refused("search", index, "  ")
+    assert "question is empty" in refused("retrieve", index, "  ")
     empty = questions(tmp_path / "q.jsonl", " ")
     assert "has no text" in refused("retrieve", index, "-q", empty, "-o", tmp_path / "r.jsonl")
 
@@ -55,7 +55,7 @@ def test_an_empty_question_is_refused(index: Path, tmp_path: Path) -> None:
 def test_questions_are_not_overwritten(index: Path, tmp_path: Path) -> None:
     asked = questions(tmp_path / "q.jsonl")
     before = asked.read_text()
-    assert "holds the questions" in refused("retrieve", index, "-q", asked, "-o", asked)
+    assert "is the file of questions" in refused("retrieve", index, "-q", asked, "-o", asked)
     assert asked.read_text() == before
     assert "is a folder" in refused("retrieve", index, "-q", asked, "-o", tmp_path)
 
@@ -74,7 +74,7 @@ def test_damaged_words_are_told(index: Path) -> None:
     for file in (index / "v1" / "bm25").glob("*.term"):
         whole = file.read_bytes()
         file.write_bytes(bytes(byte ^ 0xFF for byte in whole))
-    assert "again" in refused("search", index, "moon", "--retriever", "bm25")
+    assert "again" in refused("retrieve", index, "moon", "--retriever", "bm25")
 
 
 def test_a_folder_of_a_milvus_index_takes_no_other(tmp_path: Path) -> None:

@@ -45,10 +45,10 @@ COMMON = ("--tokenizer", "tokenizer.json", "--out", "pack")
 def test_a_run_of_ids_gets_its_texts_and_what_is_odd_is_told(files: Path) -> None:
     arguments = ["pack", "run.trec", "-q", "q.jsonl", "--corpus", "corpus.tsv", *COMMON]
     result = CliRunner().invoke(app, arguments, catch_exceptions=False)
-    assert "q.jsonl: 1 questions have no answer and are left out" in result.stderr
+    assert "q.jsonl: 1 questions without answers are left out" in result.stderr
     assert "run.trec: 1 rankings are for other questions; left out" in result.stderr
-    assert "run.trec: 1 questions are missing, without candidates" in result.stderr
-    assert "3 questions with 3 candidates of 2 passages are in pack" in result.stderr
+    assert "run.trec: 1 questions have no ranking and get no candidates" in result.stderr
+    assert "wrote 3 questions with 3 candidates and 2 passages to pack" in result.stderr
     pack = Pack.open("pack", verify=True)
     assert pack.question_ids == ("a", "b", "missing")  # as in the run, then what it lacks
     assert pack.candidate_starts.tolist() == [0, 2, 3, 3]
@@ -124,8 +124,8 @@ def test_what_does_not_go_together_is_refused(
     one = ("-q", "q.jsonl")
     Path("all.jsonl").write_text(f"{json.dumps(QUESTIONS[0])}\n")
     known = ("-q", "all.jsonl")
-    assert "0 runs for 1 files of questions; give one for each, or --index" in said(*one)
-    assert "leave out runs and --corpus" in said("run.trec", *one, "--index", "x")
+    assert "0 runs for 1 files of questions" in said(*one)
+    assert "remove the runs and --corpus" in said("run.trec", *one, "--index", "x")
     assert "given twice" in said("run.trec", "run.trec", *one, *one)
     assert "-k 0: " in said("run.trec", *one, "-k", 0)
     Path("ids.trec").write_text("a Q0 8 1 2.5 x\n")

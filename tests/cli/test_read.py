@@ -33,7 +33,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 def test_answers_come_with_their_passages(run: Path, model: Path, tmp_path: Path) -> None:
     out = tmp_path / "answers.jsonl"
-    jpr("read", run, "--out", out, "--model", model, "--least", 0.01)
+    jpr("read", run, "--out", out, "--model", model, "--min-ratio", 0.01)
     found = lines(out)
     assert [line["id"] for line in found] == ["0", "1", "2"]
     for line in found:
@@ -44,7 +44,7 @@ def test_answers_come_with_their_passages(run: Path, model: Path, tmp_path: Path
 
 def test_only_so_many_passages_are_read(run: Path, model: Path, tmp_path: Path) -> None:
     out = tmp_path / "answers.jsonl"
-    jpr("read", run, "--out", out, "--model", model, "--least", 0.001, "-k", 1)
+    jpr("read", run, "--out", out, "--model", model, "--min-ratio", 0.001, "-k", 1)
     passages = {
         one["passage"] for line in lines(out) for a in line["answers"] for one in a["support"]
     }
@@ -53,11 +53,11 @@ def test_only_so_many_passages_are_read(run: Path, model: Path, tmp_path: Path) 
 
 def test_a_t5_writes_answers(run: Path, tmp_path: Path) -> None:
     out, t5 = tmp_path / "answers.jsonl", write_tiny(tmp_path / "t5")
-    jpr("read", run, "--out", out, "--model", t5, "--beams", 2, "--stop-penalty", 0.5)
+    jpr("read", run, "--out", out, "--model", t5, "--set", "beams=2", "--set", "stop-penalty=0.5")
     found = lines(out)
     assert any(line["answers"] for line in found)
     assert all(answer["support"] for line in found for answer in line["answers"])
-    jpr("read", run, "--out", out, "--model", t5, "--stop-penalty", 20, "--most", 2)
+    jpr("read", run, "--out", out, "--model", t5, "--set", "stop-penalty=20", "--max-answers", 2)
     assert max(len(line["answers"]) for line in lines(out)) == 2
 
 
@@ -65,7 +65,7 @@ def test_choosing_gives_answers_that_few_passages_contain(
     run: Path, model: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "answers.jsonl"
-    jpr("read", run, "--out", out, "--model", model, "--least", 0.001, "--choose", 2)
+    jpr("read", run, "--out", out, "--model", model, "--min-ratio", 0.001, "--choose", 2)
     for line in lines(out):
         supports = {one["passage"] for a in line["answers"] for one in a["support"]}
         assert len(supports) <= 2
@@ -91,12 +91,11 @@ def test_mistakes_are_told(
     def said(*options: object) -> str:
         return fails(capsys, monkeypatch, "read", run, "-o", tmp_path / "a.jsonl", *options)
 
-    assert "--llm reads by itself" in said("--llm", "http://localhost:1", "--model", model)
-    assert "for --llm, or a T5" in said("--any-text")
-    assert "--beams: for --llm, or a T5" in said("--beams", 2)
-    assert "not for a T5" in said("--model", write_tiny(tmp_path / "t5"), "--least", 0.1)
-    assert "reads all passages" in said("--choose", 2, "-k", 2)
-    assert "least 7.0; give a share" in said("--model", model, "--least", 7)
+    assert "unknown key any_text" in said("--set", "any-text=true")
+    assert "unknown key beams" in said("--set", "beams=2")
+    assert "--min-ratio" in said("--model", write_tiny(tmp_path / "t5"), "--min-ratio", 0.1)
+    assert "-k: " in said("--choose", 2, "-k", 2)
+    assert "7.0" in said("--model", model, "--min-ratio", 7)
     mute = write_pointer(tmp_path / "mute")
     assert "does not read answers" in said("--model", mute)
     bare = tmp_path / "bare.trec"
@@ -105,9 +104,9 @@ def test_mistakes_are_told(
     assert "give the questions with --questions" in told
     assert not (tmp_path / "a.jsonl").exists()
     assert "a url must be like" in said("--llm", "")
-    assert "--least: --llm reads by itself" in said("--llm", "http://localhost:1", "--least", 0)
+    assert "--min-ratio: " in said("--llm", "http://localhost:1", "--min-ratio", 0)
     assert "is a folder" in fails(capsys, monkeypatch, "read", run, "-o", ".", "--model", model)
     before = run.read_bytes()
     told = fails(capsys, monkeypatch, "read", run, "-o", run, "--model", model)
-    assert "is a file that is read" in told
+    assert "is also an input file" in told
     assert run.read_bytes() == before

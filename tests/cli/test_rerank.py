@@ -44,7 +44,8 @@ def test_each_method_writes_what_python_chooses(tmp_path: Path, encoder: Path) -
     rankings = load_rankings(RUN)
     for method, reranker in expected.items():
         out = tmp_path / f"{method}.jsonl"
-        options = ["--lambda", 0.7, "--encoder", encoder] if method in ("mmr", "dpp") else []
+        diverse = ["--set", "lambda=0.7", "--set", f"encoder={encoder}"]
+        options = diverse if method in ("mmr", "dpp") else []
         jpr("rerank", RUN, "--out", out, "-k", 3, "--method", method, "-q", QUESTIONS, *options)
         found = load_rankings(out)
         questions = load_questions(QUESTIONS)
@@ -84,15 +85,13 @@ def test_what_cannot_be_done_is_refused(
         return fails(capsys, monkeypatch, "rerank", run, "--out", out, *options)
 
     assert "choose one of joint, pointwise, mmr, dpp" in said(RUN, "--method", "magic")
-    assert "choose one of tree, sets, seq, beam, independent" in said(RUN, "--decode", "bush")
-    assert "at least one passage" in said(RUN, "-k", 0)
-    assert "mmr has no use for --beta, --trees (for joint)" in said(
-        RUN, "--method", "mmr", "--beta", 1, "--trees", out
-    )
-    assert "oracle has no use for --lambda" in said(RUN, "--method", "oracle", "--lambda", 1)
-    assert "--beta is for --decode tree" in said(RUN, "--decode", "seq", "--beta", 1)
-    assert "give a finite number" in said(RUN, "--beta", "nan")
-    assert "between 0 (diversity) and 1" in said(RUN, "--method", "mmr", "--lambda", 2)
+    assert "tree, sets, seq, beam, independent" in said(RUN, "--set", "decoder=bush")
+    assert "-k 0" in said(RUN, "-k", 0)
+    assert "--trees: " in said(RUN, "--method", "mmr", "--trees", out)
+    assert "unknown key lambda" in said(RUN, "--method", "oracle", "--set", "lambda=1")
+    assert "seq" in said(RUN, "--set", "decoder=seq", "--set", "beta=1")
+    assert "nan" in said(RUN, "--set", "beta=nan")
+    assert "between 0 (diversity) and 1" in said(RUN, "--method", "mmr", "--set", "lambda=2")
 
     run = tmp_path / "run.jsonl"
     ctxs = [{"id": "7", "title": "", "text": "red", "score": 1.0}]
@@ -105,7 +104,7 @@ def test_what_cannot_be_done_is_refused(
     questions = tmp_path / "q.jsonl"
     questions.write_text('{"id": "a", "question": "first?", "answers": [["red"]]}\n')
     ids_only = said(run, "--method", "mmr", "-q", questions)
-    assert "1 of 1 passages for question 'a' are only ids; give their texts" in ids_only
+    assert "1 of 1 passages of question 'a' have no text; give the texts" in ids_only
     assert not out.exists()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jpr.cli import screen
+from jpr.cli import output
 from jpr.evaluation import tables
 from tests.cli.running import EXAMPLE, jpr
 
@@ -31,24 +31,24 @@ def many_questions(folder: Path) -> str:
         (folder / name).write_text("".join(json.dumps(run) + "\n" for run in runs))
     (folder / "questions").write_text("".join(json.dumps(q) + "\n" for q in questions))
     good, poor, asked = folder / "good", folder / "poor", folder / "questions"
-    return f"evaluate {good} --baseline {poor} -q {asked} -m Recall@1 --details --no-cache"
+    return f"evaluate {good} --baseline {poor} -q {asked} -m Recall@1"
 
 
-@pytest.mark.parametrize("command", ["--help", "formats", "{details}", "convert {good} {out}"])
+@pytest.mark.parametrize("command", ["--help", "validate", "{evaluation}", "convert {good} {out}"])
 def test_a_reader_who_has_seen_enough_is_no_error(tmp_path: Path, command: str) -> None:
-    details = many_questions(tmp_path)
+    evaluation = many_questions(tmp_path)
     out = "/dev/fd/1 --to ctxs"  # not /dev/stdout: what goes wrong would replace it
-    filled = command.format(details=details, good=tmp_path / "good", out=out)
+    filled = command.format(evaluation=evaluation, good=tmp_path / "good", out=out)
     code, _, said = shell(f"jpr {filled} | head -1")
     assert (code, said) == (0, "")
 
 
-@pytest.mark.parametrize("command", ["--help", "formats", "evaluate --example --json"])
+@pytest.mark.parametrize("command", ["--help", "validate", "evaluate --example --json"])
 def test_output_that_cannot_be_written_is_one_sentence(command: str) -> None:
     code, _, said = shell(f"jpr {command} > /dev/full")
-    assert (code, said) == (2, "jpr: the output cannot be written: No space left on device\n")
+    assert (code, said) == (2, "jpr: cannot write the output: No space left on device\n")
     code, _, said = shell(f"jpr {command} >&-")
-    assert (code, said) == (2, "jpr: the output cannot be written: Bad file descriptor\n")
+    assert (code, said) == (2, "jpr: cannot write the output: Bad file descriptor\n")
     assert shell(f"jpr {command} 2>&-")[0] == 0
 
 
@@ -70,7 +70,7 @@ def test_a_conversion_may_go_to_standard_output(tmp_path: Path) -> None:
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
 def test_no_encoding_stops_the_output(encoding: str) -> None:
     assert shell("jpr evaluate --help", PYTHONIOENCODING=encoding)[0] == 0
-    code, printed, said = shell("jpr evaluate --example --details", PYTHONIOENCODING="ascii")
+    code, printed, said = shell("jpr evaluate --example", PYTHONIOENCODING="ascii")
     assert (code, said) == (0, "")
     assert r"joint \u2013 independent" in printed
 
@@ -81,10 +81,10 @@ def test_half_a_surrogate_pair_can_be_shown(tmp_path: Path) -> None:
     (tmp_path / "good").write_text(run)
     (tmp_path / "poor").write_text(run.replace("red", "grey").replace("1", "2"))
     good, poor, asked = tmp_path / "good", tmp_path / "poor", tmp_path / "q"
-    command = f"jpr evaluate {good} --baseline {poor} -q {asked} --no-cache"
-    code, printed, said = shell(f"{command} --details", PYTHONIOENCODING="utf-8")
+    command = f"jpr evaluate {good} --baseline {poor} -q {asked}"
+    code, printed, said = shell(f"{command} --json", PYTHONIOENCODING="utf-8")
     assert (code, said) == (0, "")
-    assert "  + é  \\ud800?\n" in printed
+    assert json.loads(printed)["comparisons"][0]["wins"] == ["é"]
     _, printed, _ = shell(f"{command} --json", PYTHONIOENCODING="ascii")
     assert json.loads(printed)["comparisons"][0]["wins"] == ["é"]
 
@@ -96,7 +96,7 @@ def test_names_of_runs_are_no_markup(tmp_path: Path) -> None:
         copy.write_bytes((EXAMPLE / "joint.jsonl").read_bytes())
     printed = jpr("evaluate", *copies, "-q", EXAMPLE / "questions.jsonl", "-m", "MRecall@5")
     assert [line.split()[0] for line in printed.splitlines()[1:3]] == ["r[red]x", "red]d"]
-    screen.table(("run", "all"), [("d[/red]", "1")])
+    output.table(("run", "all"), [("d[/red]", "1")])
 
 
 @pytest.mark.parametrize("columns", [60, 80, 110, 120])
@@ -110,7 +110,7 @@ def test_a_narrow_terminal_shows_every_number_in_full(
         "a run with a long name – another one", "alpha_nDCG(0.9)@10", "multi", "1,172", "+24.1",
         "-11.1 to +77.8", "104", "113", "<0.0001", "<0.0001",
     )  # fmt: skip
-    screen.table(tables.COMPARED, [row])
+    output.table(tables.COMPARED, [row])
     printed = re.sub("\x1b.*?m", "", capsys.readouterr().out)
     assert all(cell in printed for cell in row[1:])
     assert "…" not in printed
@@ -123,10 +123,10 @@ def test_a_wait_is_shown_on_a_terminal_alone(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")
-    with screen.waiting("choosing"):
+    with output.spinner("choosing"):
         pass
     assert capsys.readouterr().err == ""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    with screen.waiting("choosing"):
+    with output.spinner("choosing"):
         pass
     assert "choosing" in capsys.readouterr().err

@@ -64,12 +64,12 @@ def test_it_goes_on_only_where_it_is_told_to_and_with_the_same_recipe(
 ) -> None:
     run_jpr("train", "tiny.toml", "--out", "whole")
     told = fails(capsys, monkeypatch, "train", "tiny.toml", "--out", "whole")
-    assert "whole: is not empty; name another folder, or go on with --resume" in told
+    assert "whole: is not empty" in told
     told = fails(capsys, monkeypatch, "train", "tiny.toml", "--out", "new", "--resume")
     assert "new: holds no run to resume" in told
     other = ("--set", "k=3", "--resume")
     told = fails(capsys, monkeypatch, "train", "tiny.toml", "--out", "whole", *other)
-    assert "whole: was begun with another recipe" in told
+    assert "whole: was started with a different recipe" in told
     before = digest(home / "whole" / "model.safetensors")
     run_jpr("train", "tiny.toml", "--out", "whole", "--resume")
     assert digest(home / "whole" / "model.safetensors") == before

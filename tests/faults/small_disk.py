@@ -26,7 +26,7 @@ COMMANDS = {
     "build again": ["index", "in/corpus.jsonl", "--out", "disk/index", "--encoder", "in/encoder"],
     "add": ["index", "--add", "in/more.jsonl", "--out", "disk/index"],
     "remove": ["index", "--remove", "1,2", "--out", "disk/index"],
-    "encode": ["encode", "in/corpus.jsonl", "--out", "disk/vectors", "--encoder", "in/encoder"],
+    "encode": ["index", "in/corpus.jsonl", "--vectors", "disk/vectors", "--encoder", "in/encoder"],
     "convert": ["convert", "in/corpus.jsonl", "disk/corpus.tsv", "--to", "tsv"],
     "convert to zst": ["convert", "in/run.jsonl", "disk/old.jsonl.zst", "--to", "ctxs"],
     "retrieve": [
@@ -43,9 +43,9 @@ COMMANDS = {
         *("pack", "in/run.jsonl", "--questions", "in/asked.jsonl", "--out", "disk/pack"),
         *("--tokenizer", "in/encoder"),
     ],
-    "search": ["search", "disk/index", "river"],
+    "search": ["retrieve", "disk/index", "river"],
     "train": ["train", "in/recipe.toml", "--out", "disk/trained"],
-    "export": ["export", "in/torch-joint", "--out", "disk/exported", "--precision", "fp32"],
+    "export": ["export", "in/torch-joint", "--out", "disk/exported", "--set", "precision=fp32"],
 }
 
 

@@ -39,7 +39,7 @@ def test_of_training_and_of_an_index(home: Path) -> None:
 def test_of_reading_by_a_server_also_where_it_breaks_off(
     home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = ("read", "in/run.jsonl", "--out", "read.jsonl", "--llm-model", "tiny")
+    read = ("read", "in/run.jsonl", "--out", "read.jsonl", "--model", "tiny")
     with serving(answers(), answers(), refuses(401)) as server:
         said = fails(capsys, monkeypatch, *read, "--llm", server.url)
     assert (home / ".read.jsonl.part").exists()

@@ -49,13 +49,13 @@ def printed(capfd: pytest.CaptureFixture[str], *arguments: str) -> str:
 def test_found_passages_do_not_reach_the_terminal_raw(
     index: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shown = printed(capsys, "search", str(index), f"honey {HALF} \x1b")
+    shown = printed(capsys, "retrieve", str(index), f"honey {HALF} \x1b")
     assert "\\x1b[2J" in shown
     assert not any(sign in shown for sign in "\x1b\x9b\x07\0\b")
 
 
 def test_json_is_json_whatever_was_found(index: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    shown = printed(capsys, "search", str(index), "honey", "--json")
+    shown = printed(capsys, "retrieve", str(index), "honey", "--json")
     found = json.loads(shown.encode("utf-8"), parse_constant=pytest.fail)
     assert {hit["id"] for hit in found["hits"]} == {HOSTILE, f"{HALF}1"}
 

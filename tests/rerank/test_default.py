@@ -96,7 +96,7 @@ def test_a_budget_in_which_nothing_fits_is_told(
     for budget, told in (("5", "no passage fits --budget 5 for 1 of them"), ("300", "")):
         out.unlink(missing_ok=True)
         monkeypatch.setattr(
-            sys, "argv", ["jpr", "rerank", str(run), "--out", str(out), "--budget", budget]
+            sys, "argv", ["jpr", "rerank", str(run), "--out", str(out), "--set", f"budget={budget}"]
         )
         with pytest.raises(SystemExit) as stop:
             main()

@@ -126,7 +126,7 @@ def test_calibrate_and_rerank_by_command(tmp_path: Path) -> None:
     asked = Question("q", QUESTION.text, (("red",), ("green",)))
     with run.open("w", encoding="utf-8") as stream:
         write_rankings([Ranking(asked, tuple(hits(NAMES)))], stream)
-    jpr("calibrate", run, "--model", folder, "-k", "8", "--keep", "0.5")
+    jpr("export", folder, "--calibrate", run, "--set", "k=8", "--set", "keep=0.5")
     stop = read_stop(folder)
     assert stop is not None
     assert (stop.most, stop.questions) == (8, 1)
@@ -159,7 +159,7 @@ def test_a_budget_of_tokens_instead_of_k_by_command(tmp_path: Path) -> None:
     folder, run, out = write_pointer(tmp_path), tmp_path / "run.jsonl", tmp_path / "out.jsonl"
     with run.open("w", encoding="utf-8") as stream:
         write_rankings([Ranking(QUESTION, tuple(hits(NAMES)))], stream)
-    jpr("rerank", run, "--model", folder, "--out", out, "--budget", "50")
+    jpr("rerank", run, "--model", folder, "--out", out, "--set", "budget=50")
     texts = Prompts(tokenizer(), PromptSettings())
     lengths = [
         len(one.ids)

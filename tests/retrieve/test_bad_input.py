@@ -187,14 +187,13 @@ def test_two_writers_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "name a corpus to index, or ids with --remove"),
-        (["corpus.tsv", "--remove", "1"], "one of the two"),
-        (["--add", "--remove", "1"], "--add and --remove are two commands"),
-        (["corpus.tsv", "--replace"], "--replace is for --add"),
+        ([], "--remove"),
+        (["corpus.tsv", "--remove", "1"], "either a corpus"),
+        (["--add", "--remove", "1"], "--add and --remove"),
+        (["corpus.tsv", "--replace"], "--replace needs --add"),
         (["--remove", "1"], "passage id '1' is not in the index"),
         (["corpus.tsv", "--vectors", "v", "--encoder", "none"], "exclude each other"),
-        (["corpus.tsv", "--vectors", "missing"], "missing: "),
-        (["corpus.tsv", "--encoder", "missing"], "missing: "),
+        (["corpus.tsv", "--encoder", "missing"], "missing: not a folder"),
     ],
 )
 def test_options_without_meaning(index: Path, arguments: list[str], said: str) -> None:

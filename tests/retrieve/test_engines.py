@@ -36,9 +36,9 @@ def test_it_builds_is_recognised_and_is_searched(
 ) -> None:
     corpus, index = tmp_path / "p.tsv", tmp_path / "index"
     corpus.write_text("id\ttext\ttitle\n1\tA tall tower.\tT\n2\tThe light is red.\tL\n")
-    jpr("index", corpus, "--out", index, "--engine", "overlap")
+    jpr("index", corpus, "--out", index, "--set", "engine=overlap")
     assert engine_of(index) == "overlap"
-    found = json.loads(jpr("search", index, "which light is red?", "-k", 1, "--json"))
+    found = json.loads(jpr("retrieve", index, "which light is red?", "-k", 1, "--json"))
     assert [hit["id"] for hit in found["hits"]] == ["2"]
     with pytest.raises(ConfigError, match="has words alone"):
         open_retriever(index, "dense")

@@ -122,7 +122,7 @@ def test_a_folder_is_read_and_cut_as_asking_it_does(
     }  # fmt: skip
     assert sum(passage.id.startswith("long.txt#") for passage in found) == 2
     vectors = tmp_path / "vectors"
-    jpr("encode", documents, "--out", vectors, "--encoder", encoder)
+    jpr("index", documents, "--vectors", vectors, "--encoder", encoder)
     given = ("--vectors", vectors, "--encoder", encoder)
     jpr("index", documents, "--out", tmp_path / "again", *given)
     assert Index(tmp_path / "again").key == Index(index).key
@@ -167,15 +167,13 @@ def test_the_manifest_can_be_read_by_anyone(tmp_path: Path, encoder: Path) -> No
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--engine", "lucene"], "--engine lucene; choose one of files, milvus"),
-        (["--engine", "milvus"], "--milvus"),
-        (["--uri", "x.db"], "files has no use for"),
-        (["--workers", "2", "--scheduler", "tcp://x"], "choose one"),
-        (["--engine", "milvus", "--uri", "x.db", "--encoder", "none"], "Milvus holds vectors"),
-        (
-            ["--engine", "milvus", "--uri", "x.db", "--add"],
-            "milvus has no use for --add (for files)",
-        ),
+        (["--set", "engine=lucene"], "choose one of files, milvus"),
+        (["--set", "graph=ivf"], "--set graph: not supported by the engine files"),
+        (["--set", "precision=sq8"], "--set precision=sq8"),
+        (["--set", "nprob=3"], "did you mean nprobe?"),
+        (["--workers", "some"], "--workers some"),
+        (["--milvus", "x.db", "--encoder", "none"], "Milvus holds vectors"),
+        (["--milvus", "x.db", "--add"], "--add: not supported by the engine milvus"),
     ],
 )
 def test_options_that_do_not_go_together(

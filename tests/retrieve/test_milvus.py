@@ -277,7 +277,7 @@ def test_the_command_is_the_same(tmp_path: Path, lite: str) -> None:
         encoder_folder=str(folder),
     )
     options = ("-k", 3, "--where", "source=guide", "--json")
-    out = json.loads(jpr("search", tmp_path / "e", "castle by the river", *options))
+    out = json.loads(jpr("retrieve", tmp_path / "e", "castle by the river", *options))
     assert {hit["id"] for hit in out["hits"]} == {"a 1", "b"}
 
 

@@ -6,19 +6,21 @@ from pathlib import Path
 import pytest
 
 from jpr.cli import serve
+from jpr.cli.serve import ServeArguments
 from jpr.errors import ConfigError, MissingExtraError
+from jpr.io.settings import parse_settings
 from jpr.serve.limits import ServiceLimits
 from jpr.serve.server import Address
 
 
 def test_documents_or_an_index(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="--docs and --index exclude each other"):
-        serve.run(docs=tmp_path, index=tmp_path)
+        ServeArguments(docs=tmp_path, index=tmp_path)
 
 
 def test_an_assistant_needs_no_address() -> None:
     with pytest.raises(ConfigError, match="--mcp serves standard input and output"):
-        serve.run(mcp=True, port=9000)
+        ServeArguments(mcp=True, port=9000)
 
 
 @pytest.mark.parametrize(("mcp", "extra"), [(False, "serve"), (True, "mcp")])
@@ -27,24 +29,24 @@ def test_what_is_not_installed_is_named(
 ) -> None:
     monkeypatch.setattr(serve, "find_spec", lambda _: None)
     with pytest.raises(MissingExtraError, match=rf"pip install 'jpr\[{extra}\]'"):
-        serve.run(mcp=mcp)
+        serve.run(ServeArguments(mcp=mcp))
 
 
 def test_the_token_is_of_the_file_or_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("JPR_TOKEN", raising=False)
-    assert serve.token_of(None) is None
+    assert serve.read_token(None) is None
     monkeypatch.setenv("JPR_TOKEN", "from-environment")
-    assert serve.token_of(None) == "from-environment"
+    assert serve.read_token(None) == "from-environment"
     file = tmp_path / "token"
     file.write_text("from-file\n")
-    assert serve.token_of(file) == "from-file"
+    assert serve.read_token(file) == "from-file"
     file.write_text("\n")
-    with pytest.raises(ConfigError, match="is empty; put a token there"):
-        serve.token_of(file)
+    with pytest.raises(ConfigError, match="is empty"):
+        serve.read_token(file)
     with pytest.raises(ConfigError, match="cannot be read"):
-        serve.token_of(tmp_path / "none")
+        serve.read_token(tmp_path / "none")
 
 
 def test_an_address_in_use_is_an_error() -> None:
@@ -63,7 +65,9 @@ def test_a_person_at_a_terminal_is_told_where_the_page_is(
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert capsys.readouterr().err == ""
     serve._announce("http://127.0.0.1:8080/")
-    assert capsys.readouterr().err == "jpr: the page is at http://127.0.0.1:8080/; Ctrl-C ends it\n"
+    assert (
+        capsys.readouterr().err == "jpr: serving at http://127.0.0.1:8080/; press Ctrl-C to stop\n"
+    )
 
 
 def test_only_names_of_this_machine_are_local() -> None:
@@ -77,3 +81,9 @@ def test_only_names_of_this_machine_are_local() -> None:
 def test_limits_are_above_zero() -> None:
     with pytest.raises(ConfigError, match="seconds = 0"):
         ServiceLimits(seconds=0)
+
+
+def test_limits_are_set_by_name() -> None:
+    assert parse_settings(ServiceLimits, ["waiting=3"], "--limit").waiting == 3
+    with pytest.raises(ConfigError, match="--limit: unknown key wating; did you mean waiting"):
+        serve.run(ServeArguments(limit=["wating=3"]))

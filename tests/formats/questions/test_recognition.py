@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from jpr.cli.kinds import recognise
+from jpr.cli.files import recognize
 from jpr.errors import FormatError
 from jpr.formats.format import head_of
 from jpr.formats.questions import FORMATS, load_questions
@@ -26,7 +26,7 @@ def test_a_file_is_recognised_by_its_own_format_alone(sample: Sample, tmp_path: 
 
 @every_sample
 def test_no_format_of_another_kind_claims_it(sample: Sample, tmp_path: Path) -> None:
-    kind, format = recognise(sample.write(tmp_path))
+    kind, format = recognize(sample.write(tmp_path))
     assert (kind.name, format.name) == ("questions", sample.format)
 
 

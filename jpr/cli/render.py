@@ -1,12 +1,10 @@
-"""A reply in a terminal: answers, passages with answers marked, and the tree of the search.
+"""A reply as text: answers, passages with the answers marked, and the search tree.
 
-Answers are those that the reader is sure of. A passage that adds none of them may add another, less
-likely one, which is why the model chose it: that one is marked otherwise. What is piped has neither
-colours nor line breaks of its own: **answers** and *other ones* then stand between asterisks.
+A passage that adds no listed answer may add a less likely one, for which the model chose it; that
+one is underlined. Piped text has no colors: **answers** and *less likely ones* have asterisks.
 
-Every percentage is P(a), over all candidates and before anything is chosen, so that all can be
-compared. P(a | prefix), by which passages are chosen, is large for the last answers that are left,
-however unlikely: that and the probabilities of steps are in `--json` alone.
+Every percentage is P(a) over all candidates, before any passage is chosen, so that all can be
+compared. P(a | prefix) and the probabilities of the steps are only in `--json`.
 """
 
 import re
@@ -15,70 +13,58 @@ from collections.abc import Iterable, Sequence
 from math import exp, isfinite
 from typing import NamedTuple
 
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
-from rich.tree import Tree as Drawing
+from rich.tree import Tree
 
-from jpr.cli import screen
 from jpr.decode import Node, Prefix
 from jpr.reply import Reply
 from jpr.rerank.explain import Added
 from jpr.text import normalize_answer
 from jpr.types import Passage
 
-_COLOURS = ("green", "cyan", "magenta", "yellow", "blue", "red")
-"""Of the answers, in turn."""
-_AROUND = 140
+_COLORS = ("green", "cyan", "magenta", "yellow", "blue", "red")
+"""Colors of the answers, in turn."""
+_CONTEXT = 140
 """Characters shown before and after an answer."""
-_PERHAPS = 0.02
-"""Answers that were less likely than this to come next are not mentioned."""
-_MEANING = (
-    "All that the {} candidates say makes 100%, and several good answers share it. Answers far "
-    "below the first, or part of one, are not listed here; “may add” names them."
+_MIN_PROBABILITY = 0.02
+"""Answers with a lower P(a | prefix) are not shown."""
+_LEGEND = (
+    "Percentages: the answers in all {} candidates share 100%. Answers far below the first, or "
+    "contained in one, are not listed; “may add” names them."
 )
-"""Of percentages, for who sees them first."""
-_ENDLESS = 10_000
 _SPACES = re.compile(r"\s++")
 
 
-def draw(reply: Reply, alone: Reply | None, *, explain: bool) -> None:
-    """Show a reply, and beside it the one with passages chosen one by one, where it is given."""
-    console = Console(highlight=False)
-    console.width = console.width if sys.stdout.isatty() else _ENDLESS
-    with console.capture() as captured:  # written by us, since rich would make an end of `| head`
-        for part in parts(reply, alone, explain=explain):
-            console.print(part)
-    lines = (line.rstrip() for line in captured.get().splitlines())
-    screen.say("\n".join(lines).rstrip("\n"))
-
-
-def parts(reply: Reply, alone: Reply | None, *, explain: bool) -> Iterable[RenderableType]:
-    """Yield what is shown, from top to bottom."""
+def reply_parts(
+    reply: Reply, independent: Reply | None, *, explain: bool
+) -> Iterable[RenderableType]:
+    """Yield what is shown, from top to bottom; `independent` is shown beside the reply."""
     yield Text(_flat(reply.question).strip(), "bold")
     yield _answers(reply)
     if not reply.ranking.hits:
         return
     if explain and reply.answers:
-        meaning = _MEANING.format(len(reply.tree.candidates.hits))
-        yield Padding(Text(meaning, "dim"), (0, 0, 0, 2))
+        legend = _LEGEND.format(len(reply.tree.candidates.hits))
+        yield Padding(Text(legend, "dim"), (0, 0, 0, 2))
     for at in range(len(reply.ranking.hits)):
         yield from _passage(reply, at, explain)
-    if alone:
-        yield Text("\nChosen together, and one by one", "bold")
-        yield _beside(reply, alone)
+    if independent:
+        yield Text("\nChosen jointly and independently", "bold")
+        yield _side_by_side(reply, independent)
     if reply.tree.nodes:
-        yield Text(f"\n{_how(reply)}", "bold")
+        yield Text(f"\n{_search_title(reply)}", "bold")
         yield Padding(_tree(reply), (0, 0, 0, 2))
 
 
 def _style(answer: int) -> str:
-    return f"bold {_COLOURS[answer % len(_COLOURS)]}"
+    return f"bold {_COLORS[answer % len(_COLORS)]}"
 
 
 def _flat(text: str) -> str:
-    """Leave single spaces, and nothing that would move the cursor."""
+    """Collapse white space and drop control characters."""
     return "".join(sign for sign in _SPACES.sub(" ", text) if sign.isprintable())
 
 
@@ -99,7 +85,7 @@ def _answers(reply: Reply) -> RenderableType:
 
 
 def _percent(probability: float) -> str:
-    """Return a probability for the eye.
+    """Return a probability as a percentage.
 
     >>> _percent(0.004), _percent(0.2)
     ('<1%', '20%')
@@ -117,7 +103,7 @@ def _passage(reply: Reply, at: int, explain: bool) -> Iterable[RenderableType]:
 
 
 def _source(passage: Passage) -> str:
-    """Say where a passage is from: a file and its page, or its id."""
+    """Return the source of a passage: a file and its page, or its id."""
     file, page = passage.meta.get("file"), passage.meta.get("page")
     if not file:
         return _flat(passage.id)
@@ -125,7 +111,7 @@ def _source(passage: Passage) -> str:
 
 
 class Mark(NamedTuple):
-    """A piece of a text that is marked: from where to where, in which style, by which signs."""
+    """A marked part of a text; `sign` stands around it in piped text."""
 
     start: int
     end: int
@@ -134,23 +120,23 @@ class Mark(NamedTuple):
 
 
 def _marks(reply: Reply, at: int) -> list[Mark]:
-    """Return where the answers are in a passage, else what it may add."""
+    """Return the spans of answers in a passage, or of what it may add."""
     id = reply.ranking.hits[at].passage.id
     found = [
         Mark(*span, _style(answer), "**")
-        for answer, told in enumerate(reply.answers)
-        for one in told.support
+        for answer, listed in enumerate(reply.answers)
+        for one in listed.support
         if one.passage.id == id
         for span in one.spans
     ]
-    others = (span for one in _perhaps(reply, at)[:1] for span in one.spans)
+    others = (span for one in _may_add(reply, at)[:1] for span in one.spans)
     return sorted(found or [Mark(*span, "underline", "*") for span in others])
 
 
-def _perhaps(reply: Reply, at: int) -> list[Added]:
-    """Return what the model had in mind when it chose a passage that adds no answer.
+def _may_add(reply: Reply, at: int) -> list[Added]:
+    """Return less likely answers of a passage that adds no listed one.
 
-    What contains an answer repeats it, and of "Bayard" and "Hippolyte Bayard" the first is enough.
+    Of "Bayard" and "Hippolyte Bayard" only the first is kept, and none that contains an answer.
     """
     choice = reply.tree.choice
     if reply.adds[at] or not choice.adds:
@@ -162,13 +148,13 @@ def _perhaps(reply: Reply, at: int) -> list[Added]:
         own = f" {normalize_answer(one.text)} "
         again = any(answer in own for answer in answers)
         again = again or any(own in other or other in own for other in found)
-        if one.probability >= _PERHAPS and not again:
+        if one.probability >= _MIN_PROBABILITY and not again:
             found[own] = one
     return list(found.values())
 
 
 def _excerpt(text: str, marks: Sequence[Mark]) -> Text:
-    """Show what stands around the marks, or else how the text begins."""
+    """Return the text around the marks, or its beginning."""
     shown, end = Text(), 0
     for first, last in _windows(text, marks):
         shown.append(" … " if end else "… " if first else "")
@@ -178,14 +164,14 @@ def _excerpt(text: str, marks: Sequence[Mark]) -> Text:
 
 
 def _windows(text: str, marks: Sequence[Mark]) -> list[tuple[int, int]]:
-    """Return from where to where a text is shown, whole words; marks are sorted.
+    """Return the spans to show, of whole words; marks are sorted.
 
     >>> _windows("one two", [])
     [(0, 7)]
     """
     windows: list[tuple[int, int]] = []
-    for start, end in [mark[:2] for mark in marks] or [(0, _AROUND)]:
-        first, last = max(0, start - _AROUND), min(len(text), end + _AROUND)
+    for start, end in [mark[:2] for mark in marks] or [(0, _CONTEXT)]:
+        first, last = max(0, start - _CONTEXT), min(len(text), end + _CONTEXT)
         first = text.find(" ", first, start) + 1 or start if first else 0
         last = max(text.rfind(" ", end, last), end) if last < len(text) else last
         if windows and first <= windows[-1][1] + 1:
@@ -196,7 +182,7 @@ def _windows(text: str, marks: Sequence[Mark]) -> list[tuple[int, int]]:
 
 
 def _marked(text: str, window: tuple[int, int], marks: Sequence[Mark]) -> Text:
-    """Return a piece of a text with its marks; of those that overlap, the first."""
+    """Return part of a text with its marks; of overlapping ones, the first."""
     shown, (at, end) = Text(), window
     for mark in marks:
         if at <= mark.start and mark.end <= end:
@@ -208,55 +194,55 @@ def _marked(text: str, window: tuple[int, int], marks: Sequence[Mark]) -> Text:
 
 
 def _adds(reply: Reply, at: int) -> Text:
-    """Say what a passage adds to those before it, or may add, and what it only repeats."""
+    """Return what a passage adds to earlier ones, may add, and repeats."""
     new = reply.adds[at]
     old = [reply.answers[a].text for a in reply.holds[at] if reply.answers[a].text not in new]
-    perhaps = [f"{_flat(one.text)} ({_percent(one.overall)})" for one in _perhaps(reply, at)[:2]]
-    told = Text("", "italic")
+    perhaps = [f"{_flat(one.text)} ({_percent(one.overall)})" for one in _may_add(reply, at)[:2]]
+    line = Text("", "italic")
     if new:
-        told.append("adds ").append(", ".join(map(_flat, new)), "bold")
+        line.append("adds ").append(", ".join(map(_flat, new)), "bold")
     else:
-        told.append(f"may add {' or '.join(perhaps)}" if perhaps else "adds no answer")
-    return told.append(f"; repeats {', '.join(old)}", "dim") if old else told
+        line.append(f"may add {' or '.join(perhaps)}" if perhaps else "adds no answer")
+    return line.append(f"; repeats {', '.join(old)}", "dim") if old else line
 
 
-def _how(reply: Reply) -> str:
+def _search_title(reply: Reply) -> str:
     tree = reply.tree
     name = tree.decoder if tree.beta is None else f"{tree.decoder}, β = {tree.beta:g}"
-    return f"How they were chosen from {len(tree.candidates.hits)} ({name})"
+    return f"Search over {len(tree.candidates.hits)} candidates ({name})"
 
 
-def _tree(reply: Reply) -> Drawing:
-    """Draw the search: below a passage stands what was chosen after it."""
-    root = Drawing(Text("question"), guide_style="dim")
-    drawn: dict[Prefix, Drawing] = {(): root}
+def _tree(reply: Reply) -> Tree:
+    """Return the search tree: below a passage is what was chosen after it."""
+    root = Tree(Text("question"), guide_style="dim")
+    branches: dict[Prefix, Tree] = {(): root}
     chosen = {hit.passage.id: at for at, hit in enumerate(reply.ranking.hits)}
     for node in reply.tree.nodes:
         passage = reply.tree.candidates.hits[node.passage].passage
         label = _label(reply, node, passage, chosen[passage.id])
-        drawn[(*node.prefix, node.passage)] = drawn[node.prefix].add(label)
+        branches[(*node.prefix, node.passage)] = branches[node.prefix].add(label)
     return root
 
 
 def _label(reply: Reply, node: Node, passage: Passage, at: int) -> Text:
     label = Text().append(f"[{at + 1}] ", "dim").append(_title(passage))
     if not node.is_new:
-        return label.append("  again", "dim")
-    for answer, told in enumerate(reply.answers):
-        if told.text in reply.adds[at]:
-            label.append("  + ", "dim").append(_flat(told.text), _style(answer))
-    return _with_perhaps(label, reply, at)
+        return label.append("  repeated", "dim")
+    for answer, listed in enumerate(reply.answers):
+        if listed.text in reply.adds[at]:
+            label.append("  + ", "dim").append(_flat(listed.text), _style(answer))
+    return _with_may_add(label, reply, at)
 
 
-def _beside(reply: Reply, alone: Reply) -> RenderableType:
-    """Put two rankings side by side: + before an answer that is new there, = before one again.
+def _side_by_side(reply: Reply, independent: Reply) -> RenderableType:
+    """Return two rankings side by side.
 
-    After ? stands what a passage may add.
+    + marks a new answer, = a repeated one, ? one that a passage may add.
     """
-    heads = [_counted("together", reply), _counted("one by one", alone)]
+    heads = [_counted("jointly", reply), _counted("independently", independent)]
     table = Table("", *heads, box=None, pad_edge=False)
-    for at in range(max(len(one.ranking.hits) for one in (reply, alone))):
-        table.add_row(Text(f"{at + 1}", "dim"), _cell(reply, at), _cell(alone, at))
+    for at in range(max(len(one.ranking.hits) for one in (reply, independent))):
+        table.add_row(Text(f"{at + 1}", "dim"), _cell(reply, at), _cell(independent, at))
     return Padding(table, (0, 0, 0, 2))
 
 
@@ -274,10 +260,10 @@ def _cell(reply: Reply, at: int) -> Text:
         is_new = text in reply.adds[at]
         shown.append("  + " if is_new else "  = ", "dim")
         shown.append(_flat(text), _style(answer) if is_new else "dim")
-    return _with_perhaps(shown, reply, at)
+    return _with_may_add(shown, reply, at)
 
 
-def _with_perhaps(shown: Text, reply: Reply, at: int) -> Text:
-    for one in _perhaps(reply, at)[:1]:
+def _with_may_add(shown: Text, reply: Reply, at: int) -> Text:
+    for one in _may_add(reply, at)[:1]:
         shown.append("  ? ", "dim").append(_flat(one.text), "underline")
     return shown

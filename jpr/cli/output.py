@@ -1,0 +1,145 @@
+"""Standard output and standard error: results, notes, tables, progress bars."""
+
+import json
+import os
+import re
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+from jpr.io.json_files import strict_json
+from jpr.stages import Progress
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+T = TypeVar("T")
+_MIN_FOLDED = 12
+"""Minimum width of the column that is folded on a narrow terminal."""
+_UNLIMITED = 10_000
+_CONTROL = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def note(text: str) -> None:
+    """Write a message to standard error."""
+    sys.stderr.write(f"jpr: {escape(text)}\n")
+
+
+def escape(text: str) -> str:
+    r"""Escape control characters and lone surrogates.
+
+    >>> escape("a\tb\x1b[2J")
+    'a\tb\\x1b[2J'
+    """
+    return _CONTROL.sub(lambda sign: ascii(sign[0])[1:-1], text)
+
+
+@contextmanager
+def warnings_as_notes() -> Iterator[None]:
+    """Write the library's warnings as notes."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = lambda message, *_, **__: note(str(message))
+        yield
+
+
+def write(text: str) -> None:
+    """Write a result to standard output."""
+    sys.stdout.write(text + "\n")
+
+
+def write_json(value: object) -> None:
+    """Write a result as JSON, escaping what the output's encoding lacks."""
+    text = strict_json(value)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        text = json.dumps(json.loads(text))
+    write(text)
+
+
+def render(parts: Iterable["RenderableType"], width: int | None = None) -> None:
+    """Write what rich renders, without trailing spaces; piped output has lines of any length."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    console.width = width or (console.width if sys.stdout.isatty() else _UNLIMITED)
+    with console.capture() as captured:  # rich itself would exit on a closed pipe
+        for part in parts:
+            console.print(part)
+    write("\n".join(line.rstrip() for line in captured.get().splitlines()).rstrip("\n"))
+
+
+def table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], first_number: int = 2, folded: int = 0
+) -> None:
+    """Write a table; columns from `first_number` are right-aligned, `folded` may be folded."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table(*header, box=None, pad_edge=False, header_style="bold")
+    for i, column in enumerate(grid.columns):
+        column.no_wrap = i != folded
+        column.overflow = "fold"
+        column.justify = "right" if i >= first_number else "left"
+    for row in rows:
+        grid.add_row(*(Text(escape(cell)) for cell in row))
+    width = Console().width if sys.stdout.isatty() else 200
+    render([grid], width if width >= _min_width([header, *rows], folded) else _UNLIMITED)
+
+
+def _min_width(rows: Sequence[Sequence[str]], folded: int) -> int:
+    """Return the width that shows all columns in full except one, and a part of that."""
+    from rich.cells import cell_len
+
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    widths[folded] = min(widths[folded], _MIN_FOLDED)
+    return sum(widths) + 2 * (len(widths) - 1)
+
+
+@contextmanager
+def progress(what: str, total: int | None) -> Iterator[Progress]:
+    """Show a progress bar on a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+    from rich.progress import Progress as Bar
+
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done: bar.advance(task, done)
+
+
+@contextmanager
+def spinner(what: str) -> Iterator[None]:
+    """Show on a terminal that work of unknown length is running."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(what):
+        yield
+
+
+def counted(records: Iterable[T], progress: Progress) -> Iterator[T]:
+    """Yield records and report each as progress."""
+    for record in records:
+        yield record
+        progress(1)
+
+
+def cpu_count() -> int:
+    """Return the number of cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
