@@ -162,10 +162,10 @@ def test_mistakes_are_told(
 
     assert "the question is empty" in said(" ")
     assert "exclude each other" in said("why?", "--docs", docs, "--index", docs)
-    assert "there is no such folder" in said("why?", "--docs", tmp_path / "nowhere")
-    assert "is no folder" in said("why?", "--docs", docs / "yokohama.txt")
+    assert "does not exist" in said("why?", "--docs", tmp_path / "nowhere")
+    assert "is not a folder" in said("why?", "--docs", docs / "yokohama.txt")
     (tmp_path / "picture.jpg").write_bytes(b"x")
-    assert "holds no text that can be read" in said("why?", "--docs", tmp_path)
+    assert "holds no readable document" in said("why?", "--docs", tmp_path)
     assert "jpr index CORPUS" in said("why?", "--index", tmp_path)
     assert "-k 0" in said("why?", "-k", 0)
     assert "--decode bush" in said("why?", "--decode", "bush")
