@@ -30,12 +30,13 @@ import torch
 import transformers
 from transformers.modeling_outputs import BaseModelOutput
 
+from jpr.decode import chosen_passages
 from jpr.encode.tokenizer import read_tokenizer
 from jpr.formats.runs import load_rankings
 from jpr.io.atomic import publish
 from jpr.io.manifest import manifest
 from jpr.models.joint_checkpoint import joint_over_bert, joint_over_t5, write_joint
-from jpr.rerank.joint import JointReranker, ask
+from jpr.rerank.joint import JointReranker, model_input
 from jpr.rerank.prompt import Prompts, PromptSettings
 from jpr.rerank.save import export_joint
 from jpr.types import Ranking
@@ -101,7 +102,7 @@ def straightforward(source: Path) -> Callable[[Ranking], object]:
 
     @torch.inference_mode()
     def run(ranking: Ranking) -> None:
-        rows = [torch.tensor(one.ids) for one in ask(prompts, 0, ranking).prompted]
+        rows = [torch.tensor(one.ids) for one in model_input(prompts, 0, ranking).prompted]
         ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
         there = (ids != 0).long()
         hidden = model.encoder(input_ids=ids, attention_mask=there).last_hidden_state
@@ -120,8 +121,8 @@ def agreement(one: JointReranker, other: JointReranker, rankings: Sequence[Ranki
     """Return how often the first passage and the five passages are the same."""
     first = five = 0
     for a, b in zip(one.decode_many(rankings, K), other.decode_many(rankings, K), strict=True):
-        first += a.decoded.passages[:1] == b.decoded.passages[:1]
-        five += set(a.decoded.passages) == set(b.decoded.passages)
+        first += chosen_passages(a.nodes)[:1] == chosen_passages(b.nodes)[:1]
+        five += set(chosen_passages(a.nodes)) == set(chosen_passages(b.nodes))
     n = len(rankings)
     return {"questions": n, "same first passage": first / n, "same five passages": five / n}
 

@@ -23,7 +23,7 @@ from jpr.formats.corpus.tables import read_csv, read_jsonl
 from jpr.formats.questions import LONGEST_QUESTION, load_questions
 from jpr.io.json_files import iter_json
 from jpr.io.text_files import read_lines
-from jpr.pipeline import worded
+from jpr.pipeline import as_question
 from jpr.serve.uploads import UploadedFile, _names
 from tests.cli.running import fails
 from tests.formats.corpus.document_samples import _file, pdf
@@ -212,8 +212,8 @@ def test_a_question_as_long_as_a_book_is_refused_at_once(
 ) -> None:
     book = "who " * (10 << 18)
     with pytest.raises(DataError, match="at most 10,000"):
-        worded(book)
-    assert len(worded("w" * LONGEST_QUESTION).text) == LONGEST_QUESTION
+        as_question(book)
+    assert len(as_question("w" * LONGEST_QUESTION).text) == LONGEST_QUESTION
     path = tmp_path / "q.jsonl"
     path.write_text('{"id": "1", "question": "' + book + '", "answers": [["x"]]}\n')
     assert len(load_questions(path)) == 1
