@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 
 from jpr.errors import ConfigError, FormatError
 from jpr.formats.corpus.store import PassageStore
-from jpr.retrieve.bm25 import ANALYSER, Bm25Searcher
+from jpr.retrieve.bm25 import Bm25Searcher
 from jpr.retrieve.filters import Clauses, Filter, clauses
-from jpr.retrieve.index_manifest import Change, IndexManifest, verified_manifest
+from jpr.retrieve.index_manifest import IndexManifest, verified_manifest
 from jpr.retrieve.rank_fusion import Scored
 from jpr.retrieve.version_writer import MakeVectors, VersionWriter
 from jpr.retrieve.versions import UNFINISHED, next_version, open_current
-from jpr.stages import Encoder, Progress
+from jpr.stages import Encoder
 from jpr.types import Passage
 
 if TYPE_CHECKING:  # a lexical index works without faiss and encoders
@@ -107,7 +107,6 @@ def build_index(
     encoder: Encoder | None = None,
     encoder_folder: str = "",
     nprobe: int | None = None,
-    progress: Progress = lambda _: None,
 ) -> IndexManifest:
     """Index a corpus: lexical, and dense if there are vectors or an encoder.
 
@@ -118,25 +117,7 @@ def build_index(
     with next_version(folder) as (_, version), VersionWriter(version) as writer:
         for passage in passages:
             writer.add(passage)
-            progress(1)
-        written = writer.close()
-        dense = None
-        if vectors:
-            found = vectors(writer.added(), written.sha256)
-            dense = writer.build_dense(found, encoder_folder, nprobe)
-        return writer.finish(
-            IndexManifest(
-                passages=written.passages,
-                rows=written.passages,
-                source=source,
-                corpus_sha256=written.sha256,
-                analyser=ANALYSER,
-                fields=tuple(sorted({"title", *writer.fields})),
-                vectors=dense,
-                history=(Change("build", source, written.passages, 0),),
-                sizes={},
-            )
-        )
+        return writer.finish("build", source, vectors, encoder_folder=encoder_folder, nprobe=nprobe)
 
 
 def add_to_index(
@@ -147,7 +128,6 @@ def add_to_index(
     replacing: bool = False,
     vectors: MakeVectors | None = None,
     encoder: Encoder | None = None,
-    progress: Progress = lambda _: None,
 ) -> IndexManifest:
     """Add passages to an index; an id that it already has is an error, or is replaced."""
     if encoder is not None:
@@ -161,8 +141,7 @@ def add_to_index(
         with VersionWriter(version, base) as writer:
             for passage in passages:
                 writer.add(passage, replacing=replacing)
-                progress(1)
-            return writer.finish_change(before, "add", source, vectors)
+            return writer.finish("add", source, vectors, before=before)
 
 
 def remove_from_index(ids: Iterable[str], folder: Path) -> IndexManifest:
@@ -172,7 +151,7 @@ def remove_from_index(ids: Iterable[str], folder: Path) -> IndexManifest:
         with VersionWriter(version, base) as writer:
             for id in dict.fromkeys(ids):
                 writer.remove(id)
-            return writer.finish_change(before, "remove", "", None)
+            return writer.finish("remove", "", before=before)
 
 
 def _verified(folder: Path, base: Path | None) -> IndexManifest:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256 as hash_of
 from pathlib import Path
+from typing import Any
 
 from jpr.errors import FormatError
 from jpr.io.checksums import check_sums, sealed, sha256, unsealed
@@ -100,18 +101,14 @@ def read_manifest(version: Path) -> IndexManifest:
     return manifest
 
 
-def _parse(record: dict[str, object]) -> IndexManifest:
-    vectors, history, names = record["vectors"], record["history"], record["fields"]
-    if not isinstance(history, list) or not isinstance(names, list):
-        raise TypeError("history and fields must be lists")
-    return IndexManifest(
-        **{
-            **record,
-            "fields": tuple(names),
-            "vectors": DenseManifest(**vectors) if isinstance(vectors, dict) else None,
-            "history": tuple(Change(**change) for change in history),
-        }  # type: ignore[arg-type]  # an unknown key is a TypeError, caught above
-    )
+def _parse(record: dict[str, Any]) -> IndexManifest:
+    """Make a manifest of JSON; a wrong type or an unknown key is a TypeError."""
+    parsed = {
+        "fields": tuple(record["fields"]),
+        "vectors": DenseManifest(**record["vectors"]) if record["vectors"] else None,
+        "history": tuple(Change(**change) for change in record["history"]),
+    }
+    return IndexManifest(**{**record, **parsed})
 
 
 def verified_manifest(version: Path, up_to: float | None = None) -> IndexManifest:

@@ -36,7 +36,7 @@ from jpr.retrieve.milvus_retriever import (
     row_of,
 )
 from jpr.retrieve.versions import only_writer
-from jpr.stages import Encoder, Progress, batched
+from jpr.stages import Encoder, batched
 from jpr.types import Passage
 
 _PART = "milvus.part.json"
@@ -88,7 +88,6 @@ def build_milvus(
     graph: str = "hnsw",
     source: str,
     encoder_folder: str = "",
-    progress: Progress = lambda _: None,
 ) -> MilvusManifest:
     """Upload a corpus with its vectors, stored or of the encoder, and write `milvus.json`."""
     if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]{0,200}", alias):
@@ -114,7 +113,7 @@ def build_milvus(
     client = connect(start.uri)
     with only_writer(folder), milvus_errors(start.uri):
         upload = _Upload(folder, client, start)
-        upload.fill(passages, encoder, stored, progress)
+        upload.fill(passages, encoder, stored)
         return upload.publish(old)
 
 
@@ -142,11 +141,7 @@ class _Upload:
         write_json(self._folder / name, sealed(asdict(self._state)))
 
     def fill(
-        self,
-        passages: Iterable[Passage],
-        encoder: Encoder,
-        stored: StoredVectors | None,
-        progress: Progress,
+        self, passages: Iterable[Passage], encoder: Encoder, stored: StoredVectors | None
     ) -> None:
         """Upload the passages that are missing."""
         digest, fields, n, done = sha256(), {"title"}, 0, self._state.passages
@@ -163,7 +158,6 @@ class _Upload:
                 self._state = replace(self._state, passages=n, corpus_sha256=digest.hexdigest())
                 if len(chunk) == _CHUNK:  # a shorter one is the last, and may yet grow
                     self._record(_PART)
-            progress(len(chunk))
         self._check_count(n, done, stored)
         self._state = replace(self._state, fields=tuple(sorted(fields)))
 

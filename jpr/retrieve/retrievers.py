@@ -7,9 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from jpr.errors import ConfigError
 from jpr.retrieve.engines import ENGINES, FILES, engine_of
 from jpr.retrieve.filters import Filter, clauses
@@ -69,13 +66,17 @@ class DenseRetriever:
 
     def retrieve_many(self, questions: Iterable[Question], k: int) -> Iterator[Ranking]:
         """Do the same for many questions, in their order, in batches."""
+        for question, hits in self._search(questions, k):
+            yield _ranking(self._index, question, hits)
+
+    def _search(self, questions: Iterable[Question], k: int) -> Iterator[tuple[Question, Scored]]:
         for batch in batched(questions, BATCH):
-            found = self._index.search_dense(_encoded(self._encoder, batch), k, self._where)
-            for question, hits in zip(batch, found, strict=True):
-                yield _ranking(self._index, question, hits)
+            vectors = self._encoder.encode_questions([question.text for question in batch])
+            found = self._index.search_dense(vectors, k, self._where)
+            yield from zip(batch, found, strict=True)
 
 
-class HybridRetriever:
+class HybridRetriever(DenseRetriever):
     """Lexical and dense search, each of at least `depth` passages, fused."""
 
     def __init__(
@@ -88,26 +89,19 @@ class HybridRetriever:
         depth: int = DEPTH,
     ) -> None:
         """Search `index`, whose vectors `encoder` made; `fusion` is of (lexical, dense)."""
-        _check_encoder(index, encoder)
+        super().__init__(index, encoder, where)
         if len(fusion.weights) != 2:
             raise ConfigError(f"{fusion}: needs two weights, lexical and dense")
-        self._index, self._encoder, self._where = index, encoder, where
         self._fusion, self._depth = fusion, depth
         settings = f"{fusion} {depth} {_filter_key(index, where)}"
         self.key = f"hybrid {index.key} {encoder.key} {settings}"
 
-    def retrieve(self, question: Question, k: int) -> Ranking:
-        """Return the k best passages for a question."""
-        return next(self.retrieve_many([question], k))
-
     def retrieve_many(self, questions: Iterable[Question], k: int) -> Iterator[Ranking]:
-        """Do the same for many questions, in their order, in batches."""
+        """Return the k best passages for each question, in their order, in batches."""
         depth = max(k, self._depth)
-        for batch in batched(questions, BATCH):
-            found = self._index.search_dense(_encoded(self._encoder, batch), depth, self._where)
-            for question, dense in zip(batch, found, strict=True):
-                lexical = self._index.search_bm25(question.text, depth, self._where)
-                yield _ranking(self._index, question, self._fusion([lexical, dense])[:k])
+        for question, dense in self._search(questions, depth):
+            lexical = self._index.search_bm25(question.text, depth, self._where)
+            yield _ranking(self._index, question, self._fusion([lexical, dense])[:k])
 
 
 def open_retriever(
@@ -152,10 +146,6 @@ def _check_encoder(index: Index, encoder: Encoder) -> None:
 
 def _filter_key(index: Index, where: Filter | None) -> str:
     return repr(clauses(where, index.manifest.fields)) if where else ""
-
-
-def _encoded(encoder: Encoder, questions: list[Question]) -> NDArray[np.float32]:
-    return encoder.encode_questions([question.text for question in questions])
 
 
 def _ranking(index: Index, question: Question, hits: Scored) -> Ranking:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self, overload
 
 from jpr.errors import DataError
-from jpr.formats.corpus.store import PassageStore, StoreWriter, Written
+from jpr.formats.corpus.store import PassageStore, StoreWriter
 from jpr.io.atomic import link
-from jpr.retrieve.bm25 import Bm25Writer
+from jpr.retrieve.bm25 import ANALYSER, Bm25Writer
 from jpr.retrieve.index_manifest import (
     Change,
     DenseManifest,
@@ -42,7 +42,7 @@ class VersionWriter:
         self._store = StoreWriter(version / "store", base and base / "store")
         self._bm25 = Bm25Writer(version / "bm25", base and base / "bm25")
         self._removed: set[int] = set()
-        self.fields: set[str] = set()
+        self._fields: set[str] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -66,7 +66,7 @@ class VersionWriter:
                 )
             self.remove(passage.id)
         self._bm25.add(self._store.add(passage), passage)
-        self.fields.update(passage.meta)
+        self._fields.update(passage.meta)
 
     def remove(self, id: str) -> None:
         """Remove a passage of the base."""
@@ -76,77 +76,71 @@ class VersionWriter:
         self._removed.add(row)
         self._bm25.remove(row)
 
-    def close(self) -> Written:
-        """Finish the store and the lexical index."""
+    def finish(
+        self,
+        what: str,
+        source: str,
+        vectors: MakeVectors | None = None,
+        *,
+        before: IndexManifest | None = None,
+        encoder_folder: str = "",
+        nprobe: int | None = None,
+    ) -> IndexManifest:
+        """Complete the version and write its manifest; `before` is that of the base."""
         written = self._store.close(self._removed)
         self._bm25.close()
-        return written
-
-    def added(self) -> Sequence[Passage]:
-        """Return the added passages; only after `close`."""
-        return _StoreTail(PassageStore(self._version / "store"), self._old.end if self._old else 0)
-
-    def build_dense(
-        self, source: "VectorSource", encoder: str, nprobe: int | None
-    ) -> DenseManifest:
-        """Write the dense index of a version without a base."""
-        from jpr.retrieve.dense import write_vectors
-
-        return write_vectors(source, self._dense_folder(source), encoder=encoder, nprobe=nprobe)
-
-    def finish_change(
-        self, before: IndexManifest, what: str, source: str, vectors: MakeVectors | None
-    ) -> IndexManifest:
-        """Finish a version with a base, and write its manifest."""
-        written = self.close()
-        if before.vectors and self._base:
-            found = vectors(self.added(), written.sha256) if vectors else None
-            self._extend_dense(self._base / "vectors", before.vectors, found)
-        chain = (before.corpus_sha256, what, written.sha256, sorted(self._removed))
+        digest = written.sha256
+        if before is None:
+            before = IndexManifest(0, 0, source, "", ANALYSER, ("title",), None, (), {})
+        else:
+            chain = (before.corpus_sha256, what, digest, sorted(self._removed))
+            digest = hashlib.sha256(repr(chain).encode()).hexdigest()
+        store = PassageStore(self._version / "store")
+        added = _StoreTail(store, self._old.end if self._old else 0)
+        found = vectors(added, written.sha256) if vectors else None
+        if found is not None and len(found) != len(added):
+            raise DataError(f"{len(found):,} vectors for {len(added):,} passages; encode again")
+        dense = self._write_dense(before.vectors, found, encoder_folder, nprobe)
         n_removed = len(self._removed)
-        return self.finish(
-            replace(
-                before,
-                passages=before.passages + written.passages - n_removed,
-                rows=before.rows + written.passages,
-                corpus_sha256=hashlib.sha256(repr(chain).encode()).hexdigest(),
-                fields=tuple(sorted({*before.fields, *self.fields})),
-                history=(*before.history, Change(what, source, written.passages, n_removed)),
-            )
-        )
-
-    def _extend_dense(self, base: Path, known: DenseManifest, more: "VectorSource | None") -> None:
-        folder = self._dense_folder(more)
-        if more is None:
-            for path in base.iterdir():
-                link(path, folder / path.name)
-            return
-        if (more.key, more.dimension) != (known.key, known.dimension):
-            raise DataError(
-                f"the index has vectors of encoder {known.key}, not {more.key}; use that encoder"
-            )
-        from jpr.retrieve.dense import extend_vectors
-
-        extend_vectors(more, base, folder)
-
-    def _dense_folder(self, source: "VectorSource | None") -> Path:
-        """Make the folder of the dense index, after a check that each passage has a vector."""
-        count = len(self.added())
-        if source is not None and len(source) != count:
-            raise DataError(f"{len(source):,} vectors for {count:,} passages; encode again")
-        folder = self._version / "vectors"
-        folder.mkdir()
-        return folder
-
-    def finish(self, manifest: IndexManifest) -> IndexManifest:
-        """Write the manifest, with sizes and checksums, and return it."""
-        complete = replace(
-            manifest,
+        manifest = replace(
+            before,
+            passages=before.passages + written.passages - n_removed,
+            rows=before.rows + written.passages,
+            corpus_sha256=digest,
+            fields=tuple(sorted({*before.fields, *self._fields})),
+            vectors=dense,
+            history=(*before.history, Change(what, source, written.passages, n_removed)),
             sizes=sizes(self._version),
-            sums=sums(self._version, self._base, manifest.sums),
+            sums=sums(self._version, self._base, before.sums),
         )
-        write_manifest(complete, self._version)
-        return complete
+        write_manifest(manifest, self._version)
+        return manifest
+
+    def _write_dense(
+        self,
+        known: DenseManifest | None,
+        source: "VectorSource | None",
+        encoder: str,
+        nprobe: int | None,
+    ) -> DenseManifest | None:
+        """Write the dense index: a new one, or that of the base with more vectors if any."""
+        base, folder = (self._base or self._version) / "vectors", self._version / "vectors"
+        if known or source is not None:
+            folder.mkdir()
+        if source is None:
+            for path in base.iterdir() if known else ():
+                link(path, folder / path.name)
+            return known
+        from jpr.retrieve.dense import extend_vectors, write_vectors
+
+        if known is None:
+            return write_vectors(source, folder, encoder=encoder, nprobe=nprobe)
+        if (source.key, source.dimension) != (known.key, known.dimension):
+            raise DataError(
+                f"the index has vectors of encoder {known.key}, not {source.key}; use that encoder"
+            )
+        extend_vectors(source, base, folder)
+        return known
 
 
 class _StoreTail(Sequence[Passage]):
