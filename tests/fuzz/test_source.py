@@ -4,11 +4,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 import jpr
 
-SOURCES = sorted(Path(jpr.__file__).parent.rglob("*.py"))
 MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "joblib", "yaml"}
 HARMLESS = {"pickle.UnpicklingError"}
 """Names of such modules that run nothing."""
@@ -49,14 +46,15 @@ def dangers(tree: ast.AST) -> Iterator[str]:
             yield "calls torch.load without weights_only=True"
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
-def test_nothing_runs_what_a_file_says(path: Path) -> None:
-    assert list(dangers(ast.parse(path.read_text(encoding="utf-8")))) == []
+def test_nothing_runs_code_from_a_file() -> None:
+    sources = sorted(Path(jpr.__file__).parent.rglob("*.py"))
+    assert len(sources) > 100
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sources}
+    assert [f"{path}: {danger}" for path, tree in trees.items() for danger in dangers(tree)] == []
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
+def test_the_check_finds_dangers() -> None:
+    bad = [
         "import pickle",
         "from pickle import load",
         "eval('1')",
@@ -65,7 +63,5 @@ def test_nothing_runs_what_a_file_says(path: Path) -> None:
         "np.load(path, allow_pickle=True)",
         "subprocess.run(line, shell=True)",
         "AutoModel.from_pretrained(name, trust_remote_code=flag)",
-    ],
-)
-def test_the_check_finds_what_it_is_for(source: str) -> None:
-    assert list(dangers(ast.parse(source)))
+    ]
+    assert [source for source in bad if not list(dangers(ast.parse(source)))] == []
