@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from jpr.cli.files import recognize
 
+from jpr.cli.files import recognize
 from jpr.errors import FormatError
 from jpr.formats.format import head_of
 from jpr.formats.questions import FORMATS, load_questions
