@@ -30,11 +30,14 @@ class Address:
         """Return a socket that listens there."""
         try:
             info = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)[0]
-            return socket.create_server(info[4][:2], family=info[0], backlog=2048)
+            bound = socket.create_server(info[4][:2], family=info[0], backlog=2048)
         except OSError as error:
             reason = str(error.strerror or error).partition(" (while attempting")[0]
             where = f"{self.host}:{self.port}"
             raise ConfigError(f"{where}: {reason}; use another --host or --port") from error
+        # Connections inherit it; without it, each response on an open one takes 40 ms more.
+        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return bound
 
     @property
     def is_local(self) -> bool:

@@ -1,5 +1,6 @@
 """`jpr serve` before it serves: options that have no meaning, and the token."""
 
+import socket
 import sys
 from pathlib import Path
 
@@ -68,6 +69,12 @@ def test_a_person_at_a_terminal_is_told_where_the_page_is(
     assert (
         capsys.readouterr().err == "jpr: serving at http://127.0.0.1:8080/; press Ctrl-C to stop\n"
     )
+
+
+def test_small_responses_are_sent_at_once() -> None:
+    """Connections inherit it; asyncio sets it only on sockets made with their protocol's number."""
+    with Address(port=0).bind() as bound:
+        assert bound.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_only_names_of_this_machine_are_local() -> None:
