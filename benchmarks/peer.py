@@ -1,17 +1,12 @@
-"""Shapes of our models as transformers' configurations."""
+"""What the benchmarks take from transformers alike."""
 
-from typing import TYPE_CHECKING
+import transformers
 
 from jpr.models.config import T5Config
 
-if TYPE_CHECKING:
-    import transformers
 
-
-def peer_config(shape: T5Config, dropout: float = 0.1) -> "transformers.T5Config":
-    """Return transformers' configuration of a shape."""
-    import transformers
-
+def peer_config(shape: T5Config, dropout: float = 0.1) -> transformers.T5Config:
+    """Return a shape of ours as transformers has it."""
     return transformers.T5Config(
         vocab_size=shape.vocab_size,
         d_model=shape.d_model,

@@ -15,54 +15,57 @@ from pathlib import Path
 from jpr import JointReranker, load_questions, load_rankings
 from jpr.coverage import cover
 from jpr.evaluation.tables import markdown
-from jpr.types import Question, Ranking, Reply
+from jpr.rerank.explain import Choice
+from jpr.types import Question, Ranking
 
 DATA = {"ambignq_dev": "AmbigNQ dev", "webquestions_dev": "WebQuestions dev"}
 K = 5
 SHOWN = 3
-"""Answers that are told of each passage."""
+"""Answers shown per passage."""
 LEAST = 0.02
-"""The least probability of an answer that is told."""
+"""Least probability of an answer that is shown."""
 EXAMPLES = {
-    "-7137905385556638813": "Jointly, of two passages on Thutmose I the one that names Hatshepsut, "
-    "too, comes first, and a place is left for the one on Seti I; independently, a second passage "
-    "with Amenhotep III takes it.",
-    "2240932998074597895": "One by one, all five say James Earl Jones. Jointly, other places go "
-    "to others; but the model is not sure of any (*adds little*): the last two come by luck, too.",
+    "-7137905385556638813": "Joint choice prefers, of two passages on Thutmose I, the one that "
+    "also names Hatshepsut, and has a place left for the passage on Seti I. Independent choice "
+    "uses that place for a second passage with Amenhotep III.",
+    "2240932998074597895": "Independently chosen, all five passages say James Earl Jones. "
+    "Joint choice gives other places to other names, but the model is not sure of any (*adds "
+    "little*): the last two are found by luck.",
     "wqr000304": "A passage for each language.",
     "-8867264869660631865": "One passage names the voices of the film and of the series. "
-    "Independently, four of five name Bradley Cooper. The third voice comes by luck: the passage "
-    "with his name is about turtles, and the model does not think that it adds anything (*adds "
+    "Independently, four of five name Bradley Cooper. The third voice is found by luck: the "
+    "passage with his name is about turtles, and according to the model it adds nothing (*adds "
     "little*).",
-    "4965896127144803833": "Jointly, the passage with the conquistadors has a place where "
-    "independently another one with smallpox stands; that it adds them, the model does not know "
-    "(*adds little*).",
-    "-7928734433655034282": "Two dates, two passages of the same article: the one that adds "
-    "October 21 is taken instead of another that repeats 1803.",
-    "8147342740211441902": "Nobody knows: no candidate says it. Jointly, five guesses are five "
-    "presidents, and two of them are right.",
-    "wqr002474": "Lost: a passage on the FA Cup has the word *Portsmouth* in it, so the model "
-    "takes that answer as found and passes over the passage on Portsmouth itself.",
-    "-6055400232006639298": "Lost: of two passages on the Genie the one comes first that names "
-    "Robin Williams alone; the other, with both actors, would add a name that is not believed.",
-    "-7777910189889414373": "Lost: most of the probability is on *Easter*, and the *Easter Vigil* "
-    "is in a passage that was taken before; so the one that says when in the Vigil adds too "
-    "little, and another that says *midnight* is taken.",
+    "4965896127144803833": "Joint choice gives the passage with the conquistadors a place that "
+    "independent choice gives to another passage with smallpox. The model does not know that it "
+    "adds them (*adds little*).",
+    "-7928734433655034282": "Two dates, two passages of the same article: the passage that adds "
+    "October 21 is chosen instead of another that repeats 1803.",
+    "8147342740211441902": "No candidate contains the answer in context. Joint choice makes "
+    "five guesses, five presidents, and two of them are right.",
+    "wqr002474": "Lost: a passage on the FA Cup contains the word *Portsmouth*, so "
+    "the model counts that answer as found and skips the passage on Portsmouth itself.",
+    "-6055400232006639298": "Lost: of two passages on the Genie, the one that names only Robin "
+    "Williams comes first; the other, with both actors, would add a name to which the model "
+    "gives little probability.",
+    "-7777910189889414373": "Lost: most of the probability is on *Easter*, and the *Easter "
+    "Vigil* is in a passage that was chosen before. So the passage that says when in the Vigil "
+    "adds too little, and another that says *midnight* is chosen.",
 }
-"""What there is to see in each."""
+"""What each example shows."""
 HEAD = """# Ten examples
 
-Made by `recipes/examples.py` with the model that comes with the package, from the 100 candidates of
-`jpr retrieve`. *Independent* takes the five passages that are likeliest by themselves (IndepPR: the
-first step of the same model), *joint* one after another by the answers that each adds. Passages are
-named by the titles of their articles; in brackets are the answers that a passage contains, as the
-questions' authors gave them. The questions were picked by hand among those of the development sets
-on which the two ways differ: seven that choosing jointly wins and three that it loses. In the run
-of the published table `joint`, in 16 bits, it wins 109 and loses 37 of 2,757.
+Made by `recipes/examples.py` with the bundled model, from the 100 candidates of `jpr retrieve`.
+*Independent* takes the five passages with the highest probability, each scored independently
+(IndepPR: the first step of the same model). *Joint* takes one passage after another, by the answers
+that each adds. Passages are shown by the titles of their articles; in brackets are the gold answers
+that a passage contains. The questions were selected by hand among those of the development sets on
+which the two differ: seven that joint choice wins and three that it loses. In the run of the
+published table `joint`, in 16 bits, it wins 109 and loses 37 of 2,757.
 
-Below each is the tree, here a chain: P is the probability of the choice given those above it; then
-come the answers that the model thinks the passage adds, each with its probability, and the
-passage that it was preferred to."""
+Below each example is the search tree, here a chain: P is the probability of the choice given the
+passages above it; then come the answers that the passage adds according to the model, each with its
+probability, and the next best passage that was not chosen."""
 
 
 def named(answers: Sequence[Sequence[str]], covered: set[int]) -> str:
@@ -80,20 +83,18 @@ def column(ranking: Ranking) -> list[str]:
     ]
 
 
-def steps(reply: Reply, given: Ranking) -> Iterator[str]:
+def steps(choice: Choice, given: Ranking) -> Iterator[str]:
     """Yield the lines of the tree."""
     titles = [hit.passage.title for hit in given.hits]
-    for depth, node in enumerate(reply.nodes):
-        told = [
-            f"{one.text} {one.probability:.2f}" for one in node.expected if one.probability >= LEAST
-        ]
+    for depth, (node, adds) in enumerate(zip(choice.decoded.nodes, choice.adds, strict=True)):
+        told = [f"{one.text} {one.probability:.2f}" for one in adds if one.probability >= LEAST]
         line = f"{'   ' * depth}{'└─ ' if depth else ''}{titles[node.passage]}"
         other = titles[node.instead_of[0][1]] if node.instead_of else "nothing"
         what = ", ".join(told[:SHOWN]) or "little"
         yield f"{line}: P {exp(node.log_prob):.2f}; adds {what}; not {other}"
 
 
-def example(number: int, data: str, choices: Sequence[Reply], given: Ranking) -> Iterator[str]:
+def example(number: int, data: str, choices: Sequence[Choice], given: Ranking) -> Iterator[str]:
     """Yield the parts of one example."""
     question = given.question
     yield f"## {number}. {question.text}"

@@ -26,17 +26,18 @@ from jpr.evaluation.compare import compare
 from jpr.evaluation.evaluation import ALL, MULTI
 from jpr.io.manifest import commit, manifest
 from jpr.models.generation import GeneratedAnswer
-from jpr.read.generate import placed
+from jpr.read.fusion import placed
 from jpr.read.spans import likely
-from jpr.rerank.answer_text import AnswerLocator, candidate_answers
-from jpr.rerank.evidence import Vocabulary
+from jpr.rerank.evidence import Words
+from jpr.rerank.explain import Places
+from jpr.rerank.told import told
 from jpr.train.sources import has_answers
 from jpr.types import Answer, Hit, Prediction, Question, Ranking
 from recipes.reader_models import NOWHERE, SIZES
 from recipes.report import comparison_row, records_of, save_records
 
 ABOUT = (
-    "Answers to the questions, by who reads what. PassageTokens are ten of each question's 100 "
+    "Answers to the questions, by who reads what. Passages are ten of each question's 100 "
     "candidates. `t5` is flan-t5-small as a reader (Fusion in Decoder, grounded, greedy), trained "
     "for each source of passages on what it chooses for the same training questions "
     "(`recipes/reader.toml`); `spans` a joint model's own answers in those passages alone, `all` "
@@ -59,14 +60,14 @@ BASELINES = ("independent", "first")
 """The first of these that there is, others are compared with."""
 
 
-def tokenizer_places(folder: Path) -> AnswerLocator:
+def tokenizer_places(folder: Path) -> Places:
     """Return what finds tokens in texts."""
     tokenizer = read_tokenizer(folder / "tokenizer.json")
-    return AnswerLocator(tokenizer, Vocabulary.of(tokenizer))
+    return Places(tokenizer, Words.of(tokenizer))
 
 
 def spans_answers(
-    found: Sequence[Mapping[str, Any]], hits: Sequence[Hit], places: AnswerLocator
+    found: Sequence[Mapping[str, Any]], hits: Sequence[Hit], places: Places
 ) -> tuple[Answer, ...]:
     """Return the answers that a joint model's spans are."""
     if not found:
@@ -78,7 +79,7 @@ def spans_answers(
         tuple(tuple(one["tokens"]) for one in found), np.zeros(holds.shape, np.float32), holds
     )
     mass = np.array([one["mass"] for one in found])
-    return likely(candidate_answers(known, mass, hits, range(len(hits)), places))
+    return likely(told(known, mass, hits, range(len(hits)), places))
 
 
 def writes(system: str) -> bool:
@@ -87,7 +88,7 @@ def writes(system: str) -> bool:
 
 
 def answers_of(
-    made: Mapping[str, Any], at: int, hits: Sequence[Hit], places: AnswerLocator
+    made: Mapping[str, Any], at: int, hits: Sequence[Hit], places: Places
 ) -> tuple[Answer, ...]:
     """Return the answers of a system to its question number `at`."""
     found = made["answers"][at]
@@ -98,7 +99,7 @@ def answers_of(
 
 
 def predictions(
-    made: Mapping[str, Any], rankings: Mapping[str, Ranking], places: AnswerLocator
+    made: Mapping[str, Any], rankings: Mapping[str, Ranking], places: Places
 ) -> Iterator[Prediction]:
     """Yield what a system answered, as the passages write it."""
     for at, id in enumerate(made["questions"]):

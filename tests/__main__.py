@@ -1,6 +1,7 @@
 """`python -m tests`: everything that must hold before a change is merged.
 
-Style comes first, as it takes a second; mypy, which uses one core, runs while the tests do.
+Style and the documentation site come first, as they take seconds; mypy, which uses one core, runs
+while the tests do.
 """
 
 import os
@@ -9,7 +10,7 @@ import sys
 
 WORKERS = (os.cpu_count() or 1) + 1
 """One more than there are cores: some tests wait, for a browser or a process that is killed."""
-STYLE = (("ruff", "format", "--check", "."), ("ruff", "check", "."))
+FAST = (("ruff", "format", "--check", "."), ("ruff", "check", "."), ("docs.make_site",))
 TYPES = ("mypy",)
 TESTS = ("pytest", "-n", str(WORKERS), "--dist", "worksteal")
 
@@ -24,7 +25,7 @@ def start(check: tuple[str, ...], output: int | None = None) -> subprocess.Popen
 
 def main() -> int:
     """Run all checks; return 0 if all of them pass."""
-    for check in STYLE:
+    for check in FAST:
         if start(check).wait():
             return 1
     types = start(TYPES, subprocess.PIPE)

@@ -1,56 +1,55 @@
-"""Searches along sequences: SeqDecode, beam search, and independent scoring."""
+"""Searches that choose along sequences: SeqDecode, beam, and the best of the first step."""
 
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jpr.decode.search import Limits, Search, Selection, checked
+from jpr.decode.search import Chosen, Decoded, Limits, Node, Prefix, Search, checked
 from jpr.errors import ConfigError
-from jpr.types import Node, Prefix
 
 
 def sequence(n: int, limits: Limits) -> Search:
     """Take the best passage of every step."""
     limits.check(n)
-    selection = Selection(limits, n)
+    chosen = Chosen(limits, n)
     prefix: Prefix = ()
-    while not selection.is_full:
+    while not chosen.full:
         (row,) = checked((yield [prefix]), n, 1)
         order = _best_first(row, prefix)
-        fitting = [passage for passage in order if selection.fits(passage)]
+        fitting = [passage for passage in order if chosen.fits(passage)]
         if not fitting or row[fitting[0]] < limits.threshold:
             break
-        selection.add(_node(prefix, fitting, row))
+        chosen.add(_node(prefix, fitting, row))
         prefix = (*prefix, fitting[0])
-    return selection.nodes()
+    return chosen.decoded()
 
 
 def independent(n: int, limits: Limits) -> Search:
     """Take the best passages of the first step, as IndepPR does."""
     limits.check(n)
-    selection = Selection(limits, n)
-    if selection.is_full:
-        return selection.nodes()
+    chosen = Chosen(limits, n)
+    if chosen.full:
+        return chosen.decoded()
     (row,) = checked((yield [()]), n, 1)
     order = _best_first(row, ())
     for place, passage in enumerate(order):
-        if selection.is_full or row[passage] < limits.threshold:
+        if chosen.full or row[passage] < limits.threshold:
             break
-        if selection.fits(passage):
-            selection.add(_node((), order[place:], row))
-    return selection.nodes()
+        if chosen.fits(passage):
+            chosen.add(_node((), order[place:], row))
+    return chosen.decoded()
 
 
 def beam(n: int, limits: Limits, width: int = 4) -> Search:
     """Keep the `width` sequences with the largest sums of log-probabilities, to the end."""
     limits.check(n)
     if width < 1:
-        raise ConfigError(f"beam width {width}; give at least 1")
+        raise ConfigError(f"a beam of {width}; keep at least one sequence")
     beams: list[tuple[float, tuple[Node, ...]]] = [(0.0, ())]
     while True:
-        states = [Selection(limits, n, nodes) for _, nodes in beams]
-        if all(state.is_full for state in states):
+        states = [Chosen(limits, n, nodes) for _, nodes in beams]
+        if all(state.full for state in states):
             break
         prefixes = [tuple(node.passage for node in nodes) for _, nodes in beams]
         rows = checked((yield prefixes), n, len(prefixes))
@@ -62,7 +61,7 @@ def beam(n: int, limits: Limits, width: int = 4) -> Search:
         if not longer:
             break
         beams = sorted(longer, key=lambda found: -found[0])[:width]
-    return beams[0][1]
+    return Decoded(beams[0][1])
 
 
 def _node(prefix: Prefix, order: Sequence[int], row: NDArray[np.floating]) -> Node:

@@ -1,4 +1,1 @@
-"""The second stage: which of the candidates to choose, and in which order.
-
-Knows models, prompts and the text of passages; knows no index, and reads no files of passages.
-"""
+"""The second stage: which of the candidates, and in which order."""

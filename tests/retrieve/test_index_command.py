@@ -150,7 +150,7 @@ def test_a_missing_extra_is_named_and_the_rest_is_indexed(
     (tmp_path / "only" / "picture.jpg").write_bytes(b"x")
     given = ("--out", tmp_path / "index", "--encoder", "none")
     said = fails(capsys, monkeypatch, "index", tmp_path / "only", *given)
-    assert "holds no readable document; .txt .md .html" in said
+    assert "holds no text that can be read; .txt .md .html" in said
 
 
 def test_the_manifest_can_be_read_by_anyone(tmp_path: Path, encoder: Path) -> None:

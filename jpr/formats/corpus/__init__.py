@@ -13,6 +13,7 @@ FORMATS = Formats[Passage](
     "jsonl",
     "folder",
     "wikipedia",
+    "wikiextractor",
 )
 
 
