@@ -93,7 +93,7 @@ def test_a_budget_in_which_nothing_fits_is_told(
 ) -> None:
     run, out = tmp_path / "run.jsonl", tmp_path / "out.jsonl"
     run.write_text(RUN.read_text(encoding="utf-8").splitlines()[0] + "\n", encoding="utf-8")
-    for budget, told in (("5", "no passage fits --budget 5 for 1 of them"), ("300", "")):
+    for budget, told in (("5", "budget=5 for 1 question"), ("300", "")):
         out.unlink(missing_ok=True)
         monkeypatch.setattr(
             sys, "argv", ["jpr", "rerank", str(run), "--out", str(out), "--set", f"budget={budget}"]
