@@ -13,15 +13,12 @@ So "party" does not contain "art", nor "1997" "9". Title and text are searched s
 answer spans both. An answer without a token is found nowhere.
 
 `normalize_answer` is the other, looser convention (SQuAD's), for comparing generated answers with
-gold ones; it is never used to search passages.
-
-The `regex` library is loaded on first use: training imports this module and has only the standard
-library, numpy, tokenizers, safetensors and torch.
+gold ones; it is never used to search passages. The `regex` library is loaded on first use, because
+training imports this module and does without it.
 """
 
 import string
 import unicodedata
-from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
@@ -110,7 +107,11 @@ def answer_spans(text: str, answer: str) -> list[tuple[int, int]]:
     ['band', 'BAND']
     """
     needle = tokens(answer)
-    folded, offsets = _folded_offsets(text)
+    if text.isascii():
+        folded, offsets = text.lower(), list(range(len(text)))
+    else:  # NFD may reorder the marks of one letter, never letters
+        folded = fold(text)
+        offsets = [at for at, character in enumerate(text) for _ in fold(character)]
     found = list(_compiled(_TOKEN).finditer(folded))
     words, n = [match[0] for match in found], len(needle)
     return [
@@ -118,15 +119,6 @@ def answer_spans(text: str, answer: str) -> list[tuple[int, int]]:
         for at in range(len(words) - n + 1 if n else 0)
         if words[at] == needle[0] and words[at : at + n] == needle
     ]
-
-
-def _folded_offsets(text: str) -> tuple[str, Sequence[int]]:
-    """Return a folded text, and for each of its characters the offset in the text."""
-    if text.isascii():
-        return text.lower(), range(len(text))
-    # NFD may reorder the marks of one letter, never letters.
-    parts = [fold(character) for character in text]
-    return fold(text), [at for at, part in enumerate(parts) for _ in part]
 
 
 def _joined(words: list[str]) -> str:
@@ -173,11 +165,9 @@ class _Needle:
         if len(self._words) > _FEW or len(self.longest) > _SHORT:
             return _joined(self._words) in _joined(_compiled(_TOKEN).findall(folded))
         at = folded.find(self._words[0])
-        while at >= 0:
-            if self._is_at(folded, at):
-                return True
+        while at >= 0 and not self._is_at(folded, at):
             at = folded.find(self._words[0], at + 1)
-        return False
+        return at >= 0
 
     def _is_at(self, folded: str, at: int) -> bool:
         for word in self._words:

@@ -24,28 +24,20 @@ _DAMAGE = (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile)
 
 
 class ReadPosition:
-    """How far files have been read, in bytes as they lie on the disk."""
+    """How far files have been read, in bytes on the disk."""
 
     def __init__(self) -> None:
         """Begin before the first file."""
-        self._before = 0
-        self._path: Path | None = None
-        self._stream: BinaryIO | None = None
-
-    def open(self, path: Path, stream: BinaryIO) -> None:
-        """Note a file that is about to be read."""
-        if path != self._path:  # a file may be opened twice: to recognize it, and to read it
-            self._before, self._path = self.bytes, path
-        self._stream = stream
+        self._read: dict[Path, int] = {}
 
     @property
     def bytes(self) -> int:
         """Bytes read so far, up to the size of a buffer."""
-        if self._path is None or self._stream is None:
-            return self._before
-        if self._stream.closed:
-            return self._before + self._path.stat().st_size
-        return self._before + os.lseek(self._stream.fileno(), 0, os.SEEK_CUR)
+        return sum(self._read.values())
+
+    def update(self, path: Path, stream: BinaryIO) -> None:
+        """Note the position in a file; one that is opened twice, to recognize it, counts once."""
+        self._read[path] = os.lseek(stream.fileno(), 0, os.SEEK_CUR)
 
 
 _position: ContextVar[ReadPosition | None] = ContextVar("read_position", default=None)
@@ -61,7 +53,7 @@ def watch_reading() -> Iterator[ReadPosition]:
         _position.reset(token)
 
 
-def open_binary(path: Path) -> BinaryIO:
+def _open(path: Path) -> BinaryIO:
     """Open a file for reading; gzip, xz, bzip2 and zstd are known by their first bytes."""
     with explain_read_errors(path):
         if path.exists() and not path.is_file():
@@ -70,8 +62,6 @@ def open_binary(path: Path) -> BinaryIO:
             first = raw.read(6)
         opener = next((open for magic, open in _OPENERS.items() if first.startswith(magic)), None)
         stream: BinaryIO = opener(path) if opener else path.open("rb")
-    if position := _position.get():
-        position.open(path, stream)
     return stream
 
 
@@ -151,7 +141,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
 def _blocks(path: Path) -> Iterator[bytes]:
     """Yield the file's bytes in pieces that end with a whole line."""
     rest: list[bytes] = []
-    with open_binary(path) as stream:
+    with _open(path) as stream:
         limit = max(_LONGEST_LINE, _TIMES * path.stat().st_size)
         while chunk := _read_chunk(stream, path):
             end = chunk.rfind(b"\n") + 1
@@ -169,7 +159,10 @@ def _blocks(path: Path) -> Iterator[bytes]:
 def _read_chunk(stream: BinaryIO, path: Path) -> bytes:
     with explain_read_errors(path):
         try:
-            return stream.read(_CHUNK)
+            chunk = stream.read(_CHUNK)
         except _DAMAGE as error:
             problem = f"compressed data is damaged or cut short ({error}); fetch the file again"
             raise FormatError(path, 0, problem) from error
+    if position := _position.get():
+        position.update(path, stream)
+    return chunk
