@@ -35,10 +35,9 @@ from transformers.modeling_outputs import BaseModelOutput
 from jpr.decode import Limits, decode_many, independent, tree
 from jpr.models.candidates import PackedCandidates
 from jpr.models.config import T5Config
-from jpr.models.decoder_cache import CachePool
+from jpr.models.decoder_cache import CachePool, PrefixScorer
 from jpr.models.heads import PointerHead
 from jpr.models.joint import JointModel
-from jpr.models.prefix_scorer import PrefixScorer
 from jpr.models.t5 import T5
 
 PADDED = 360

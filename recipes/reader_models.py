@@ -36,8 +36,7 @@ from safetensors.torch import load_file, save_file
 
 from jpr.decode import Evidence
 from jpr.io.atomic import publish, publish_binary
-from jpr.models.decoder_cache import CachePool
-from jpr.models.prefix_scorer import PrefixScorer
+from jpr.models.decoder_cache import CachePool, PrefixScorer
 from jpr.rerank.evidence import Words, evidence
 from jpr.rerank.joint import Decoding
 from jpr.rerank.joint_torch import passages_of

@@ -17,18 +17,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from jpr.errors import DataError
+from jpr.models import padding
 from jpr.models.config import T5Config
 from jpr.models.kernels import dispatch
-from jpr.models.padding import (
-    Grouping,
-    Ints,
-    Layout,
-    in_parts,
-    layout,
-    length_mask,
-    row_lengths,
-    run_block,
-)
 from jpr.models.t5_blocks import (
     Attend,
     AttendCross,
@@ -64,21 +55,21 @@ class T5Encoder(nn.Module):
 
     def forward_packed(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """Map concatenated rows of `lengths` (B,), ids (N,), to (N, d)."""
-        grouping, rows = Grouping.of(ids.device), row_lengths(lengths, len(ids))
+        grouping, rows = padding.Grouping.of(ids.device), padding.row_lengths(lengths, len(ids))
         if not len(ids):
             return self.words.weight[:0]
         if dispatch.uses_inference_kernels(self.words.weight):
-            return in_parts(ids, rows, grouping.budget, self._run_varlen)
+            return padding.in_parts(ids, rows, grouping.budget, self._run_varlen)
         if dispatch.uses_training_kernels(self.words.weight) and self.config.d_kv in _KERNEL_HEADS:
             return self._run_varlen(ids, rows)
-        return in_parts(
+        return padding.in_parts(
             ids,
             rows,
             grouping.budget,
-            lambda some, of: self._run_layout(some, layout(of, grouping)),
+            lambda some, of: self._run_layout(some, padding.layout(of, grouping)),
         )
 
-    def _run_varlen(self, ids: Tensor, rows: Ints) -> Tensor:
+    def _run_varlen(self, ids: Tensor, rows: padding.Ints) -> Tensor:
         ends = torch.from_numpy(np.append(0, rows.cumsum()).astype(np.int32)).to(ids.device)
         return self.forward_varlen(ids, ends, int(rows.max()))
 
@@ -98,7 +89,7 @@ class T5Encoder(nn.Module):
             kernel = inference.attend
         return self._run_blocks(ids, partial(kernel, tiles=tiles, ends=ends, longest=longest))
 
-    def _run_layout(self, ids: Tensor, to: Layout) -> Tensor:
+    def _run_layout(self, ids: Tensor, to: padding.Layout) -> Tensor:
         """Map ids (N,) to (N, d), padded by a layout in between."""
         slots = to.slots.to(ids.device)
         padded = ids.new_full((to.size,), self.config.pad_token_id)
@@ -126,7 +117,7 @@ class T5Encoder(nn.Module):
     def _run_blocks(self, ids: Tensor, attend: Attend) -> Tensor:
         x = F.dropout(self.words(ids), self.dropout, self.training)
         for block in self.blocks:
-            x = run_block(block, x, attend, self.checkpointing)
+            x = padding.run_block(block, x, attend, self.checkpointing)
         return F.dropout(self.norm(x), self.dropout, self.training)
 
     def _masks(
@@ -139,7 +130,7 @@ class T5Encoder(nn.Module):
         for (rows, longest), own in zip(shapes, by_group, strict=True):
             mask = bias[:, :longest, :longest].expand(rows, -1, -1, -1)
             if bool((own < longest).any()):
-                outside = ~length_mask(own.to(bias.device), longest)
+                outside = ~padding.length_mask(own.to(bias.device), longest)
                 mask = mask.masked_fill(outside[:, None, None], torch.finfo(dtype).min)
             masks.append(mask)
         return masks
@@ -150,14 +141,14 @@ class Memory:
 
     def __init__(self, vectors: Tensor, lengths: Tensor) -> None:
         """Take vectors, and their number for each question, `lengths` (B,)."""
-        rows = torch.from_numpy(row_lengths(lengths, len(vectors)))
+        rows = torch.from_numpy(padding.row_lengths(lengths, len(vectors)))
         if not len(rows) or int(rows.min()) < 1:
             raise DataError("a question has nothing to attend to; give it at least one passage")
         self._vectors, self._shape = vectors, (len(rows), int(rows.max()))
         self._slots: Tensor | None = None
         self._mask: Tensor | None = None
         if int(rows.min()) < self._shape[1]:
-            inside = length_mask(rows, self._shape[1])
+            inside = padding.length_mask(rows, self._shape[1])
             self._slots = inside.flatten().nonzero()[:, 0].to(vectors.device)
             dtype = dispatch.working_dtype(vectors)
             mask = inside.new_zeros(inside.shape, dtype=dtype)

@@ -12,12 +12,11 @@ from jpr.encode.encoder_folder import weight_files, weights_digest
 from jpr.errors import ConfigError
 from jpr.io.checksums import known_sums
 from jpr.models.candidates import EncodedBatch, PackedCandidates
-from jpr.models.decoder_cache import CachePool
+from jpr.models.decoder_cache import CachePool, PrefixScorer
 from jpr.models.heads import IndexHead, in_passages
 from jpr.models.joint import JointModel
 from jpr.models.joint_checkpoint import read_joint
 from jpr.models.joint_config import ENCODER_FILE, JOINT_JSON, STEP_FILE
-from jpr.models.prefix_scorer import PrefixScorer
 from jpr.rerank.evidence import Passages
 from jpr.rerank.scorer import Asked, Opened
 

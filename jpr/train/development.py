@@ -12,9 +12,8 @@ from jpr.decode import Ask, Covering, Decoded, Limits, decode_many
 from jpr.errors import DataError
 from jpr.evaluation.mrecall import mrecall
 from jpr.models.candidates import PackedCandidates
-from jpr.models.decoder_cache import CachePool
+from jpr.models.decoder_cache import CachePool, PrefixScorer
 from jpr.models.joint import JointModel
-from jpr.models.prefix_scorer import PrefixScorer
 from jpr.rerank.decoding import Decoding
 from jpr.rerank.evidence import Words, evidence
 from jpr.rerank.joint_torch import passages_of

@@ -11,9 +11,9 @@ from jpr.decode import Limits, Prefix, Rows, decode, decode_many, sequence, tree
 from jpr.errors import ConfigError, DataError
 from jpr.models.bert import Bert
 from jpr.models.config import BertConfig
+from jpr.models.decoder_cache import PrefixScorer
 from jpr.models.heads import PointerHead
 from jpr.models.joint import JointModel
-from jpr.models.prefix_scorer import PrefixScorer
 from jpr.models.t5 import T5Decoder
 from tests.models.joint_models import (
     MODELS,

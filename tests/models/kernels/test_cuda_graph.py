@@ -7,10 +7,9 @@ import torch
 from jpr.models.bert import Bert
 from jpr.models.candidates import PackedCandidates
 from jpr.models.config import BertConfig, T5Config
-from jpr.models.decoder_cache import CachePool
+from jpr.models.decoder_cache import CachePool, PrefixScorer
 from jpr.models.heads import PointerHead
 from jpr.models.joint import JointModel
-from jpr.models.prefix_scorer import PrefixScorer
 from jpr.models.t5 import T5, T5Decoder
 from tests.models.kernels.compare import far
 

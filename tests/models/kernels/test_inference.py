@@ -9,9 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from jpr.models.config import T5Config
-from jpr.models.decoder_cache import CachePool
+from jpr.models.decoder_cache import CachePool, PrefixScorer
 from jpr.models.kernels import dispatch, inference
-from jpr.models.prefix_scorer import PrefixScorer
 from jpr.models.t5 import T5Encoder
 from jpr.models.t5_blocks import RelativeBias
 from tests.models.joint_models import candidates, pointer_over_t5

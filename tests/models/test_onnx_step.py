@@ -11,10 +11,10 @@ from jpr.errors import DataError
 from jpr.models.bert import Bert
 from jpr.models.candidates import EncodedBatch, PackedCandidates
 from jpr.models.config import BertConfig, T5Config
+from jpr.models.decoder_cache import PrefixScorer
 from jpr.models.heads import IndexHead, PointerHead, SpanHead
 from jpr.models.joint import JointModel
 from jpr.models.onnx_export import JointOnnx, joint_to_onnx, joint_to_onnx_int8
-from jpr.models.prefix_scorer import PrefixScorer
 from jpr.models.quantize import quantize_matrices
 from jpr.models.t5 import T5, T5Decoder
 from tests.models.joint_models import NUMBERS, WORDS, candidates

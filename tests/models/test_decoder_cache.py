@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from jpr.models.decoder_cache import CachePool
+from jpr.models.decoder_cache import CachePool, PrefixScorer
 from jpr.models.joint import JointModel
-from jpr.models.prefix_scorer import PrefixScorer
 from tests.models.joint_models import MODELS, candidates, pointer_over_bert
 
 
