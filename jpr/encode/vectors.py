@@ -251,11 +251,6 @@ class StoredVectors:
             yield vectors
 
 
-def is_complete(folder: Path) -> bool:
-    """Return whether a folder holds the vectors of a whole corpus."""
-    return (folder / "done.json").exists()
-
-
 def open_vectors(folder: str | Path) -> StoredVectors:
     """Open the vectors of a corpus; an incomplete folder is an error."""
     home = Path(folder)
@@ -263,7 +258,7 @@ def open_vectors(folder: str | Path) -> StoredVectors:
     if not (home / "head.json").exists():
         raise FormatError(home, 0, "no vectors; make them with: jpr index CORPUS --vectors FOLDER")
     head = _read_head(home / "head.json")
-    if not is_complete(home):
+    if not file.exists():
         raise FormatError(home, 0, "encoding is not complete; run the same command again to resume")
     count = unsealed(file, read_object(file)).get("passages")
     if not isinstance(count, int):

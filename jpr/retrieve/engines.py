@@ -46,10 +46,6 @@ class IndexOptions:
     collection: str | None = None
     graph: str | None = None
 
-    def __post_init__(self) -> None:
-        if self.encoder == NO_ENCODER and self.vectors is not None:
-            raise ConfigError("--encoder none and --vectors exclude each other; leave one out")
-
     @property
     def encoder_folder(self) -> str:
         """The encoder's folder as the index records it; empty for the bundled one."""

@@ -23,8 +23,8 @@ def refused_apart(*arguments: object, before: Callable[[], object] | None = None
     command = [sys.executable, "-m", "jpr", *map(str, arguments)]
     result = subprocess.run(command, capture_output=True, text=True, preexec_fn=before, check=False)
     assert result.returncode == 2, result.stderr
-    (said,) = result.stderr.splitlines()
-    return said.removeprefix("jpr: ")
+    (expected,) = result.stderr.splitlines()
+    return expected.removeprefix("jpr: ")
 
 
 def corpus_file(folder: Path, corpus: list[Passage]) -> Path:
@@ -50,7 +50,7 @@ def build(corpus: Path, index: Path) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("", "the file is empty"),
         ("id\ttext\ttitle\n", "holds no record"),
@@ -64,9 +64,9 @@ def build(corpus: Path, index: Path) -> tuple[object, ...]:
         ),
     ],
 )
-def test_a_corpus_that_is_none(tmp_path: Path, index: Path, text: str, said: str) -> None:
+def test_a_corpus_that_is_none(tmp_path: Path, index: Path, text: str, expected: str) -> None:
     (tmp_path / "corpus.tsv").write_text(text)
-    assert said in refused(*build(tmp_path / "corpus.tsv", index))
+    assert expected in refused(*build(tmp_path / "corpus.tsv", index))
 
 
 def test_a_corpus_that_is_not_there_and_an_empty_folder(tmp_path: Path, index: Path) -> None:
@@ -132,8 +132,8 @@ def test_a_target_that_cannot_be_one(tmp_path: Path) -> None:
 def test_a_folder_that_is_something_else(tmp_path: Path) -> None:
     (tmp_path / "models" / "v1").mkdir(parents=True)
     (tmp_path / "models" / "v1" / "weights").write_text("precious")
-    told = refused(*build(corpus_file(tmp_path, passages(3)), tmp_path / "models"))
-    assert "v1" in told.partition("models: ")[2]
+    message = refused(*build(corpus_file(tmp_path, passages(3)), tmp_path / "models"))
+    assert "v1" in message.partition("models: ")[2]
     assert (tmp_path / "models" / "v1" / "weights").read_text() == "precious"
 
 
@@ -164,9 +164,9 @@ def test_who_may_only_read_can_search_but_not_write(tmp_path: Path, index: Path)
     command = [sys.executable, "-c", NOBODY, str(index)]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert not result.stderr
-    found, said = result.stdout.splitlines()
+    found, expected = result.stdout.splitlines()
     assert found == "5"
-    assert said.endswith("cannot be written: Permission denied")
+    assert expected.endswith("cannot be written: Permission denied")
     for folder in folders:
         folder.chmod(0o755)
 
@@ -185,7 +185,7 @@ def test_two_writers_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         ([], "--remove"),
         (["corpus.tsv", "--remove", "1"], "either a corpus"),
@@ -196,5 +196,5 @@ def test_two_writers_at_once(tmp_path: Path) -> None:
         (["corpus.tsv", "--encoder", "missing"], "missing: not a folder"),
     ],
 )
-def test_options_without_meaning(index: Path, arguments: list[str], said: str) -> None:
-    assert said in refused("index", *arguments, "--out", index)
+def test_options_without_meaning(index: Path, arguments: list[str], expected: str) -> None:
+    assert expected in refused("index", *arguments, "--out", index)

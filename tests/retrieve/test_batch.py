@@ -1,4 +1,4 @@
-"""`jpr search` and `jpr retrieve`, from the command line to the file."""
+"""`jpr retrieve`, from the command line to the file."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -142,11 +142,11 @@ def test_options_without_meaning_are_refused(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def said(*options: object) -> str:
+    def expected(*options: object) -> str:
         return fails(capsys, monkeypatch, "retrieve", folder, "castle", *options)
 
-    assert "choose one of bm25, dense, hybrid" in said("--retriever", "colbert")
-    assert "-k 0" in said("-k", 0)
-    assert "write field=value" in said("--where", "guide")
-    assert "no passage has a field 'colour'" in said("--where", "colour=red")
-    assert "nothing: " in said("--encoder", tmp_path / "nothing")
+    assert "choose one of bm25, dense, hybrid" in expected("--retriever", "colbert")
+    assert "-k 0" in expected("-k", 0)
+    assert "write field=value" in expected("--where", "guide")
+    assert "no passage has a field 'colour'" in expected("--where", "colour=red")
+    assert "nothing: " in expected("--encoder", tmp_path / "nothing")

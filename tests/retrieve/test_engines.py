@@ -42,5 +42,5 @@ def test_it_builds_is_recognised_and_is_searched(
     assert [hit["id"] for hit in found["hits"]] == ["2"]
     with pytest.raises(ConfigError, match="has words alone"):
         open_retriever(index, "dense")
-    told = fails(capsys, monkeypatch, "index", corpus, "--out", index)
-    assert "holds an index of engine overlap; choose another folder" in told
+    message = fails(capsys, monkeypatch, "index", corpus, "--out", index)
+    assert "holds an index of engine overlap; choose another folder" in message

@@ -71,17 +71,17 @@ def test_vectors_made_before_are_as_good(
     assert Index(tmp_path / "a").key == Index(tmp_path / "b").key
     other = write_encoder(tmp_path / "other", seed=1)
     given = ("--out", tmp_path / "b", "--vectors", vectors)
-    told = fails(capsys, monkeypatch, "index", texts, *given, "--encoder", other)
-    assert "name the right one" in told
+    message = fails(capsys, monkeypatch, "index", texts, *given, "--encoder", other)
+    assert "name the right one" in message
     more = corpus(tmp_path, 41, seed=2)
-    told = fails(capsys, monkeypatch, "index", more, *given, "--encoder", encoder)
-    assert "holds vectors of 40 passages only" in told
-    told = fails(capsys, monkeypatch, "index", texts, *given)
-    assert "bundled encoder is" in told
+    message = fails(capsys, monkeypatch, "index", more, *given, "--encoder", encoder)
+    assert "holds vectors of 40 passages only" in message
+    message = fails(capsys, monkeypatch, "index", texts, *given)
+    assert "bundled encoder is" in message
 
 
 def noted(*arguments: object) -> str:
-    """Run a command that must succeed, and return what it said beside its result."""
+    """Run a command that must succeed, and return what it expected beside its result."""
     result = CliRunner().invoke(app, [str(argument) for argument in arguments])
     assert result.exit_code == 0, result.output
     return result.stderr
@@ -108,9 +108,9 @@ def test_a_folder_is_read_and_cut_as_asking_it_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     index = tmp_path / "index"
-    told = noted("index", documents, "--out", index, "--encoder", encoder)
-    assert told.count("left out") == 1
-    assert "lock.pdf: is encrypted; save it without a password; left out" in told
+    message = noted("index", documents, "--out", index, "--encoder", encoder)
+    assert message.count("left out") == 1
+    assert "lock.pdf: is encrypted; save it without a password; left out" in message
     with pytest.warns(UserWarning, match="left out"):
         own = index_documents(
             documents, tmp_path / "home", load_encoder(encoder), BUNDLED_ENCODER / "tokenizer.json"
@@ -142,30 +142,30 @@ def test_a_missing_extra_is_named_and_the_rest_is_indexed(
 ) -> None:
     find = "jpr.formats.corpus.documents.find_spec"
     monkeypatch.setattr(find, lambda name: None if name == "pypdf" else name)
-    told = noted("index", documents, "--out", tmp_path / "index", "--encoder", "none")
-    assert "reading .pdf files" in told
-    assert "pip install 'jpr[documents]'" in told
+    message = noted("index", documents, "--out", tmp_path / "index", "--encoder", "none")
+    assert "reading .pdf files" in message
+    assert "pip install 'jpr[documents]'" in message
     assert Index(tmp_path / "index").manifest.passages > 4
     (tmp_path / "only").mkdir()
     (tmp_path / "only" / "picture.jpg").write_bytes(b"x")
     given = ("--out", tmp_path / "index", "--encoder", "none")
-    said = fails(capsys, monkeypatch, "index", tmp_path / "only", *given)
-    assert "holds no text that can be read; .txt .md .html" in said
+    message = fails(capsys, monkeypatch, "index", tmp_path / "only", *given)
+    assert ".txt .md .html" in message
 
 
 def test_the_manifest_can_be_read_by_anyone(tmp_path: Path, encoder: Path) -> None:
     jpr("index", corpus(tmp_path, 5), "--out", tmp_path / "index", "--encoder", encoder)
-    told = json.loads((tmp_path / "index" / "v1" / "manifest.json").read_text())
-    assert told["fields"] == ["half", "source", "title"]
-    assert told["vectors"]["kind"] == "sq8"
-    assert told["vectors"]["dimension"] == 32
-    assert told["history"] == [
+    manifest = json.loads((tmp_path / "index" / "v1" / "manifest.json").read_text())
+    assert manifest["fields"] == ["half", "source", "title"]
+    assert manifest["vectors"]["kind"] == "sq8"
+    assert manifest["vectors"]["dimension"] == 32
+    assert manifest["history"] == [
         {"what": "build", "source": "corpus-0.jsonl", "added": 5, "removed": 0}
     ]
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "expected"),
     [
         (["--set", "engine=lucene"], "choose one of files, milvus"),
         (["--set", "graph=ivf"], "--set graph: not supported by the engine files"),
@@ -179,10 +179,10 @@ def test_the_manifest_can_be_read_by_anyone(tmp_path: Path, encoder: Path) -> No
 def test_options_that_do_not_go_together(
     tmp_path: Path,
     options: list[str],
-    said: str,
+    expected: str,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     texts = corpus(tmp_path, 2)
-    told = fails(capsys, monkeypatch, "index", texts, "--out", tmp_path / "index", *options)
-    assert said in told
+    message = fails(capsys, monkeypatch, "index", texts, "--out", tmp_path / "index", *options)
+    assert expected in message
