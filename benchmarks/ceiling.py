@@ -1,4 +1,4 @@
-"""What products of square matrices reach, which is what other work on a device is measured by."""
+"""Throughput of square matrix products, against which other work on a device is measured."""
 
 import time
 from statistics import median
@@ -7,7 +7,7 @@ import torch
 
 
 def ceiling(device: str = "cuda", size: int = 8192) -> float:
-    """Return their operations per second in bfloat16, the median of several."""
+    """Return their operations per second in bfloat16, the median of several runs."""
     a, b = (torch.randn(size, size, device=device, dtype=torch.bfloat16) for _ in range(2))
     taken = []
     for _ in range(8):
@@ -21,6 +21,6 @@ def ceiling(device: str = "cuda", size: int = 8192) -> float:
 
 
 def settle(device: str) -> None:
-    """Wait until a device has done all it was given."""
+    """Wait until a device is idle."""
     if device == "cuda":
         torch.cuda.synchronize()

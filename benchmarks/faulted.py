@@ -14,7 +14,7 @@ def main() -> None:
 
     models = Path(sys.argv[1])
     jpr.encode.encoder_folder.BUNDLED_ENCODER = models / "encoder"
-    jpr.rerank.joint.DEFAULT = models / "joint"
+    jpr.rerank.joint.BUNDLED_MODEL = models / "joint"
     from jpr.cli import main as jpr_main
 
     sys.argv = ["jpr", *sys.argv[2:]]

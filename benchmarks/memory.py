@@ -43,7 +43,7 @@ class Setting:
 
     @property
     def predicted(self) -> Peak:
-        """What arithmetic says."""
+        """The predicted peak."""
         if self.way == "inference":
             return inference(SIZES[self.size], self.load)
         return training(SIZES[self.size], self.load, checkpointing=self.way == "checkpointing")
@@ -71,7 +71,7 @@ TINY = tuple(
 
 
 def reader(setting: Setting, device: str) -> T5:
-    """Make a reader at random."""
+    """Make a random reader."""
     with torch.device(device):
         model = T5(SIZES[setting.size], DROPOUT)
     model.encoder.checkpointing = setting.way == "checkpointing"
@@ -79,7 +79,7 @@ def reader(setting: Setting, device: str) -> T5:
 
 
 def tokens(setting: Setting, device: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Draw passages end to end, their lengths, how many tokens each question has, and answers."""
+    """Sample concatenated passages, their lengths, tokens per question, and answers."""
     load, words = setting.load, SIZES[setting.size].vocab_size
     lengths = torch.full((load.batch * load.passages,), load.tokens)
     memory = torch.full((load.batch,), load.passages * load.tokens)
@@ -111,7 +111,7 @@ def trained(setting: Setting, device: str) -> Callable[[], None]:
 
 
 def read(setting: Setting, device: str) -> Callable[[], None]:
-    """Return how an answer is read and written."""
+    """Return a function that reads and generates."""
     model = reader(setting, device)
     ids, lengths, memory, _ = tokens(setting, device)
 
@@ -168,16 +168,16 @@ COLUMNS = {
     "before GB": (9, ".2f"),
     "seconds": (7, ".1f"),
 }
-"""How wide the columns of the table are, and how numbers are written."""
+"""Width of each column of the table, and the format of its numbers."""
 
 
 def main() -> None:
-    """Measure, print, and keep the numbers."""
+    """Measure, print, and save the numbers."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--tiny", action="store_true", help="on the CPU, to try; no peaks")
-    parser.add_argument("--commit", default="", help="to be noted")
+    parser.add_argument("--commit", default="", help="to record")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     torch.manual_seed(0)
@@ -196,7 +196,7 @@ def main() -> None:
             "seconds": time.perf_counter() - start,
             "rows": found,
         }
-        if options.out:  # after every row, so that a run cut short has shown what it measured
+        if options.out:  # after every row, so that an interrupted run keeps its numbers
             options.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
 

@@ -1,12 +1,17 @@
-"""What the benchmarks take from transformers alike."""
+"""Shapes of our models as transformers' configurations."""
 
-import transformers
+from typing import TYPE_CHECKING
 
 from jpr.models.config import T5Config
 
+if TYPE_CHECKING:
+    import transformers
 
-def peer_config(shape: T5Config, dropout: float = 0.1) -> transformers.T5Config:
-    """Return a shape of ours as transformers has it."""
+
+def peer_config(shape: T5Config, dropout: float = 0.1) -> "transformers.T5Config":
+    """Return transformers' configuration of a shape."""
+    import transformers
+
     return transformers.T5Config(
         vocab_size=shape.vocab_size,
         d_model=shape.d_model,

@@ -3,15 +3,16 @@
 python benchmarks/rerank.py [--small] [--out FILE.json]
 
 Weights are random: speed does not depend on them, except through the shape of the decode tree. As
-they give all passages nearly the same probability, β = 2 grows a tree that is wide, of which most
-can be asked ahead, and β = -2 one that is a chain, of which nothing can. Lengths are padded (360
+they give all passages nearly the same probability, β = 2 grows a wide tree, most of which can be
+expanded ahead, and β = -2 a chain, of which nothing can. Lengths are padded (360
 tokens, the paper's) or real: drawn from the distribution of 10,000 candidates of 100 AmbigNQ
 development questions in T5's tokens (mean 167). Times are medians of several repetitions, each from
-token ids on the GPU to the choice on the CPU, with the GPU idle before. Peers, in the same run:
+token ids on the GPU to the choice on the CPU, with the GPU idle before. Peers, in the same run,
+where transformers is installed:
 
 - transformers' T5 encoder, eager, sdpa, compiled;
-- the straightforward way: transformers' encoder over the padded passages, its vectors end to end,
-  `generate` of k tokens (Fusion in Decoder);
+- a direct implementation: transformers' encoder over the padded passages, its vectors
+  concatenated, `generate` of k tokens (Fusion in Decoder);
 - monoT5: transformers' encoder and one step of its decoder per passage;
 - the products of square matrices, as the floor.
 """
@@ -20,6 +21,8 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Iterator
+from importlib.metadata import version
+from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from statistics import median
@@ -27,10 +30,8 @@ from typing import Any
 
 import numpy as np
 import torch
-import transformers
 from ceiling import ceiling
 from peer import peer_config
-from transformers.modeling_outputs import BaseModelOutput
 
 from jpr.decode import Limits, decode_many, independent, tree
 from jpr.models.candidates import PackedCandidates
@@ -90,10 +91,10 @@ class Ours:
         with torch.device("cuda"):
             t5, head = T5(shape), PointerHead(shape.d_model)
         self.model = JointModel(t5.encoder, t5.decoder, head, "tokens").bfloat16().eval()
-        self.rooms = CachePool(self.model)
+        self.pool = CachePool(self.model)
 
     def candidates(self, questions: int, each: int, kind: str) -> PackedCandidates:
-        """Draw token ids."""
+        """Sample token ids."""
         lengths = torch.from_numpy(np.concatenate([lengths_of(kind, each)] * questions))
         count = questions * each
         return PackedCandidates(
@@ -109,14 +110,14 @@ class Ours:
     @torch.inference_mode()
     def encode(self, candidates: PackedCandidates) -> None:
         """Encode alone."""
-        self.rooms.encode(candidates)
+        self.pool.encode(candidates)
 
     @torch.inference_mode()
     def decode(
         self, candidates: PackedCandidates, beta: float | None = 2.0, ahead: int = AHEAD
     ) -> None:
         """Encode and decode; without β the best of the first step."""
-        steps = PrefixScorer(self.model, self.rooms.encode(candidates), self.rooms)
+        steps = PrefixScorer(self.model, self.pool.encode(candidates), self.pool)
         limits = Limits(K)
         searches = [
             independent(n, limits) if beta is None else tree(n, limits, beta, ahead)
@@ -126,10 +127,12 @@ class Ours:
 
 
 class Theirs:
-    """transformers' T5 of the same shape, as one would write it down."""
+    """transformers' T5 of the same shape, used directly."""
 
     def __init__(self, shape: T5Config, attention: str) -> None:
         """Make a model in bfloat16."""
+        import transformers
+
         config = peer_config(shape)
         config.decoder_start_token_id = 0
         with torch.device("cuda"):
@@ -140,36 +143,38 @@ class Theirs:
         self.encoder = self.model.encoder
 
     def rows(self, each: int, kind: str) -> tuple[torch.Tensor, torch.Tensor]:
-        """Draw token ids, padded to the longest, and say which count."""
+        """Sample token ids, padded to the longest, and their mask."""
         lengths = torch.from_numpy(lengths_of(kind, each)).cuda()
         longest = int(lengths.max())
-        there = torch.arange(longest, device="cuda")[None] < lengths[:, None]
-        ids = torch.randint(1, 32000, (each, longest), device="cuda").masked_fill(~there, 0)
-        return ids, there.long()
+        mask = torch.arange(longest, device="cuda")[None] < lengths[:, None]
+        ids = torch.randint(1, 32000, (each, longest), device="cuda").masked_fill(~mask, 0)
+        return ids, mask.long()
 
     @torch.inference_mode()
-    def encode(self, ids: torch.Tensor, there: torch.Tensor) -> torch.Tensor:
+    def encode(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """Encode alone."""
-        hidden: torch.Tensor = self.encoder(input_ids=ids, attention_mask=there).last_hidden_state
+        hidden: torch.Tensor = self.encoder(input_ids=ids, attention_mask=mask).last_hidden_state
         return hidden
 
     @torch.inference_mode()
-    def fusion(self, ids: torch.Tensor, there: torch.Tensor) -> None:
+    def fusion(self, ids: torch.Tensor, mask: torch.Tensor) -> None:
         """Fuse in the decoder and generate k tokens."""
-        hidden: Any = self.encode(ids, there).flatten(0, 1)[None]
+        from transformers.modeling_outputs import BaseModelOutput
+
+        hidden: Any = self.encode(ids, mask).flatten(0, 1)[None]
         self.model.generate(
             encoder_outputs=BaseModelOutput(last_hidden_state=hidden),
-            attention_mask=there.flatten()[None],
+            attention_mask=mask.flatten()[None],
             max_new_tokens=K,
             min_new_tokens=K,
             do_sample=False,
         ).cpu()
 
     @torch.inference_mode()
-    def pointwise(self, ids: torch.Tensor, there: torch.Tensor) -> None:
+    def pointwise(self, ids: torch.Tensor, mask: torch.Tensor) -> None:
         """Take one step of the decoder for every passage."""
         start = torch.zeros(len(ids), 1, dtype=torch.long, device="cuda")
-        found = self.model(input_ids=ids, attention_mask=there, decoder_input_ids=start)
+        found = self.model(input_ids=ids, attention_mask=mask, decoder_input_ids=start)
         found.logits[:, 0].float().softmax(-1).cpu()
 
 
@@ -200,7 +205,7 @@ def against_transformers(each: int, small: bool) -> Iterator[Row]:
         }
         for way, (beta, ahead) in ways.items():
             yield about | {"what": f"jpr: {way}"} | measured(ours.decode, given, beta, ahead)
-        for attention in ("eager", "sdpa"):
+        for attention in ("eager", "sdpa") if find_spec("transformers") else ():
             yield from _theirs(shape, attention, about, each, kind)
 
 
@@ -237,12 +242,12 @@ def by_size(small: bool) -> Iterator[Row]:
 
 
 def main() -> None:
-    """Measure, print, and keep the numbers."""
+    """Measure, print, and save the numbers."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--small", action="store_true", help="a T5-small and few passages, to try")
-    parser.add_argument("--commit", default="", help="to be noted")
+    parser.add_argument("--commit", default="", help="to record")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     torch.manual_seed(0)
@@ -250,19 +255,19 @@ def main() -> None:
     each = 25 if options.small else 100
     for row in chain(against_transformers(each, options.small), by_size(options.small)):
         rows.append(row)
-        told = (f"{v:.2f}" if isinstance(v, float) else str(v) for v in row.values())
-        print(f"[{time.perf_counter() - start:5.0f}]", *told, flush=True)
+        cells = (f"{v:.2f}" if isinstance(v, float) else str(v) for v in row.values())
+        print(f"[{time.perf_counter() - start:5.0f}]", *cells, flush=True)
         report = {
             "device": torch.cuda.get_device_name(),
             "torch": torch.__version__,
-            "transformers": transformers.__version__,
+            "transformers": version("transformers") if find_spec("transformers") else "",
             "commit": options.commit,
             "k": K,
             "TFLOP/s of matrix products": most / 1e12,
             "seconds": time.perf_counter() - start,
             "rows": rows,
         }
-        if options.out:  # after every row, so that a run cut short has shown what it measured
+        if options.out:  # after every row, so that an interrupted run keeps its numbers
             options.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
 

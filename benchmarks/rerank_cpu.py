@@ -1,4 +1,4 @@
-"""Speed of the joint reranker on one core, and how far 8 bits choose what 32 do.
+"""Speed of the joint reranker on one core, and how often 8 bits choose the same as 32.
 
 python benchmarks/rerank_cpu.py RUN FOLDER… [--questions 10] [--agreement 100] [--out FILE.json]
 
@@ -6,8 +6,8 @@ RUN holds questions with candidates and their texts. Each FOLDER is a joint mode
 writes it, a Hugging Face BERT, which gets a random decoder of two layers, or a Hugging Face T5,
 which gets a random pointer. Each is measured in torch (32 bits), in ONNX (32 bits) and in ONNX (8
 bits, scaled by questions that are not measured), k = 5 by the decoder that its folder names, else
-TreeDecode, one thread, from texts to choices, in CPU time; a T5 also as one would write it with
-transformers: encoder over the padded candidates, their vectors end to end, `generate` of 5 tokens.
+TreeDecode, one thread, from texts to choices, in CPU time; a T5 also implemented directly with
+transformers: encoder over the padded candidates, vectors concatenated, `generate` of 5 tokens.
 
 Agreement, for trained models only, as random ones find all candidates alike: the share of questions
 for which the first passage, and the set of five, are the same in 8 bits as in 32.
@@ -30,12 +30,13 @@ import torch
 import transformers
 from transformers.modeling_outputs import BaseModelOutput
 
+from jpr.decode import chosen_passages
 from jpr.encode.tokenizer import read_tokenizer
 from jpr.formats.runs import load_rankings
 from jpr.io.atomic import publish
 from jpr.io.manifest import manifest
 from jpr.models.joint_checkpoint import joint_over_bert, joint_over_t5, write_joint
-from jpr.rerank.joint import JointReranker, ask
+from jpr.rerank.joint import JointReranker, model_input
 from jpr.rerank.prompt import Prompts, PromptSettings
 from jpr.rerank.save import export_joint
 from jpr.types import Ranking
@@ -94,20 +95,20 @@ def seconds(work: Callable[[Ranking], object], rankings: Sequence[Ranking]) -> f
     return median(taken)
 
 
-def straightforward(source: Path) -> Callable[[Ranking], object]:
-    """Return Fusion in Decoder as one would write it with transformers."""
+def direct(source: Path) -> Callable[[Ranking], object]:
+    """Return Fusion in Decoder, implemented directly with transformers."""
     model: Any = transformers.T5ForConditionalGeneration.from_pretrained(source)
     prompts = Prompts(read_tokenizer(source / "tokenizer.json"), t5_prompt(source))
 
     @torch.inference_mode()
     def run(ranking: Ranking) -> None:
-        rows = [torch.tensor(one.ids) for one in ask(prompts, 0, ranking).prompted]
+        rows = [torch.tensor(one.ids) for one in model_input(prompts, 0, ranking).prompted]
         ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
-        there = (ids != 0).long()
-        hidden = model.encoder(input_ids=ids, attention_mask=there).last_hidden_state
+        mask = (ids != 0).long()
+        hidden = model.encoder(input_ids=ids, attention_mask=mask).last_hidden_state
         model.generate(
             encoder_outputs=BaseModelOutput(last_hidden_state=hidden.flatten(0, 1)[None]),
-            attention_mask=there.flatten()[None],
+            attention_mask=mask.flatten()[None],
             max_new_tokens=K,
             min_new_tokens=K,
             do_sample=False,
@@ -120,8 +121,8 @@ def agreement(one: JointReranker, other: JointReranker, rankings: Sequence[Ranki
     """Return how often the first passage and the five passages are the same."""
     first = five = 0
     for a, b in zip(one.decode_many(rankings, K), other.decode_many(rankings, K), strict=True):
-        first += a.decoded.passages[:1] == b.decoded.passages[:1]
-        five += set(a.decoded.passages) == set(b.decoded.passages)
+        first += chosen_passages(a.nodes)[:1] == chosen_passages(b.nodes)[:1]
+        five += set(chosen_passages(a.nodes)) == set(chosen_passages(b.nodes))
     n = len(rankings)
     return {"questions": n, "same first passage": first / n, "same five passages": five / n}
 
@@ -135,7 +136,7 @@ def measure(source: Path, rankings: Sequence[Ranking], options: argparse.Namespa
         taken = {form: seconds(lambda r, f=found: f.rank(r.question, r.hits, K), some)  # type: ignore[misc]
                  for form, found in forms.items()}  # fmt: skip
         if not trained and json.loads((source / "config.json").read_text())["model_type"] == "t5":
-            taken["transformers, fusion and generate"] = seconds(straightforward(source), some)
+            taken["transformers, fusion and generate"] = seconds(direct(source), some)
         found: Row = {"model": source.name, "CPU seconds per question": taken}
         found["8 bits against torch"] = taken["torch, 32 bits"] / taken["ONNX, 8 bits"]
         if trained:
@@ -145,7 +146,7 @@ def measure(source: Path, rankings: Sequence[Ranking], options: argparse.Namespa
 
 
 def main() -> None:
-    """Measure, print, and keep the numbers."""
+    """Measure, print, and save the numbers."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
@@ -157,8 +158,8 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     start = time.perf_counter()
-    wanted = max(options.questions, options.agreement) + SAMPLE
-    rankings = list(islice(load_rankings(options.run), wanted))
+    most = max(options.questions, options.agreement) + SAMPLE
+    rankings = list(islice(load_rankings(options.run), most))
     rows = []
     for source in options.models:
         rows.append(measure(source, rankings, options))

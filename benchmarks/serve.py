@@ -32,7 +32,7 @@ from lines import line
 from served import WORDS, serving, text, tiny_model
 
 from jpr.io.manifest import manifest
-from jpr.rerank.joint import DEFAULT
+from jpr.rerank.joint import BUNDLED_MODEL
 
 CLIENTS = (1, 8, 64)
 BATCHES = (8, 1)
@@ -248,7 +248,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         tiny = tiny_model(Path(folder))
         size = Load(options.passages, options.seconds, options.requests, 20, CLIENTS[-1])
-        size, model = (Load(3, 0.1, 160, 2, 16), tiny) if options.tiny else (size, DEFAULT)
+        size, model = (Load(3, 0.1, 160, 2, 16), tiny) if options.tiny else (size, BUNDLED_MODEL)
         rows, again = load(model, size)
         report: Row = {
             "passages": size.passages,

@@ -19,7 +19,7 @@ from shutil import copyfile
 from jpr.formats.corpus.split import load_tokenizer
 from jpr.pipeline import Pipeline
 from jpr.read.spans import SpanReader
-from jpr.rerank.joint import DEFAULT, JointReranker
+from jpr.rerank.joint import BUNDLED_MODEL, JointReranker
 from jpr.rerank.prompt import PromptSettings
 from jpr.retrieve.custom import FunctionRetriever
 from jpr.serve.limits import ServiceLimits
@@ -109,7 +109,7 @@ def tiny_model(folder: Path) -> Path:
     )
     model = JointModel(bert, decoder, PointerHead(16), "passages", SpanHead(16))
     write_joint(folder / "torch", model, asdict(PromptSettings()))
-    copyfile(DEFAULT / "tokenizer.json", folder / "torch" / "tokenizer.json")
+    copyfile(BUNDLED_MODEL / "tokenizer.json", folder / "torch" / "tokenizer.json")
     (folder / "onnx").mkdir()
     export_joint(folder / "torch", folder / "onnx")
     return folder / "onnx"

@@ -1,7 +1,7 @@
 # The public names and where they live: read by type checkers and, at run time, by __init__.py.
-from jpr.asking import ask as ask
-from jpr.asking import ask_async as ask_async
-from jpr.asking import open_pipeline as open_pipeline
+from jpr.bundled import ask as ask
+from jpr.bundled import ask_async as ask_async
+from jpr.bundled import open_pipeline as open_pipeline
 from jpr.coverage import Coverage as Coverage
 from jpr.coverage import cover as cover
 from jpr.encode.encoder_folder import load_encoder as load_encoder
@@ -31,15 +31,14 @@ from jpr.formats.runs import write_rankings as write_rankings
 from jpr.formats.runs.predictions import load_predictions as load_predictions
 from jpr.formats.runs.trec import load_qrels as load_qrels
 from jpr.pipeline import Pipeline as Pipeline
-from jpr.read.fusion import FusionReader as FusionReader
+from jpr.read.generate import FusionReader as FusionReader
 from jpr.read.llm import LlmReader as LlmReader
 from jpr.read.load import load_reader as load_reader
 from jpr.read.spans import SpanReader as SpanReader
-from jpr.reply import Reply as Reply
+from jpr.rerank.decoding import Decoding as Decoding
 from jpr.rerank.diversify import DiverseReranker as DiverseReranker
 from jpr.rerank.diversify import Mmr as Mmr
 from jpr.rerank.diversify import Pyversity as Pyversity
-from jpr.rerank.joint import Decoding as Decoding
 from jpr.rerank.joint import JointReranker as JointReranker
 from jpr.rerank.oracle import OracleReranker as OracleReranker
 from jpr.rerank.order import FirstStageOrder as FirstStageOrder
@@ -59,11 +58,12 @@ from jpr.retrieve.retrievers import HybridRetriever as HybridRetriever
 from jpr.retrieve.retrievers import open_retriever as open_retriever
 from jpr.types import Answer as Answer
 from jpr.types import Hit as Hit
-from jpr.types import Outcome as Outcome
+from jpr.types import Node as Node
 from jpr.types import Passage as Passage
 from jpr.types import Prediction as Prediction
 from jpr.types import Question as Question
 from jpr.types import Ranking as Ranking
+from jpr.types import Reply as Reply
 from jpr.types import Support as Support
 
 __version__: str

@@ -1,4 +1,4 @@
-"""The stages of the system, as protocols: what a new method has to have, and nothing more."""
+"""The stages of the system as protocols: what a new method must implement."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from jpr.types import Hit, Outcome, Passage, Question, Ranking
+from jpr.types import Answer, Hit, Passage, Question, Ranking
 
 if TYPE_CHECKING:  # `jpr --help` must not load numpy
     import numpy as np
@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # `jpr --help` must not load numpy
 
 T = TypeVar("T")
 Progress = Callable[[int], None]
-"""What long work calls with the number of things just finished."""
+"""Called by long work with the number of items just finished."""
 
 
 def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
@@ -29,17 +29,17 @@ def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
 
 
 class Retriever(Protocol):
-    """Finds candidates: the first stage."""
+    """The first stage: finds candidates."""
 
     def retrieve(self, question: Question, k: int) -> Ranking:
-        """Return the k best passages of the corpus, or all where it holds fewer."""
+        """Return the k best passages of the corpus, or all if it has fewer."""
 
     def retrieve_many(self, questions: Iterable[Question], k: int) -> Iterator[Ranking]:
-        """Do the same for many questions, in their order, in batches where that pays."""
+        """Do the same for many questions, in their order, in batches where that is faster."""
 
 
 class Encoder(Protocol):
-    """Turns texts into vectors; the inner product says how well a passage answers a question."""
+    """Turns texts into vectors; the inner product is the relevance of a passage to a question."""
 
     key: str
     """Names the weights and settings: only vectors made under the same key can be compared."""
@@ -53,13 +53,13 @@ class Encoder(Protocol):
 
 
 class Reranker(Protocol):
-    """Chooses from candidates: the second stage."""
+    """The second stage: chooses from the candidates."""
 
     def rank(self, question: Question, candidates: Sequence[Hit], k: int) -> Ranking:
-        """Return k of the candidates, best first, or all where there are fewer.
+        """Return k of the candidates, best first, or all if there are fewer.
 
-        Passages come back as they were; scores are the reranker's own and fall from each passage
-        to the next, so that who sorts by them finds the same order.
+        Passages are unchanged; scores are the reranker's own and strictly decrease, so that
+        sorting by score gives the same order.
         """
 
     def rank_many(self, rankings: Iterable[Ranking], k: int) -> Iterator[Ranking]:
@@ -67,13 +67,13 @@ class Reranker(Protocol):
 
 
 class Reader(Protocol):
-    """Reads answers off the chosen passages: the third stage."""
+    """The third stage: reads answers from the chosen passages."""
 
-    def read(self, ranking: Ranking) -> Outcome:
-        """Return the distinct answers that a question's passages give; none where there are none.
+    def read(self, ranking: Ranking) -> tuple[Answer, ...]:
+        """Return the distinct answers in a question's passages, most likely first.
 
         No two have the same normal form. Each is written as in a passage that supports it.
         """
 
-    def read_many(self, rankings: Iterable[Ranking]) -> Iterator[Outcome]:
+    def read_many(self, rankings: Iterable[Ranking]) -> Iterator[tuple[Answer, ...]]:
         """Do the same for many questions, in their order."""

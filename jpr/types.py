@@ -1,4 +1,4 @@
-"""What flows between the stages: frozen records that import nothing of ours."""
+"""The records that flow between the stages; they import nothing else of the package."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ class Passage:
     title: str
     text: str
     meta: Mapping[str, object] = field(default_factory=lambda: _NO_META, hash=False)
-    """Whatever else the source said of the passage; carried along, never dropped."""
+    """Other fields of the source; kept through all stages."""
 
     @property
     def is_bare(self) -> bool:
@@ -69,7 +69,7 @@ class Support:
 
     passage: Passage
     spans: tuple[tuple[int, int], ...]
-    """From where to where in its text; nowhere where the answer is in the title alone."""
+    """Where in its text, (start, end) each; empty if the answer is in the title alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +79,91 @@ class Answer:
     text: str
     log_prob: float
     support: tuple[Support, ...] = ()
-    """Empty only where a reader was told that its answers need not be in any passage."""
+    """Empty only if the reader may give answers that no passage contains."""
+
+
+Prefix = tuple[int, ...]
+"""Passages chosen so far, as positions among the candidates."""
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """The passages chosen for a question, and the answers read from them, likeliest first."""
+class ExpectedAnswer:
+    """An answer that a passage is expected to add to its prefix."""
 
-    ranking: Ranking
+    text: str
+    probability: float
+    """P(a | prefix), over all answers that may come next."""
+    overall: float
+    """P(a), before anything is chosen: comparable with `Answer.log_prob`."""
+    spans: tuple[tuple[int, int], ...]
+    """Where in the passage's text; empty if it is in the title alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One expansion of a search over candidates: `passage` after `prefix`."""
+
+    prefix: Prefix
+    passage: int
+    log_prob: float
+    score: float
+    """The log-probability times the length penalty: what expansions compete by."""
+    is_new: bool
+    """Whether the passage was not chosen before, under another prefix."""
+    instead_of: tuple[tuple[Prefix, int, float], ...] = ()
+    """The next best expansions: prefix, passage, score."""
+    worth: float = 0.0
+    """log P that the passage adds the next answer, or, if the model does not read answers, the
+    score: what the stopping threshold is compared with."""
+    expected: tuple[ExpectedAnswer, ...] = ()
+    """What the passage is expected to add; empty if the model does not choose by answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The answers to a question, the passages chosen for it, and the search that chose them."""
+
     answers: tuple[Answer, ...]
+    """Most likely first."""
+    ranking: Ranking
+    """The chosen passages."""
+    candidates: Ranking
+    """What they were chosen from; the positions in `nodes` refer to its hits."""
+    nodes: tuple[Node, ...] = ()
+    """The expansions of the search, in order; empty if the reranker does not search."""
+    decoder: str = ""
+    beta: float | None = None
+    """The length penalty; None if the decoder has none."""
+
+    @property
+    def question(self) -> str:
+        """The question's text."""
+        return self.ranking.question.text
+
+    @property
+    def depths(self) -> tuple[int, ...]:
+        """For each chosen passage, the depth at which the search found it, from 1."""
+        found = tuple(len(node.prefix) + 1 for node in self.nodes if node.is_new)
+        return found or (1,) * len(self.ranking.hits)
+
+    @property
+    def contained(self) -> tuple[tuple[int, ...], ...]:
+        """For each chosen passage, the answers it contains, as positions in `answers`."""
+        supports = [{one.passage.id for one in answer.support} for answer in self.answers]
+        return tuple(
+            tuple(at for at, ids in enumerate(supports) if hit.passage.id in ids)
+            for hit in self.ranking.hits
+        )
+
+    @property
+    def new_answers(self) -> tuple[tuple[str, ...], ...]:
+        """For each chosen passage, the texts of answers that no earlier one contains."""
+        seen: set[int] = set()
+        found = []
+        for contained in self.contained:
+            found.append(tuple(self.answers[at].text for at in contained if at not in seen))
+            seen.update(contained)
+        return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,17 +20,17 @@ from pathlib import Path
 
 import numpy as np
 
-from jpr.decode import Limits, Prefix, Rows, decode, independent, tree
+from jpr.decode import Limits, Rows, chosen_passages, decode, independent, tree
 from jpr.encode.tokenizer import read_tokenizer
 from jpr.formats.runs import load_rankings
 from jpr.io.atomic import publish
 from jpr.io.manifest import manifest
 from jpr.models.joint import JointModel
 from jpr.models.joint_checkpoint import joint_over_t5, read_joint
-from jpr.rerank.joint import ask
-from jpr.rerank.joint_torch import TorchScorer
+from jpr.rerank.joint import model_input
 from jpr.rerank.prompt import Prompts, PromptSettings, read_prompt_settings
-from jpr.types import Ranking
+from jpr.rerank.torch_scorer import TorchScorer
+from jpr.types import Prefix, Ranking
 
 K = 5
 NUMBERS = 100
@@ -52,7 +52,7 @@ def models(source: Path) -> Iterator[tuple[str, JointModel, Prompts]]:
 
 def choices(scorer: TorchScorer, prompts: Prompts, ranking: Ranking) -> tuple[str, frozenset[str]]:
     """Return the likeliest passage and the five of TreeDecode."""
-    steps = scorer.open([ask(prompts, scorer.numbers, ranking)]).ask
+    steps = scorer.open([model_input(prompts, scorer.numbers, ranking)]).ask
     n = len(ranking.hits)
 
     def next_log_probs(prefixes: Sequence[Prefix]) -> Rows:
@@ -61,7 +61,7 @@ def choices(scorer: TorchScorer, prompts: Prompts, ranking: Ranking) -> tuple[st
     first = decode(independent(n, Limits(1)), next_log_probs)
     five = decode(tree(n, Limits(K), 2.0), next_log_probs)
     ids = [hit.passage.id for hit in ranking.hits]
-    return ids[first.passages[0]], frozenset(ids[p] for p in five.passages)
+    return ids[chosen_passages(first)[0]], frozenset(ids[p] for p in chosen_passages(five))
 
 
 def measured(

@@ -23,7 +23,7 @@ from jpr import (
     open_retriever,
     read_passages,
 )
-from jpr.asking import CANDIDATES, ENCYCLOPEDIA
+from jpr.bundled import CANDIDATES, ENCYCLOPEDIA
 from jpr.evaluation.compare import compare
 from jpr.evaluation.evaluation import ALL
 from jpr.io.manifest import manifest

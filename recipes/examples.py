@@ -15,8 +15,7 @@ from pathlib import Path
 from jpr import JointReranker, load_questions, load_rankings
 from jpr.coverage import cover
 from jpr.evaluation.tables import markdown
-from jpr.rerank.explain import Choice
-from jpr.types import Question, Ranking
+from jpr.types import Question, Ranking, Reply
 
 DATA = {"ambignq_dev": "AmbigNQ dev", "webquestions_dev": "WebQuestions dev"}
 K = 5
@@ -83,18 +82,20 @@ def column(ranking: Ranking) -> list[str]:
     ]
 
 
-def steps(choice: Choice, given: Ranking) -> Iterator[str]:
+def steps(reply: Reply, given: Ranking) -> Iterator[str]:
     """Yield the lines of the tree."""
     titles = [hit.passage.title for hit in given.hits]
-    for depth, (node, adds) in enumerate(zip(choice.decoded.nodes, choice.adds, strict=True)):
-        told = [f"{one.text} {one.probability:.2f}" for one in adds if one.probability >= LEAST]
+    for depth, node in enumerate(reply.nodes):
+        told = [
+            f"{one.text} {one.probability:.2f}" for one in node.expected if one.probability >= LEAST
+        ]
         line = f"{'   ' * depth}{'└─ ' if depth else ''}{titles[node.passage]}"
         other = titles[node.instead_of[0][1]] if node.instead_of else "nothing"
         what = ", ".join(told[:SHOWN]) or "little"
         yield f"{line}: P {exp(node.log_prob):.2f}; adds {what}; not {other}"
 
 
-def example(number: int, data: str, choices: Sequence[Choice], given: Ranking) -> Iterator[str]:
+def example(number: int, data: str, choices: Sequence[Reply], given: Ranking) -> Iterator[str]:
     """Yield the parts of one example."""
     question = given.question
     yield f"## {number}. {question.text}"

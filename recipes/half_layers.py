@@ -5,7 +5,8 @@
 `models/inside` is the model of the package as torch reads it:
 
     python -c 'from pathlib import Path; from jpr.models.onnx_weights import write_for_torch; \\
-        from jpr.rerank.joint import DEFAULT; write_for_torch(DEFAULT, Path("models/inside"))'
+        from jpr.rerank.joint import BUNDLED_MODEL; \\
+        write_for_torch(BUNDLED_MODEL, Path("models/bundled"))'
 """
 
 import argparse

@@ -28,16 +28,16 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from jpr.decode import Decoded
 from jpr.io.atomic import publish
 from jpr.models.candidates import PackedCandidates
 from jpr.models.joint import JointModel
-from jpr.rerank.evidence import Words
-from jpr.rerank.joint import Decoding
+from jpr.rerank.decoding import Decoding
+from jpr.rerank.evidence import Vocabulary
 from jpr.train.batch import BatchBuilder
 from jpr.train.development import Chooser, Development
 from jpr.train.joint import load_model, open_dataset, train_joint
 from jpr.train.recipe import DataConfig, ModelConfig, read_recipe
+from jpr.types import Node
 
 RECIPES = Path(__file__).parent / "joint"
 DEV = ("ambignq_dev", "webquestions_dev")
@@ -180,15 +180,16 @@ def seconds_of(folder: Path, steps: int) -> float:
 class Noting(Chooser):
     """A chooser that notes how deep its trees are."""
 
-    def __init__(self, model: JointModel, words: Words, ways: Mapping[str, Decoding]) -> None:
+    def __init__(self, model: JointModel, words: Vocabulary, ways: Mapping[str, Decoding]) -> None:
         super().__init__(model, words, ways)
         self.depths: dict[str, list[int]] = {way: [] for way in ways}
 
-    def __call__(self, candidates: PackedCandidates, k: int) -> dict[str, list[Decoded]]:
+    def __call__(self, candidates: PackedCandidates, k: int) -> dict[str, list[tuple[Node, ...]]]:
         """Return what is chosen in each way."""
         found = super().__call__(candidates, k)
         for way, decoded in found.items():
-            self.depths[way] += [one.depth for one in decoded]
+            for nodes in decoded:
+                self.depths[way].append(max((len(node.prefix) + 1 for node in nodes), default=0))
         return found
 
 
@@ -199,7 +200,7 @@ def choose(
     model, prompts = load_model(ModelConfig(init=str(folder)))
     dataset = open_dataset(DataConfig(f"packs/{pack}"))
     development = Development(dataset, BatchBuilder(dataset.pack, prompts, device), limit)
-    chooser = Noting(model.to(device).eval(), Words.of(prompts.tokenizer), ways)
+    chooser = Noting(model.to(device).eval(), Vocabulary.of(prompts.tokenizer), ways)
     found: Choices = {way: [] for way in ways}
     for first in range(0, len(development.questions), 32):
         some = development.questions[first : first + 32]

@@ -64,7 +64,7 @@ def main() -> None:
     systems: dict[str, tuple[KeyedReader, Callable[[Ranking], Ranking]]] = {
         FIRST: (spans, lambda ranking: ranking.top(5)),
         "first ten": (spans, lambda ranking: ranking.top(10)),
-        "chosen five": (ChoosingReader(joint, spans, 5), lambda ranking: ranking),
+        "chosen five": (ChoosingReader(spans, 5), lambda ranking: ranking),
     }
     records: list[Record] = []
     tests, seconds = [], {}

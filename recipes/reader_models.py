@@ -37,9 +37,9 @@ from safetensors.torch import load_file, save_file
 from jpr.decode import Evidence
 from jpr.io.atomic import publish, publish_binary
 from jpr.models.decoder_cache import CachePool, PrefixScorer
-from jpr.rerank.evidence import Words, evidence
-from jpr.rerank.joint import Decoding
-from jpr.rerank.joint_torch import passages_of
+from jpr.rerank.decoding import Decoding
+from jpr.rerank.evidence import Vocabulary, find_evidence
+from jpr.rerank.torch_scorer import passage_tokens
 from jpr.train.batch import BatchBuilder
 from jpr.train.development import Chooser, Development
 from jpr.train.joint import load_model, open_dataset
@@ -120,7 +120,7 @@ class Chosen:
             return found
         model, prompts = load_model(ModelConfig(init=str(self._models / weights)))
         ways = {name: SOURCES[name].decoding for name in sources}
-        choose = Chooser(model.to(self._device).eval(), Words.of(prompts.tokenizer), ways)
+        choose = Chooser(model.to(self._device).eval(), Vocabulary.of(prompts.tokenizer), ways)
         development = Development(dataset, BatchBuilder(dataset.pack, prompts, self._device))
         some = some[: self._limit or len(some)]
         for first in range(0, len(some), 64):
@@ -229,7 +229,7 @@ def spans(
     """Return the answers of a joint model in the chosen passages, read alone or with all others."""
     model, prompts = load_model(ModelConfig(init=str(folder)))
     model = model.to(device, torch.bfloat16 if device == "cuda" else torch.float32).eval()
-    rooms, words = CachePool(model), Words.of(prompts.tokenizer)
+    rooms, words = CachePool(model), Vocabulary.of(prompts.tokenizer)
     dataset = open_dataset(DataConfig(f"packs/{pack}"))
     builder = BatchBuilder(dataset.pack, prompts, device)
     found: list[object] = [[] for _ in range(len(dataset.pack))]
@@ -244,10 +244,10 @@ def spans(
         encoded = rooms.encode(candidates)
         rows = PrefixScorer(model, encoded, rooms)([(at, ()) for at in range(len(there))])
         for at, row, passages in zip(
-            there.tolist(), rows, passages_of(candidates, encoded) or (), strict=True
+            there.tolist(), rows, passage_tokens(candidates, encoded) or (), strict=True
         ):
             chosen = own[at][own[at] >= 0] if every else np.arange(len(row))
-            told = evidence(passages, words)
+            told = find_evidence(passages, words)
             found[int(some[at])] = answers_of(told, told.overall(row), chosen)
     return found
 
@@ -256,7 +256,7 @@ def answers_of(
     told: Evidence, mass: NDArray[np.float64], chosen: NDArray[np.int64]
 ) -> list[Mapping[str, object]]:
     """Return the likeliest answers that chosen candidates contain, and which of these do."""
-    holds = told.holds[chosen]
+    holds = told.contains[chosen]
     shown = np.where(holds.any(axis=0), mass, 0.0)
     return [
         {

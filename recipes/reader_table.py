@@ -26,18 +26,17 @@ from jpr.evaluation.compare import compare
 from jpr.evaluation.evaluation import ALL, MULTI
 from jpr.io.manifest import commit, manifest
 from jpr.models.generation import GeneratedAnswer
-from jpr.read.fusion import placed
+from jpr.read.generate import placed
 from jpr.read.spans import likely
-from jpr.rerank.evidence import Words
-from jpr.rerank.explain import Places
-from jpr.rerank.told import told
+from jpr.rerank.answer_text import AnswerLocator, candidate_answers
+from jpr.rerank.evidence import Vocabulary
 from jpr.train.sources import has_answers
 from jpr.types import Answer, Hit, Prediction, Question, Ranking
 from recipes.reader_models import NOWHERE, SIZES
 from recipes.report import comparison_row, records_of, save_records
 
 ABOUT = (
-    "Answers to the questions, by who reads what. Passages are ten of each question's 100 "
+    "Answers to the questions, by who reads what. PassageTokens are ten of each question's 100 "
     "candidates. `t5` is flan-t5-small as a reader (Fusion in Decoder, grounded, greedy), trained "
     "for each source of passages on what it chooses for the same training questions "
     "(`recipes/reader.toml`); `spans` a joint model's own answers in those passages alone, `all` "
@@ -60,14 +59,14 @@ BASELINES = ("independent", "first")
 """The first of these that there is, others are compared with."""
 
 
-def tokenizer_places(folder: Path) -> Places:
+def tokenizer_places(folder: Path) -> AnswerLocator:
     """Return what finds tokens in texts."""
     tokenizer = read_tokenizer(folder / "tokenizer.json")
-    return Places(tokenizer, Words.of(tokenizer))
+    return AnswerLocator(tokenizer, Vocabulary.of(tokenizer))
 
 
 def spans_answers(
-    found: Sequence[Mapping[str, Any]], hits: Sequence[Hit], places: Places
+    found: Sequence[Mapping[str, Any]], hits: Sequence[Hit], places: AnswerLocator
 ) -> tuple[Answer, ...]:
     """Return the answers that a joint model's spans are."""
     if not found:
@@ -79,7 +78,7 @@ def spans_answers(
         tuple(tuple(one["tokens"]) for one in found), np.zeros(holds.shape, np.float32), holds
     )
     mass = np.array([one["mass"] for one in found])
-    return likely(told(known, mass, hits, range(len(hits)), places))
+    return likely(candidate_answers(known, mass, hits, range(len(hits)), places))
 
 
 def writes(system: str) -> bool:
@@ -88,7 +87,7 @@ def writes(system: str) -> bool:
 
 
 def answers_of(
-    made: Mapping[str, Any], at: int, hits: Sequence[Hit], places: Places
+    made: Mapping[str, Any], at: int, hits: Sequence[Hit], places: AnswerLocator
 ) -> tuple[Answer, ...]:
     """Return the answers of a system to its question number `at`."""
     found = made["answers"][at]
@@ -99,7 +98,7 @@ def answers_of(
 
 
 def predictions(
-    made: Mapping[str, Any], rankings: Mapping[str, Ranking], places: Places
+    made: Mapping[str, Any], rankings: Mapping[str, Ranking], places: AnswerLocator
 ) -> Iterator[Prediction]:
     """Yield what a system answered, as the passages write it."""
     for at, id in enumerate(made["questions"]):

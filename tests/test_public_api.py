@@ -12,7 +12,7 @@ NAMES = """
 Answer AnswerF1 Bm25Retriever ConfigError Coverage DataError Decoding DenseRetriever
 DistinctRetriever DiverseReranker EM ERR_IA FirstStageOrder FormatError FunctionRetriever
 FusionReader Hit HybridRetriever Index JointReranker JprError LlmReader MRecall MRecall_clusters
-MRecall_superset MissingExtraError Mmr OracleReranker Outcome Passage Pipeline PointwiseReranker
+MRecall_superset MissingExtraError Mmr OracleReranker Node Passage Pipeline PointwiseReranker
 Prediction Pyversity Question Ranking Recall ReciprocalRanks Reply RunRetriever ScoreMix SpanReader
 StRecall Support add_to_index alpha_nDCG ask ask_async build_index compare cover evaluate
 evaluate_answers load_encoder load_predictions load_qrels load_questions load_rankings load_reader

@@ -74,15 +74,16 @@ def run(options: AskArguments) -> None:
 
     Example: jpr ask "who won the cup" --index wiki -k 10 --compare
     """
-    from jpr.asking import open_pipeline
-    from jpr.reply import INDEPENDENT, open_question, reply_json
+    from jpr.bundled import open_pipeline
+    from jpr.formats.replies import reply_json
+    from jpr.rerank.decoding import INDEPENDENT
 
     with output.warnings_as_notes():
         pipeline = open_pipeline(
             options.docs, options.index, options.k, device="cpu", watched=output.progress
         )
     with output.spinner("reading and choosing passages"):
-        opened = open_question(pipeline, options.question)
+        opened = pipeline.open(options.question)
         reply = opened.reply(beta=options.beta, decoder=options.decode)
         independent = opened.reply(decoder=INDEPENDENT) if options.compare else None
     if options.json:

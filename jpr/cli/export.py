@@ -173,22 +173,22 @@ def _export_encoder(model: Path, folder: Path, rankings: "list[Ranking]") -> Non
 def _calibrate(options: ExportArguments, run: Path, model: Path) -> None:
     """Decode without a threshold, find it, and write it to the model's folder."""
     from jpr.coverage import cover
+    from jpr.rerank.decoding import StoppingRule, calibrate, write_stopping_rule
     from jpr.rerank.joint import JointReranker
-    from jpr.rerank.stop import Stop, calibrated, write_stop
 
     settings = options.settings
     reranker = JointReranker.load(model, settings.decoder, settings.beta)
     rankings = read_run(run, options.corpus, options.questions, needs_answers=True)
-    trees, worths = [], []
+    trees = []
     with output.progress("decoding", len(rankings)) as progress:
         for choice in reranker.decode_many(rankings, settings.k):
-            trees.append(choice.decoded)
-            worths.append(choice.worths)
+            trees.append(choice.nodes)
             progress(1)
-    threshold, kept, passages = calibrated(trees, worths, cover(rankings), settings.keep)
+    threshold, kept, passages = calibrate(trees, cover(rankings), settings.keep)
     by = reranker.decoding
-    stop = Stop(threshold, settings.k, by.decoder, by.beta, kept, passages, len(rankings))
-    write_stop(model, stop)
+    n = len(rankings)
+    rule = StoppingRule(threshold, settings.k, by.decoder, by.beta, kept, passages, n)
+    write_stopping_rule(model / "joint.json", rule)
     output.note(
         f"stopping threshold {threshold:.4f}: {passages:.2f} passages per question instead of "
         f"{settings.k} keep {100 * kept:.1f} % of the answers ({len(rankings):,} questions)"

@@ -1,6 +1,6 @@
 """`jpr read`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -25,31 +25,7 @@ from jpr.cli.workers import spread
 from jpr.io.settings import parse_settings
 
 if TYPE_CHECKING:
-    from jpr.read.batch import KeyedReader
-    from jpr.read.load import Wanted
-
-
-@dataclass(frozen=True)
-class SpanSettings:
-    """The settings of a joint model as a reader: it has none."""
-
-
-@dataclass(frozen=True)
-class FusionSettings:
-    """The settings of a T5 that generates answers."""
-
-    beams: int | None = None
-    stop_penalty: float | None = None
-    any_text: bool = False
-
-
-@dataclass(frozen=True)
-class LlmSettings:
-    """The settings of a language model behind an endpoint."""
-
-    timeout: float = 60.0
-    skip: tuple[str, ...] = ()
-    any_text: bool = False
+    from jpr.read.load import ReadOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,14 +92,20 @@ class ReadArguments:
         return self.llm is None and self.model is not None and is_fusion(Path(self.model))
 
     @cached_property
-    def settings(self) -> SpanSettings | FusionSettings | LlmSettings:
-        """The parsed `--set` pairs."""
-        kind: type[SpanSettings | FusionSettings | LlmSettings] = SpanSettings
-        if self.llm is not None:
-            kind = LlmSettings
-        elif self.is_fusion:
-            kind = FusionSettings
-        return parse_settings(kind, self.set or ())
+    def reader_options(self) -> "ReadOptions":
+        """What determines the reader."""
+        from jpr.read.load import ReadOptions
+        from jpr.read.spans import MIN_RATIO
+
+        ratio = MIN_RATIO if self.min_ratio is None else self.min_ratio
+        options = ReadOptions(
+            self.model or "",
+            self.llm,
+            max_answers=self.max_answers,
+            min_ratio=ratio,
+            choose=self.choose,
+        )
+        return replace(options, settings=parse_settings(options.settings_class, self.set or ()))
 
 
 def run(options: ReadArguments) -> None:
@@ -134,7 +116,7 @@ def run(options: ReadArguments) -> None:
     workers must find the model under the same path.
 
     Settings (--set) of a T5: beams, stop-penalty (higher values give more answers). Of --llm:
-    timeout (seconds per question), skip (ids of questions, as a list). Of both: any-text (true:
+    timeout (seconds per question), skip (id of a question; repeatable). Of both: any-text (true:
     keep answers that no passage contains).
 
     Example: jpr read joint.jsonl --out answers.jsonl
@@ -149,47 +131,15 @@ def run(options: ReadArguments) -> None:
     from jpr.read.batch import read_to_file
     from jpr.read.load import open_reader
 
-    wanted = _wanted(options)
-    reader = _llm(options) or open_reader(wanted)[0]
+    described = options.reader_options
+    reader, _ = open_reader(described)
     rankings = read_run(options.source, options.corpus, options.questions)
     rankings = [ranking.top(options.k) for ranking in rankings] if options.k else rankings
     name = options.model or "the bundled model"
-    opening = StageSpec(open_reader, (wanted.elsewhere(),), reader.key, name)
+    opening = StageSpec(open_reader, (described.for_worker(),), reader.key, name)
     with (
         spread(options.workers, opening) as on,
         output.progress("reading", len(rankings)) as progress,
     ):
         read_to_file(reader, rankings, options.out, progress, on)
     output.note(f"wrote the answers to {len(rankings):,} questions to {options.out}")
-
-
-def _llm(options: ReadArguments) -> "KeyedReader | None":
-    from jpr.read.llm import LlmReader
-
-    settings = options.settings
-    if options.llm is None or not isinstance(settings, LlmSettings):
-        return None
-    return LlmReader(
-        options.llm,
-        options.model or "",
-        timeout=settings.timeout,
-        most=options.max_answers,
-        any_text=settings.any_text,
-        skip=settings.skip,
-    )
-
-
-def _wanted(options: ReadArguments) -> "Wanted":
-    from jpr.read.load import Wanted
-    from jpr.read.spans import LEAST
-
-    fusion = options.settings if isinstance(options.settings, FusionSettings) else FusionSettings()
-    return Wanted(
-        Path(options.model) if options.model else None,
-        options.max_answers,
-        LEAST if options.min_ratio is None else options.min_ratio,
-        options.choose,
-        any_text=fusion.any_text,
-        beams=fusion.beams,
-        stop_penalty=fusion.stop_penalty,
-    )

@@ -19,11 +19,8 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from jpr.decode import Node, Prefix
-from jpr.reply import Reply
-from jpr.rerank.explain import Added
 from jpr.text import normalize_answer
-from jpr.types import Passage
+from jpr.types import ExpectedAnswer, Node, Passage, Prefix, Reply
 
 _COLORS = ("green", "cyan", "magenta", "yellow", "blue", "red")
 """Colors of the answers, in turn."""
@@ -47,14 +44,14 @@ def reply_parts(
     if not reply.ranking.hits:
         return
     if explain and reply.answers:
-        legend = _LEGEND.format(len(reply.tree.candidates.hits))
+        legend = _LEGEND.format(len(reply.candidates.hits))
         yield Padding(Text(legend, "dim"), (0, 0, 0, 2))
     for at in range(len(reply.ranking.hits)):
         yield from _passage(reply, at, explain)
     if independent:
         yield Text("\nChosen jointly and independently", "bold")
         yield _side_by_side(reply, independent)
-    if reply.tree.nodes:
+    if reply.nodes:
         yield Text(f"\n{_search_title(reply)}", "bold")
         yield Padding(_tree(reply), (0, 0, 0, 2))
 
@@ -133,18 +130,17 @@ def _marks(reply: Reply, at: int) -> list[Mark]:
     return sorted(found or [Mark(*span, "underline", "*") for span in others])
 
 
-def _may_add(reply: Reply, at: int) -> list[Added]:
+def _may_add(reply: Reply, at: int) -> list[ExpectedAnswer]:
     """Return less likely answers of a passage that adds no listed one.
 
     Of "Bayard" and "Hippolyte Bayard" only the first is kept, and none that contains an answer.
     """
-    choice = reply.tree.choice
-    if reply.adds[at] or not choice.adds:
+    nodes = [node for node in reply.nodes if node.is_new]
+    if reply.new_answers[at] or not nodes:
         return []
-    nodes = [i for i, node in enumerate(choice.decoded.nodes) if node.is_new]
     answers = [f" {normalize_answer(answer.text)} " for answer in reply.answers]
-    found: dict[str, Added] = {}
-    for one in choice.adds[nodes[at]]:
+    found: dict[str, ExpectedAnswer] = {}
+    for one in nodes[at].expected:
         own = f" {normalize_answer(one.text)} "
         again = any(answer in own for answer in answers)
         again = again or any(own in other or other in own for other in found)
@@ -195,8 +191,8 @@ def _marked(text: str, window: tuple[int, int], marks: Sequence[Mark]) -> Text:
 
 def _adds(reply: Reply, at: int) -> Text:
     """Return what a passage adds to earlier ones, may add, and repeats."""
-    new = reply.adds[at]
-    old = [reply.answers[a].text for a in reply.holds[at] if reply.answers[a].text not in new]
+    new = reply.new_answers[at]
+    old = [reply.answers[a].text for a in reply.contained[at] if reply.answers[a].text not in new]
     perhaps = [f"{_flat(one.text)} ({_percent(one.overall)})" for one in _may_add(reply, at)[:2]]
     line = Text("", "italic")
     if new:
@@ -207,9 +203,8 @@ def _adds(reply: Reply, at: int) -> Text:
 
 
 def _search_title(reply: Reply) -> str:
-    tree = reply.tree
-    name = tree.decoder if tree.beta is None else f"{tree.decoder}, β = {tree.beta:g}"
-    return f"Search over {len(tree.candidates.hits)} candidates ({name})"
+    name = reply.decoder if reply.beta is None else f"{reply.decoder}, β = {reply.beta:g}"
+    return f"Search over {len(reply.candidates.hits)} candidates ({name})"
 
 
 def _tree(reply: Reply) -> Tree:
@@ -217,8 +212,8 @@ def _tree(reply: Reply) -> Tree:
     root = Tree(Text("question"), guide_style="dim")
     branches: dict[Prefix, Tree] = {(): root}
     chosen = {hit.passage.id: at for at, hit in enumerate(reply.ranking.hits)}
-    for node in reply.tree.nodes:
-        passage = reply.tree.candidates.hits[node.passage].passage
+    for node in reply.nodes:
+        passage = reply.candidates.hits[node.passage].passage
         label = _label(reply, node, passage, chosen[passage.id])
         branches[(*node.prefix, node.passage)] = branches[node.prefix].add(label)
     return root
@@ -229,7 +224,7 @@ def _label(reply: Reply, node: Node, passage: Passage, at: int) -> Text:
     if not node.is_new:
         return label.append("  repeated", "dim")
     for answer, listed in enumerate(reply.answers):
-        if listed.text in reply.adds[at]:
+        if listed.text in reply.new_answers[at]:
             label.append("  + ", "dim").append(_flat(listed.text), _style(answer))
     return _with_may_add(label, reply, at)
 
@@ -247,7 +242,7 @@ def _side_by_side(reply: Reply, independent: Reply) -> RenderableType:
 
 
 def _counted(name: str, reply: Reply) -> str:
-    n = len({at for held in reply.holds for at in held})
+    n = len({at for held in reply.contained for at in held})
     return f"{name}: {n} {'answer' if n == 1 else 'answers'}"
 
 
@@ -255,9 +250,9 @@ def _cell(reply: Reply, at: int) -> Text:
     if at >= len(reply.ranking.hits):
         return Text("")
     shown = Text(_title(reply.ranking.hits[at].passage))
-    for answer in reply.holds[at]:
+    for answer in reply.contained[at]:
         text = reply.answers[answer].text
-        is_new = text in reply.adds[at]
+        is_new = text in reply.new_answers[at]
         shown.append("  + " if is_new else "  = ", "dim")
         shown.append(_flat(text), _style(answer) if is_new else "dim")
     return _with_may_add(shown, reply, at)

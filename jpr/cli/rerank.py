@@ -147,7 +147,7 @@ def _count(k: str | None, budget: int | None, joint: "JointReranker | None") -> 
         return 5 if budget is None else sys.maxsize
     if k == "auto":
         assert joint is not None
-        return joint.most
+        return joint.max_k
     return int(k)
 
 

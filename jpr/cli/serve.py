@@ -128,14 +128,14 @@ def read_token(file: Path | None) -> str | None:
 
 
 def _pipeline(options: ServeArguments) -> "Pipeline":
-    from jpr.asking import open_pipeline
+    from jpr.bundled import open_pipeline
 
     with output.warnings_as_notes():
         return open_pipeline(options.docs, options.index, watched=output.progress)
 
 
 def _service(options: ServeArguments, limits: ServiceLimits) -> "Service":
-    from jpr.asking import shared_encoder
+    from jpr.bundled import shared_encoder
     from jpr.encode.encoder_folder import BUNDLED_ENCODER
     from jpr.formats.corpus.split import load_tokenizer
     from jpr.serve.service import Service

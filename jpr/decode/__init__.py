@@ -1,54 +1,36 @@
-"""Which passages, given P(next passage | passages already chosen): search alone, no model.
+"""Search over P(next passage | prefix): which passages to choose. Knows no tensors and no strings.
 
 A *search* is a generator: it yields the prefixes whose log-probabilities it needs next, is sent one
-row per prefix (a number per candidate), and returns what it chose. So searches for many questions
-advance together, and each round is one call of the model (`decode_many`).
+row per prefix (a number per candidate), and returns its expansions, `Node`s. So searches for many
+questions advance together, and each round is one call of the model (`decode_many`).
 
     SeqDecode      `sequence`: the best passage of every step (paper, Algorithm 1)
     TreeDecode     `tree`: the best expansion of any prefix so far (paper, Algorithm 1)
-    over sets      `tree` without orders: prefixes of the same passages are one
+    over sets      `tree` with `ordered=False`: prefixes of the same passages are one
     beam           `beam`: the sequence whose steps have the largest sum
     independent    `independent`: the best passages of the first step
 
-Any of them may choose for answers instead (`Covering`): passages that contain what no passage
-before does.
+Each of them may choose by answers instead (`Covering`): passages that contain what no earlier
+passage contains.
 
-A passage never follows itself. Equal scores go to the shorter prefix, then to the prefix that was
-opened first, then to the candidate that stands first.
+A passage never follows itself. Ties go to the shorter prefix, then to the prefix that was opened
+first, then to the earlier candidate.
 """
 
 from jpr.decode.covering import Covering, Evidence
 from jpr.decode.search import (
     Ask,
-    Decoded,
     Limits,
     NextLogProbs,
-    Node,
-    Prefix,
     Rows,
     Search,
+    chosen_passages,
     decode,
     decode_many,
 )
 from jpr.decode.sequences import beam, independent, sequence
 from jpr.decode.tree import length_penalty, tree
 
-__all__ = [
-    "Ask",
-    "Covering",
-    "Decoded",
-    "Evidence",
-    "Limits",
-    "NextLogProbs",
-    "Node",
-    "Prefix",
-    "Rows",
-    "Search",
-    "beam",
-    "decode",
-    "decode_many",
-    "independent",
-    "length_penalty",
-    "sequence",
-    "tree",
-]
+__all__ = ["Ask", "Covering", "Evidence", "Limits", "NextLogProbs", "Rows", "Search", "beam"]
+__all__ += ["chosen_passages", "decode", "decode_many", "independent", "length_penalty"]
+__all__ += ["sequence", "tree"]

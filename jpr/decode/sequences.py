@@ -1,55 +1,56 @@
-"""Searches that choose along sequences: SeqDecode, beam, and the best of the first step."""
+"""Searches along sequences: SeqDecode, beam search, and independent scoring."""
 
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jpr.decode.search import Chosen, Decoded, Limits, Node, Prefix, Search, checked
+from jpr.decode.search import Limits, Search, Selection, checked
 from jpr.errors import ConfigError
+from jpr.types import Node, Prefix
 
 
 def sequence(n: int, limits: Limits) -> Search:
     """Take the best passage of every step."""
     limits.check(n)
-    chosen = Chosen(limits, n)
+    selection = Selection(limits, n)
     prefix: Prefix = ()
-    while not chosen.full:
+    while not selection.is_full:
         (row,) = checked((yield [prefix]), n, 1)
         order = _best_first(row, prefix)
-        fitting = [passage for passage in order if chosen.fits(passage)]
+        fitting = [passage for passage in order if selection.fits(passage)]
         if not fitting or row[fitting[0]] < limits.threshold:
             break
-        chosen.add(_node(prefix, fitting, row))
+        selection.add(_node(prefix, fitting, row))
         prefix = (*prefix, fitting[0])
-    return chosen.decoded()
+    return selection.nodes()
 
 
 def independent(n: int, limits: Limits) -> Search:
     """Take the best passages of the first step, as IndepPR does."""
     limits.check(n)
-    chosen = Chosen(limits, n)
-    if chosen.full:
-        return chosen.decoded()
+    selection = Selection(limits, n)
+    if selection.is_full:
+        return selection.nodes()
     (row,) = checked((yield [()]), n, 1)
     order = _best_first(row, ())
     for place, passage in enumerate(order):
-        if chosen.full or row[passage] < limits.threshold:
+        if selection.is_full or row[passage] < limits.threshold:
             break
-        if chosen.fits(passage):
-            chosen.add(_node((), order[place:], row))
-    return chosen.decoded()
+        if selection.fits(passage):
+            selection.add(_node((), order[place:], row))
+    return selection.nodes()
 
 
 def beam(n: int, limits: Limits, width: int = 4) -> Search:
     """Keep the `width` sequences with the largest sums of log-probabilities, to the end."""
     limits.check(n)
     if width < 1:
-        raise ConfigError(f"a beam of {width}; keep at least one sequence")
+        raise ConfigError(f"beam width {width}; give at least 1")
     beams: list[tuple[float, tuple[Node, ...]]] = [(0.0, ())]
     while True:
-        states = [Chosen(limits, n, nodes) for _, nodes in beams]
-        if all(state.full for state in states):
+        states = [Selection(limits, n, nodes) for _, nodes in beams]
+        if all(state.is_full for state in states):
             break
         prefixes = [tuple(node.passage for node in nodes) for _, nodes in beams]
         rows = checked((yield prefixes), n, len(prefixes))
@@ -61,7 +62,7 @@ def beam(n: int, limits: Limits, width: int = 4) -> Search:
         if not longer:
             break
         beams = sorted(longer, key=lambda found: -found[0])[:width]
-    return Decoded(beams[0][1])
+    return beams[0][1]
 
 
 def _node(prefix: Prefix, order: Sequence[int], row: NDArray[np.floating]) -> Node:

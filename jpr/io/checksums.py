@@ -74,24 +74,34 @@ def write_folder(
 
 def read_record(file: Path) -> dict[str, object]:
     """Read a model's record without its checksums."""
+    return read_record_and_sums(file)[0]
+
+
+def read_record_and_sums(file: Path) -> tuple[dict[str, object], dict[Path, str]]:
+    """Read a model's record, and the hashes it holds of the files beside it."""
     record = unsealed(file, read_object(file))
-    record.pop(_SUMS, None)
-    return record
+    sums = record.pop(_SUMS, {})
+    if not isinstance(sums, dict) or not all(_is_inside(file.parent, name) for name in sums):
+        raise FormatError(file, 0, _DAMAGED)
+    return record, {file.parent / name: expected for name, expected in sums.items()}
 
 
 def known_sums(file: Path) -> dict[Path, str]:
     """Return the hashes that a model's record holds of the files beside it."""
-    sums = unsealed(file, read_object(file)).get(_SUMS, {}) if file.exists() else {}
-    if not isinstance(sums, dict) or not all(_is_inside(file.parent, name) for name in sums):
-        raise FormatError(file, 0, _DAMAGED)
-    return {file.parent / name: expected for name, expected in sums.items()}
+    return read_record_and_sums(file)[1] if file.exists() else {}
 
 
 def checked_sums(file: Path) -> dict[Path, str]:
     """Return the same after comparing the files with them."""
     sums = known_sums(file)
-    check_sums(file.parent, {str(path.relative_to(file.parent)): sums[path] for path in sums})
+    check_files(sums)
     return sums
+
+
+def check_files(sums: Mapping[Path, str]) -> None:
+    """Compare files with their hashes."""
+    for path, expected in sums.items():
+        check_sums(path.parent, {path.name: expected})
 
 
 def _is_inside(folder: Path, name: str) -> bool:

@@ -53,7 +53,8 @@ def below(settings: object, minimum: int, *names: str) -> list[str]:
 def parse_settings(cls: type[T], pairs: Sequence[str], option: str = "--set") -> T:
     """Make settings of the `KEY=VALUE` pairs of an option; a key is a field's name, `-` or `_`.
 
-    A field called `lambda_` has the key `lambda`. The last of several pairs with one key counts.
+    A field called `lambda_` has the key `lambda`. Of several pairs with one key the last counts;
+    those of a tuple are collected.
 
     >>> from dataclasses import dataclass
     >>> @dataclass(frozen=True)
@@ -69,7 +70,12 @@ def parse_settings(cls: type[T], pairs: Sequence[str], option: str = "--set") ->
         key, text = _split(pair, "beta=1", option)
         name = key.replace("-", "_")
         name = f"{name}_" if f"{name}_" in hints else name
-        given[name] = text.strip() if _is_bare_text(hints.get(name), text) else _value_of(text)
+        kind = hints.get(name)
+        value = text.strip() if _is_bare_text(kind, text) else _value_of(text)
+        if get_origin(kind) is tuple and not isinstance(value, list):
+            earlier = given.get(name, [])
+            value = [*(earlier if isinstance(earlier, list) else []), value]
+        given[name] = value
     return parse_table(cls, given, option)
 
 
@@ -125,7 +131,7 @@ def _table(given: dict[str, Any], tables: Sequence[str], key: str) -> dict[str, 
 def _is_bare_text(kind: object, text: str) -> bool:
     """Whether a field takes the text as it stands: a string without quotes, `123` included."""
     is_text = any(one in (kind, *get_args(kind)) for one in (str, Path))
-    return is_text and text.strip()[:1] not in {"'", '"'}
+    return is_text and text.strip()[:1] not in {"'", '"', "["}
 
 
 def _value_of(text: str) -> object:

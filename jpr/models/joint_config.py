@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from jpr.errors import FormatError
-from jpr.io.checksums import read_record
+from jpr.io.checksums import read_record_and_sums
 
 JOINT_JSON = "joint.json"
 KIND, FORMAT = "joint", 1
@@ -15,23 +15,31 @@ EXACT_INPUT = "exact"
 
 
 def read_joint_json(folder: Path) -> dict[str, object]:
-    """Read the `joint.json` of a folder."""
+    """Read a folder's `joint.json`, which must be of a known kind and format."""
+    return read_joint_json_and_sums(folder)[0]
+
+
+def read_joint_json_and_sums(folder: Path) -> tuple[dict[str, object], dict[Path, str]]:
+    """Read a folder's `joint.json`, and the hashes it holds of the files beside it."""
     file = folder / JOINT_JSON
     if not folder.is_dir():
-        raise FormatError(folder, 0, "is not a folder; give that of a joint model")
+        raise FormatError(folder, 0, "is not a folder; give the folder of a joint model")
     if not file.exists():
-        problem = f"is not a joint model: {JOINT_JSON} is missing; is it an encoder?"
-        raise FormatError(folder, 0, problem)
+        raise FormatError(
+            folder, 0, f"is not a joint model: {JOINT_JSON} is missing; is it an encoder?"
+        )
     return read_model_json(file, KIND, FORMAT)
 
 
-def read_model_json(file: Path, kind: str, format: int) -> dict[str, object]:
-    """Read the description of a model, which must be of this kind and format."""
-    about = read_record(file)
+def read_model_json(
+    file: Path, kind: str, format: int
+) -> tuple[dict[str, object], dict[Path, str]]:
+    """Read a model's record and its hashes; the record must be of this kind and format."""
+    about, sums = read_record_and_sums(file)
     if about.get("kind") != kind or about.get("format") != format:
         found = f"kind {about.get('kind')!r}, format {about.get('format')!r}"
-        raise FormatError(file, 0, f"has {found}; this version of jpr reads {kind}, {format}")
-    return about
+        raise FormatError(file, 0, f"is of {found}; this program reads {kind}, {format}")
+    return about, sums
 
 
 def is_bert_pointer(about: Mapping[str, object]) -> bool:

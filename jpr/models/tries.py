@@ -1,9 +1,9 @@
-"""All runs of tokens in some texts, as tries on a device: what a grounded answer can be.
+"""Tries of all token spans in some texts, on a device: what a grounded answer can be.
 
-A node is a run, a root the empty one of a question. The children of a node are the runs that are a
-token longer; they stand one after another, by ascending token. Those of all questions are built at
-once: what stands from each place on is sorted, and nodes are where sorted neighbours begin to
-differ. The host waits for the device four times, however many questions there are.
+A node is a span, a root the empty span of a question. The children of a node are the spans that are
+one token longer, consecutive and by ascending token. Those of all questions are built at once: the
+suffixes of the texts are sorted, and nodes are where sorted neighbors begin to differ. The CPU
+waits for the device four times, for any number of questions.
 """
 
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 _BITS = 63
-"""Of a key that is sorted by: without the sign."""
+"""Bits of a sort key, without the sign."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tries:
-    """The runs of at most so many tokens that begin and end where words do, of some questions.
+    """The spans of limited length that begin and end where words do, of some questions.
 
-    Nodes of a question stand together, the root first, short runs before longer ones.
+    Nodes of a question are consecutive, the root first, short spans before longer ones.
     """
 
     tokens: Tensor
@@ -31,24 +31,24 @@ class Tries:
     counts: Tensor
     """(n,) how many children it has."""
     is_whole: Tensor
-    """(n,) whether the run may end here: somewhere a word ends with it."""
+    """(n,) whether the span may end here: somewhere a word ends with it."""
     below: Tensor
-    """(n,) how many runs that may end are this one or go on with it; 0 of roots alone."""
+    """(n,) how many spans that may end are this one or start with it; 0 only for roots."""
     roots: Tensor
     """(Q,)"""
     widest: int
-    """How many children a node has at most."""
+    """Largest number of children of a node."""
     largest: int
-    """How many nodes a question has at most."""
+    """Largest number of nodes of a question."""
 
     @classmethod
     def of(
         cls, ids: Tensor, lengths: Tensor, texts: Tensor, inner: Tensor, longest: int
     ) -> "Tries":
-        """Build those of texts of `lengths` (T,) tokens each, end to end in `ids` (N,).
+        """Build the tries of texts of `lengths` (T,) tokens each, concatenated in `ids` (N,).
 
         The first `texts[0]` texts are those of the first question, and so on (Q,). `inner` (N,)
-        tells which tokens go on with a word; a text begins with a new one. No run has a -1.
+        marks tokens that continue a word; a text begins with a new word. No span contains a -1.
 
         >>> ids, lengths = torch.tensor([5, 6, 7, 5, 6, 8]), torch.tensor([3, 2, 1])
         >>> inner = torch.tensor([False, False, True, False, False, False])
@@ -62,18 +62,18 @@ class Tries:
 
 
 class _Windows(NamedTuple):
-    """What stands from each place on where a word begins; and once for each question, nothing."""
+    """The tokens from each begin of a word on; and for each question one empty window."""
 
     question: Tensor
     """(M,)"""
     tokens: Tensor
-    """(M, longest) each 1 more than it is; 0 after the end."""
+    """(M, longest) token + 1; 0 after the end."""
     may_end: Tensor
     """(M, longest) whether a word ends after it."""
 
 
 def _windows(ids: Tensor, lengths: Tensor, texts: Tensor, inner: Tensor, longest: int) -> _Windows:
-    """Lay out windows, each up to the last end of a word that it reaches."""
+    """Return all windows, each up to the last end of a word within reach."""
     size, questions, device = len(ids), len(texts), ids.device
     text = torch.repeat_interleave(lengths, output_size=size)
     of_text = torch.repeat_interleave(texts, output_size=len(lengths))
@@ -90,7 +90,7 @@ def _windows(ids: Tensor, lengths: Tensor, texts: Tensor, inner: Tensor, longest
 def _ends(
     ids: Tensor, lengths: Tensor, text: Tensor, inner: Tensor, longest: int
 ) -> tuple[Tensor, Tensor]:
-    """Tell before which places a word may end (N + 1 + longest,), and how far runs reach (N,)."""
+    """Return where a word may end (N + 1 + longest,), and how far spans reach (N,)."""
     size = len(ids)
     after = lengths.cumsum(0)
     ends = F.pad(~inner, (0, longest + 1), value=True)
@@ -98,13 +98,13 @@ def _ends(
     place = torch.arange(len(ends), device=ids.device)
     here = place[:size]
     stop = torch.where(ids < 0, here, after[text])
-    stop = stop.flip(0).cummin(0).values.flip(0)  # no run goes beyond the next of them
+    stop = stop.flip(0).cummin(0).values.flip(0)  # no span crosses the next of them
     end = (place * ends).cummax(0).values
     return ends, end[torch.minimum(stop, here + longest)] - here
 
 
 def _order(question: Tensor, tokens: Tensor, questions: int) -> Tensor:
-    """Return the order by question, then token by token; several of these are one key."""
+    """Return the order by question, then tokens, of which several form one sort key."""
     bits = max(int(tokens.max()).bit_length(), 1)
     each = _BITS // bits
     padded = F.pad(tokens, (0, -tokens.shape[1] % each)).view(len(tokens), -1, each)
@@ -127,10 +127,10 @@ def _tries(windows: _Windows, questions: int) -> Tries:
     node, roots, sizes = _numbers(question, new, questions)
     total, largest = torch.stack([sizes.sum(), sizes.max()]).tolist()
     there = F.pad(tokens > 0, (1, 0), value=True)
-    node = node.where(there, total)  # one more, of all that is not there
+    node = node.where(there, total)  # one more, for all absent ones
     longer, none = node[:, 1:], node.new_zeros(total + 1)
     is_whole = none.bool().index_fill(0, longer.where(may_end, total).flatten(), True)
-    ended = new & is_whole[node]  # each run once, on the way of its first window
+    ended = new & is_whole[node]  # each span once, at its first window
     beyond = ended.flip(1).cumsum(1).flip(1)
     counts = _added(none, node[:, :-1], new[:, 1:].long())[:-1]
     owner = torch.repeat_interleave(sizes, output_size=total)
@@ -147,16 +147,16 @@ def _tries(windows: _Windows, questions: int) -> Tries:
 
 
 def _new(question: Tensor, tokens: Tensor) -> Tensor:
-    """Tell of each window's beginnings (M, 1 + longest), nothing first, which no other had."""
+    """Return which prefixes of windows (M, 1 + longest), the empty one first, are new."""
     rows = torch.cat([question[:, None] + 1, tokens], 1)
     differs = (rows[1:] != rows[:-1]).cumsum(1) > 0
     return F.pad(differs, (0, 0, 1, 0), value=True) & (rows > 0)
 
 
 def _numbers(question: Tensor, new: Tensor, questions: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Number nodes by question and length; return those of all beginnings, the roots and sizes."""
+    """Number nodes by question and length; return those of all prefixes, roots and sizes."""
     each = torch.zeros(questions, new.shape[1], dtype=torch.long, device=new.device)
-    each.index_add_(0, question, new.long())  # how many a question has of each length
+    each.index_add_(0, question, new.long())  # nodes of each length of a question
     before = (each.flatten().cumsum(0) - each.flatten()).view_as(each)
     earlier = each.cumsum(0) - each
     return new.cumsum(0) - 1 + (before - earlier)[question], before[:, 0], each.sum(1)

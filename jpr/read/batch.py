@@ -1,25 +1,22 @@
-"""The answers to the questions of a run into a file; a killed run goes on where it was.
+"""Answers to the questions of a run, written to a file; a killed run resumes where it stopped.
 
-A JSON line per question: `{"id", "answers": [{"text", "log_prob", "support": [{"passage",
-"spans"}]}]}`, passages by their ids, from where to where in the passage's text. What
-`jpr evaluate --answers` scores.
+Each line is `{"id", "answers": [{"text", "log_prob", "support": [{"passage", "spans"}]}]}`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from math import isfinite
 from pathlib import Path
 from typing import Protocol, TextIO
 
-from jpr.formats.gold import json_line
+from jpr.formats.replies import answers_line
 from jpr.io.cluster import BatchRunner, run_locally
 from jpr.io.resume import write_resumably
 from jpr.rerank.batch import BATCH, key_of
 from jpr.stages import Progress, Reader
-from jpr.types import Answer, Outcome, Ranking
+from jpr.types import Answer, Ranking
 
 
 class KeyedReader(Reader, Protocol):
-    """A reader that can say all that its answers depend on."""
+    """A reader with a name for everything its answers depend on."""
 
     @property
     def key(self) -> str:
@@ -31,35 +28,20 @@ def read_to_file(
     rankings: Sequence[Ranking],
     path: Path,
     progress: Progress = lambda _: None,
-    spread: BatchRunner = run_locally,
+    run: BatchRunner = run_locally,
 ) -> None:
     """Write the answers to each question."""
 
-    def write(outcome: Outcome, streams: Sequence[TextIO]) -> None:
-        streams[0].write(answers_line(outcome))
+    def records(done: int) -> Iterator[tuple[Ranking, tuple[Answer, ...]]]:
+        left = rankings[done:]
+        return zip(left, run(_read, reader, left, BATCH), strict=True)
 
-    write_resumably(
-        [path],
-        key_of(rankings, len(rankings), reader.key),
-        lambda done: spread(_read, reader, rankings[done:], BATCH),
-        write,
-        progress,
-    )
+    def write(record: tuple[Ranking, tuple[Answer, ...]], streams: Sequence[TextIO]) -> None:
+        streams[0].write(answers_line(*record))
+
+    key = key_of(rankings, len(rankings), reader.key)
+    write_resumably([path], key, records, write, progress)
 
 
-def _read(reader: Reader, rankings: Iterable[Ranking]) -> Iterator[Outcome]:
+def _read(reader: Reader, rankings: Iterable[Ranking]) -> Iterator[tuple[Answer, ...]]:
     return reader.read_many(rankings)
-
-
-def answers_line(outcome: Outcome) -> str:
-    """Return the answers to a question as a line of JSON."""
-    answers = [_answer(answer) for answer in outcome.answers]
-    return json_line({"id": outcome.ranking.question.id, "answers": answers})
-
-
-def _answer(answer: Answer) -> dict[str, object]:
-    return {
-        "text": answer.text,
-        "log_prob": round(answer.log_prob, 4) if isfinite(answer.log_prob) else None,
-        "support": [{"passage": one.passage.id, "spans": one.spans} for one in answer.support],
-    }

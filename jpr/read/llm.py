@@ -20,8 +20,8 @@ from urllib.error import URLError
 from urllib.request import HTTPHandler, HTTPSHandler, OpenerDirector, ProxyHandler, Request
 
 from jpr.errors import ConfigError, DataError
-from jpr.read.ground import distinct, grounded
-from jpr.types import Answer, Hit, Outcome, Passage, Ranking
+from jpr.read.grounding import distinct, grounded
+from jpr.types import Answer, Hit, Passage, Ranking
 
 _Messages = list[dict[str, str]]
 _TASK = """\
@@ -59,7 +59,7 @@ class LlmReader:
         token: str | None = None,
         timeout: float = 60.0,
         retries: int = 2,
-        most: int = 20,
+        max_answers: int = 20,
         parallel: int = 4,
         any_text: bool = False,
         skip: Collection[str] = (),
@@ -69,7 +69,7 @@ class LlmReader:
         So it is what OpenAI's clients take as `base_url`: `http://localhost:8000/v1`. The model
         may be "" where a server holds only one. `token` is the API key, by default what
         OPENAI_API_KEY says; "" sends none. A question takes `timeout` seconds at most, `retries`
-        more requests where the server fails, and has `most` answers at most; `read_many` has
+        more requests where the server fails, and has `max_answers` answers; `read_many` has
         `parallel` questions under way. `any_text` keeps what no passage contains, unsupported.
         Questions with the ids in `skip`, which the server never answers say, have no answers.
         """
@@ -79,12 +79,14 @@ class LlmReader:
         token = (os.environ.get("OPENAI_API_KEY", "") if token is None else token).strip()
         if not _TOKEN.fullmatch(token):
             raise ConfigError("a token (or OPENAI_API_KEY) must be ASCII without spaces and quotes")
-        if not 0 < timeout <= TIMEOUT_MAX or retries < 0 or most < 1 or parallel < 1:
-            given = f"timeout {timeout}, retries {retries}, most {most}, parallel {parallel}"
+        if not 0 < timeout <= TIMEOUT_MAX or retries < 0 or max_answers < 1 or parallel < 1:
+            given = f"timeout {timeout}, retries {retries}, max_answers {max_answers}"
+            given = f"{given}, parallel {parallel}"
             raise ConfigError(f"give numbers above 0, for retries 0 or more: {given}")
         self._url, self._host, self._token = url.rstrip("/"), host[1], token
         self._model, self._timeout, self._retries = model, timeout, retries
-        self._most, self._parallel, self._any_text = most, parallel, any_text
+        self._max_answers, self._parallel = max_answers, parallel
+        self._any_text = any_text
         self._skip = frozenset(skip)
         self._opener = OpenerDirector()  # without the handlers that would follow a redirect
         for handler in (ProxyHandler(), HTTPHandler(), HTTPSHandler()):
@@ -97,32 +99,32 @@ class LlmReader:
     def key(self) -> str:
         """Names endpoint, model, prompt and settings: the same key, the same requests."""
         prompt = repr((_messages("", [Passage("", "", "")]), _SETTINGS, _PROPOSALS))
-        settings = (self._url, self._model, self._most, self._any_text)
+        settings = (self._url, self._model, self._max_answers, self._any_text)
         return f"llm {settings!r} {sha256(prompt.encode()).hexdigest()[:16]}"
 
-    def read(self, ranking: Ranking) -> Outcome:
+    def read(self, ranking: Ranking) -> tuple[Answer, ...]:
         """Return the model's answers; passages without text are not shown to it."""
         return self._read(ranking, Event())
 
-    def _read(self, ranking: Ranking, given_up: Event) -> Outcome:
+    def _read(self, ranking: Ranking, given_up: Event) -> tuple[Answer, ...]:
         places = [at for at, hit in enumerate(ranking.hits) if hit.passage.text.strip()]
         question = ranking.question
         if not places or question.id in self._skip:
-            return Outcome(ranking, ())
+            return ()
         if not question.text.strip():
             raise DataError(f"question {question.id!r} has no text; give the questions")
         messages = _messages(question.text, [ranking.hits[at].passage for at in places])
         try:
-            proposals = self._proposals(messages, given_up)[: _PROPOSALS * self._most]
+            proposals = self._proposals(messages, given_up)[: _PROPOSALS * self._max_answers]
         except _Failure as failure:
             raise DataError(f"question {question.id!r}: {self._host} {failure}") from failure
         found = (self._answer(proposal, ranking.hits, places) for proposal in proposals)
-        return Outcome(ranking, distinct(answer for answer in found if answer)[: self._most])
+        return distinct(answer for answer in found if answer)[: self._max_answers]
 
-    def read_many(self, rankings: Iterable[Ranking]) -> Iterator[Outcome]:
+    def read_many(self, rankings: Iterable[Ranking]) -> Iterator[tuple[Answer, ...]]:
         """Do the same for many questions; where one fails, those before it have come."""
         pool, given_up = ThreadPoolExecutor(self._parallel), Event()
-        ahead: deque[Future[Outcome]] = deque()
+        ahead: deque[Future[tuple[Answer, ...]]] = deque()
         try:
             for ranking in rankings:
                 ahead.append(pool.submit(self._read, ranking, given_up))

@@ -1,4 +1,4 @@
-"""Readers by their folders."""
+"""Readers by the folder of their model or the address of their endpoint."""
 
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -6,66 +6,123 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jpr.errors import MissingExtraError
-from jpr.read.spans import LEAST, MOST, ChoosingReader, SpanReader
-from jpr.rerank.joint import JointReranker
+from jpr.read.spans import MAX_ANSWERS, MIN_RATIO, ChoosingReader, SpanReader
 
 if TYPE_CHECKING:
     from jpr.read.batch import KeyedReader
-    from jpr.read.fusion import FusionReader
+    from jpr.read.generate import FusionReader
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a user says of a reader that is a model in a folder."""
+class SpanSettings:
+    """The settings of a joint model as a reader: it has none."""
 
-    model: Path | None = None
-    most: int = MOST
-    least: float = LEAST
-    choose: int | None = None
-    """Passages to choose jointly, and read with the others."""
-    any_text: bool = False
-    """A T5: whether it may write what no passage contains; its own beams and penalty are None."""
+
+@dataclass(frozen=True, slots=True)
+class FusionSettings:
+    """The settings of a T5 that generates answers."""
+
     beams: int | None = None
+    """Sequences to search with; None is the model's own."""
     stop_penalty: float | None = None
+    """Higher values give more answers; None is the model's own."""
+    any_text: bool = False
+    """Whether to give answers that no passage contains."""
+
+
+@dataclass(frozen=True, slots=True)
+class LlmSettings:
+    """The settings of a language model behind an endpoint."""
+
+    timeout: float = 60.0
+    """Seconds for a question."""
+    skip: tuple[str, ...] = ()
+    """Ids of questions to leave without answers."""
+    any_text: bool = False
+    """Whether to give answers that no passage contains."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """Everything that determines a reader; a worker opens the same one from it."""
+
+    model: str = ""
+    """Folder of a model, empty for the bundled one; with `llm`, the model's name there."""
+    llm: str | None = None
+    """Base URL of an OpenAI-compatible endpoint."""
+    settings: SpanSettings | FusionSettings | LlmSettings = SpanSettings()
+    max_answers: int = MAX_ANSWERS
+    min_ratio: float = MIN_RATIO
+    choose: int | None = None
+    """Passages to choose jointly before reading."""
     threads: int = 0
     """For ONNX; 0 is one per core."""
 
-    def elsewhere(self) -> "Wanted":
-        """Return the same for a worker: a path from anywhere, one thread."""
-        return replace(self, model=self.model and self.model.resolve(), threads=1)
+    @property
+    def settings_class(self) -> type[SpanSettings | FusionSettings | LlmSettings]:
+        """The settings that this kind of reader takes."""
+        if self.llm is not None:
+            return LlmSettings
+        return FusionSettings if self.model and is_fusion(Path(self.model)) else SpanSettings
+
+    def for_worker(self) -> "ReadOptions":
+        """Return the same for a worker process: an absolute path, one thread."""
+        path = str(Path(self.model).resolve()) if self.model and self.llm is None else self.model
+        return replace(self, model=path, threads=1)
 
 
-def open_reader(wanted: Wanted) -> "tuple[KeyedReader, str]":
+def open_reader(options: ReadOptions) -> "tuple[KeyedReader, str]":
     """Return a reader and its key."""
-    reader: KeyedReader
-    if wanted.model is not None and is_fusion(wanted.model):
-        how = {"width": wanted.beams, "stop_penalty": wanted.stop_penalty, "most": wanted.most}
-        reader = load_fusion(wanted.model, is_grounded=not wanted.any_text, **how)
-        return reader, reader.key
-    joint = JointReranker.load(wanted.model, threads=wanted.threads)
-    spans = SpanReader(joint, wanted.least, wanted.most)
-    reader = ChoosingReader(joint, spans, wanted.choose) if wanted.choose else spans
+    reader = _open(options, options.settings)
     return reader, reader.key
+
+
+def _open(
+    options: ReadOptions, settings: SpanSettings | FusionSettings | LlmSettings
+) -> "KeyedReader":
+    if isinstance(settings, LlmSettings):
+        from jpr.read.llm import LlmReader
+
+        return LlmReader(
+            options.llm or "",
+            options.model,
+            timeout=settings.timeout,
+            max_answers=options.max_answers,
+            any_text=settings.any_text,
+            skip=settings.skip,
+        )
+    if isinstance(settings, FusionSettings):
+        return load_fusion(
+            options.model,
+            is_grounded=not settings.any_text,
+            width=settings.beams,
+            stop_penalty=settings.stop_penalty,
+            max_answers=options.max_answers,
+        )
+    spans = SpanReader.load(
+        options.model or None, options.min_ratio, options.max_answers, threads=options.threads
+    )
+    return ChoosingReader(spans, options.choose) if options.choose else spans
 
 
 def load_reader(
     folder: str | Path | None = None, *, device: str = "auto"
 ) -> "SpanReader | FusionReader":
-    """Open a reader's folder, or the model that comes with the package."""
+    """Open a reader's folder, or the bundled model."""
     if folder is None or not is_fusion(Path(folder)):
         return SpanReader.load(folder, device=device)
     return load_fusion(folder, device=device)
 
 
 def is_fusion(folder: Path) -> bool:
-    """Tell whether a folder holds a T5 that writes, not a joint model that reads."""
+    """Return whether a folder holds a T5 that generates answers, not a joint model."""
     return (folder / "reader.json").exists()
 
 
-def load_fusion(folder: str | Path, **settings: Any) -> "FusionReader":  # noqa: ANN401  # as they are
-    """Open the folder of a T5 that writes, with the settings of `FusionReader.load`."""
+def load_fusion(folder: str | Path, **settings: Any) -> "FusionReader":  # noqa: ANN401  # of `FusionReader.load`
+    """Open the folder of a T5 that generates answers, with the settings of `FusionReader.load`."""
     if not find_spec("torch"):
-        raise MissingExtraError(f"{folder}: a T5 that writes answers", "train")
-    from jpr.read.fusion import FusionReader
+        raise MissingExtraError(f"{folder}: a T5 that generates answers", "train")
+    from jpr.read.generate import FusionReader
 
     return FusionReader.load(folder, **settings)

@@ -1,102 +1,102 @@
-"""The reader without weights of its own: the joint model says where answers stand.
+"""The reader without weights of its own: the joint model locates answers in passages.
 
-Spans of passages that are likely answers, merged over passages; those at least 0.3 times as likely
-as the likeliest are the answers, but of "dollar" and "Bahamian dollar" only the likelier. Where
-passages were chosen by the same model, it has read all candidates already: then all of them count
-for how likely an answer is, and those are given that the chosen passages contain.
+Likely spans are merged over passages; the answers are those at least 0.3 times as likely as the
+most likely one, but of "dollar" and "Bahamian dollar" only the likelier. A reranker with the same
+model has read all candidates already: then all of them count for the probability of an answer, and
+the answers are those that the chosen passages contain.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import tee
 from math import log
 from pathlib import Path
 
 from jpr.errors import ConfigError
 from jpr.rerank.joint import Auto, JointReranker
 from jpr.text import normalize_answer
-from jpr.types import Answer, Outcome, Ranking
+from jpr.types import Answer, Ranking
 
-LEAST = 0.3
+MIN_RATIO = 0.3
 """Tuned on WebQuestions dev and AmbigNQ dev (docs/lab.md)."""
-MOST = 20
-_EVERY = 1 << 30
+MAX_ANSWERS = 20
+_ALL = 1 << 30
 
 
 class SpanReader:
-    """Reads answers off passages, by a joint model that was trained to find them."""
+    """Reads answers off passages, by a joint model that was trained to locate them."""
 
-    def __init__(self, model: JointReranker, least: float = LEAST, most: int = MOST) -> None:
-        """Give answers at least `least` times as likely as the likeliest, and at most `most`."""
-        if not 0 < least <= 1:
-            raise ConfigError(f"least {least}; give a share above 0, at most 1")
-        if most < 1:
-            raise ConfigError(f"most {most}; ask for at least one answer")
-        self._model, self._least, self._most = model.reading(), least, most
-        self.key = f"spans {self._model.key} {least} {most}"
+    def __init__(
+        self, model: JointReranker, min_ratio: float = MIN_RATIO, max_answers: int = MAX_ANSWERS
+    ) -> None:
+        """Give answers at least `min_ratio` times as likely as the most likely one."""
+        if not 0 < min_ratio <= 1:
+            raise ConfigError(f"min_ratio = {min_ratio}; give a number above 0, at most 1")
+        if max_answers < 1:
+            raise ConfigError(f"max_answers = {max_answers}; give at least 1")
+        self.model, self._reading = model, model.for_reading()
+        self._min_ratio, self._max_answers = min_ratio, max_answers
+        self.key = f"spans {self._reading.key} {min_ratio} {max_answers}"
 
     @classmethod
     def load(
         cls,
         folder: str | Path | None = None,
-        least: float = LEAST,
-        most: int = MOST,
+        min_ratio: float = MIN_RATIO,
+        max_answers: int = MAX_ANSWERS,
         *,
         device: str = "auto",
         threads: int = 0,
     ) -> "SpanReader":
-        """Open a joint model's folder, or the model that comes with the package."""
-        return cls(JointReranker.load(folder, device=device, threads=threads), least, most)
+        """Open a joint model's folder, or the bundled model."""
+        model = JointReranker.load(folder, device=device, threads=threads)
+        return cls(model, min_ratio, max_answers)
 
-    def read(self, ranking: Ranking) -> Outcome:
-        """Return the answers that a question's passages give."""
+    def read(self, ranking: Ranking) -> tuple[Answer, ...]:
+        """Return the answers in a question's passages."""
         return next(self.read_many([ranking]))
 
-    def read_many(self, rankings: Iterable[Ranking]) -> Iterator[Outcome]:
-        """Do the same for many questions, some at a time."""
-        given, read = tee(rankings)
-        for ranking, choice in zip(given, self._model.decode_many(read, _EVERY), strict=True):
-            yield Outcome(ranking, self.kept(choice.answers))
+    def read_many(self, rankings: Iterable[Ranking]) -> Iterator[tuple[Answer, ...]]:
+        """Do the same for many questions, in batches."""
+        return (self.select(reply.answers) for reply in self._reading.decode_many(rankings, _ALL))
 
-    def reads_for(self, reranker: JointReranker) -> bool:
-        """Tell whether a reranker is the same model, so that both can read at once."""
-        return reranker.weights == self._model.weights
+    def shares_model(self, reranker: JointReranker) -> bool:
+        """Return whether a reranker has the same weights, so that one pass serves both."""
+        return reranker.weights == self.model.weights
 
-    def kept(self, answers: Sequence[Answer]) -> tuple[Answer, ...]:
-        """Return those of a question's answers, likeliest first, that are given."""
-        return likely(answers, self._least, self._most)
+    def select(self, answers: Sequence[Answer]) -> tuple[Answer, ...]:
+        """Return those of a question's answers, most likely first, that are likely enough."""
+        return likely(answers, self._min_ratio, self._max_answers)
 
 
-def likely(answers: Sequence[Answer], least: float = LEAST, most: int = MOST) -> tuple[Answer, ...]:
-    """Leave out what is much less likely than the likeliest, or part of a likelier one."""
+def likely(
+    answers: Sequence[Answer], min_ratio: float = MIN_RATIO, max_answers: int = MAX_ANSWERS
+) -> tuple[Answer, ...]:
+    """Leave out unlikely answers, and those that overlap with a likelier one."""
     kept: list[Answer] = []
     words: list[str] = []
     for answer in answers:
         own = f" {normalize_answer(answer.text)} "
-        if answer.log_prob < answers[0].log_prob + log(least):
+        if answer.log_prob < answers[0].log_prob + log(min_ratio):
             break
         if not any(own in other or other in own for other in words):
             kept.append(answer)
             words.append(own)
-    return tuple(kept[:most])
+    return tuple(kept[:max_answers])
 
 
 class ChoosingReader:
-    """Reads all candidates, chooses k of them, and answers what those contain: in one pass."""
+    """Reads all candidates, chooses k of them, and answers what those contain, in one pass."""
 
-    def __init__(self, reranker: JointReranker, reader: SpanReader, k: int | Auto) -> None:
-        """Take a reranker and a reader that are the same model."""
-        if not reader.reads_for(reranker):
-            raise ConfigError("reader and reranker are different models; let each read by itself")
-        if k == "auto":
-            reranker, k = reranker.adaptive(), reranker.most
-        self._reranker, self._reader, self._k = reranker, reader, k
-        self.key = f"choosing {reranker.key} {reader.key} {k}"
+    def __init__(self, spans: SpanReader, k: int | Auto) -> None:
+        """Choose with the span reader's model, decoded as it was opened."""
+        model, self._spans = spans.model, spans
+        self._reranker, self._k = (model.adaptive(), model.max_k) if k == "auto" else (model, k)
+        self.key = f"choosing {self._reranker.key} {spans.key} {self._k}"
 
-    def read(self, ranking: Ranking) -> Outcome:
-        """Return k of a question's passages, and the answers."""
+    def read(self, ranking: Ranking) -> tuple[Answer, ...]:
+        """Return the answers in the k passages chosen for a question."""
         return next(self.read_many([ranking]))
 
-    def read_many(self, rankings: Iterable[Ranking]) -> Iterator[Outcome]:
-        """Do the same for many questions, some at a time."""
-        for choice in self._reranker.decode_many(rankings, self._k):
-            yield Outcome(choice.ranking, self._reader.kept(choice.answers))
+    def read_many(self, rankings: Iterable[Ranking]) -> Iterator[tuple[Answer, ...]]:
+        """Do the same for many questions, in batches."""
+        for reply in self._reranker.decode_many(rankings, self._k):
+            yield self._spans.select(reply.answers)

@@ -1,35 +1,29 @@
-"""The rerankings of a run into a file; a killed run goes on where it was.
+"""Rerankings of a run, written to a file; a killed run resumes where it stopped.
 
-With trees, a second file says how each ranking was decoded, a JSON line per question:
-`{"id", "question", "nodes": [{"passage", "prefix", "depth", "log_prob", "score", "is_new",
-"instead_of": [{"passage", "prefix", "score"}], "adds": [{"answer", "probability", "overall",
-"spans"}]}]}`, passages by their ids, nodes in the order in which the search made them. A
-log-probability of minus infinity is null.
+With trees, a second file holds the search of each question, a JSON line each
+(`jpr.formats.replies.tree_line`).
 """
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from math import isfinite
 from pathlib import Path
 from typing import Protocol, TextIO
 
-from jpr.decode import Node, Prefix
-from jpr.formats.gold import json_line
+from jpr.formats.replies import tree_line
 from jpr.formats.runs import write_rankings
 from jpr.io.cluster import BatchRunner, run_locally
 from jpr.io.resume import write_resumably
-from jpr.rerank.explain import Added, Choice
 from jpr.stages import Progress, Reranker
-from jpr.types import Ranking
+from jpr.types import Ranking, Reply
 
 BATCH = 8
-"""Questions that a worker is given together: no reranker's results depend on it, as those that take
-several at a time take so many."""
+"""Questions that a worker gets together; it equals the batch of rerankers that have one, so that
+results do not depend on it."""
 
 
 class KeyedReranker(Reranker, Protocol):
-    """A reranker that can say all that its choices depend on."""
+    """A reranker with a name for everything its choices depend on."""
 
     @property
     def key(self) -> str:
@@ -37,10 +31,10 @@ class KeyedReranker(Reranker, Protocol):
 
 
 class DecodingReranker(KeyedReranker, Protocol):
-    """A reranker that can say how it decoded."""
+    """A reranker that also returns its searches."""
 
-    def decode_many(self, rankings: Iterable[Ranking], k: int) -> Iterator[Choice]:
-        """Do as `rank_many` does, and say how."""
+    def decode_many(self, rankings: Iterable[Ranking], k: int) -> Iterator[Reply]:
+        """Do the same as `rank_many`, and return the searches too."""
 
 
 def rerank_to_file(
@@ -49,13 +43,13 @@ def rerank_to_file(
     path: Path,
     k: int,
     progress: Progress = lambda _: None,
-    spread: BatchRunner = run_locally,
+    run: BatchRunner = run_locally,
 ) -> None:
     """Write k passages for each question."""
     write_resumably(
         [path],
         key_of(rankings, k, reranker.key),
-        lambda done: spread(partial(_ranked, k=k), reranker, rankings[done:], BATCH),
+        lambda done: run(partial(_ranked, k=k), reranker, rankings[done:], BATCH),
         lambda ranking, streams: write_rankings([ranking], streams[0]),
         progress,
     )
@@ -68,23 +62,18 @@ def rerank_with_trees(
     trees: Path,
     k: int,
     progress: Progress = lambda _: None,
-    spread: BatchRunner = run_locally,
+    run: BatchRunner = run_locally,
 ) -> None:
-    """Do the same, and write beside each ranking how it was decoded."""
+    """Do the same, and write the searches to a second file."""
 
-    def write(record: tuple[Ranking, Choice], streams: Sequence[TextIO]) -> None:
-        candidates, choice = record
-        write_rankings([choice.ranking], streams[0])
-        streams[1].write(tree_line(candidates, choice))
-
-    def records(done: int) -> Iterator[tuple[Ranking, Choice]]:
-        left = rankings[done:]
-        return zip(left, spread(partial(_decoded, k=k), reranker, left, BATCH), strict=True)
+    def write(reply: Reply, streams: Sequence[TextIO]) -> None:
+        write_rankings([reply.ranking], streams[0])
+        streams[1].write(tree_line(reply))
 
     write_resumably(
         [path, trees],
         key_of(rankings, k, reranker.key),
-        records,
+        lambda done: run(partial(_decoded, k=k), reranker, rankings[done:], BATCH),
         write,
         progress,
     )
@@ -94,59 +83,12 @@ def _ranked(reranker: Reranker, rankings: Iterable[Ranking], k: int) -> Iterator
     return reranker.rank_many(rankings, k)
 
 
-def _decoded(reranker: DecodingReranker, rankings: Iterable[Ranking], k: int) -> Iterator[Choice]:
+def _decoded(reranker: DecodingReranker, rankings: Iterable[Ranking], k: int) -> Iterator[Reply]:
     return reranker.decode_many(rankings, k)
 
 
-def tree_line(candidates: Ranking, choice: Choice) -> str:
-    """Return how passages of the candidates of a question were chosen, as a line of JSON."""
-    question, nodes = candidates.question, tree_nodes(candidates, choice)
-    return json_line({"id": question.id, "question": question.text, "nodes": nodes})
-
-
-def tree_nodes(candidates: Ranking, choice: Choice) -> list[dict[str, object]]:
-    """Return the nodes of such a line."""
-    ids = [hit.passage.id for hit in candidates.hits]
-    made = choice.decoded.nodes
-    return [
-        {**_node(node, ids), "adds": [_answer(one) for one in adds]}
-        for node, adds in zip(made, choice.adds or [()] * len(made), strict=True)
-    ]
-
-
-def _node(node: Node, ids: Sequence[str]) -> dict[str, object]:
-    return {
-        **_expansion(node.prefix, node.passage, node.score, ids),
-        "depth": len(node.prefix) + 1,
-        "log_prob": _number(node.log_prob),
-        "is_new": node.is_new,
-        "instead_of": [_expansion(*other, ids) for other in node.instead_of],
-    }
-
-
-def _answer(added: Added) -> dict[str, object]:
-    return {
-        "answer": added.text,
-        "probability": round(added.probability, 4),
-        "overall": round(added.overall, 4),
-        "spans": added.spans,
-    }
-
-
-def _expansion(prefix: Prefix, passage: int, score: float, ids: Sequence[str]) -> dict[str, object]:
-    return {
-        "passage": ids[passage],
-        "prefix": [ids[earlier] for earlier in prefix],
-        "score": _number(score),
-    }
-
-
-def _number(value: float) -> float | None:
-    return value if isfinite(value) else None
-
-
 def key_of(rankings: Sequence[Ranking], k: int, key: str) -> str:
-    """Name a run: two with the same name are the same."""
+    """Return a hash of everything that the result depends on."""
     digest = hashlib.sha256(f"{key!r} {k}\n".encode())
     for ranking in rankings:
         question = ranking.question

@@ -1,14 +1,31 @@
-"""How passages are chosen, given a joint model: the search and its settings."""
+"""How passages are chosen, given a joint model: the search, its settings, and when it stops.
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+With `k="auto"`, a search stops before the first expansion whose worth (`Node.worth`) is below a
+threshold. `calibrate` finds the highest threshold, the one with the fewest passages, that keeps a
+given share of the answers found without it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from math import inf, isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from jpr.decode import Limits, Search, beam, independent, sequence, tree
-from jpr.errors import ConfigError
+from jpr.errors import ConfigError, DataError, FormatError
+from jpr.io.checksums import sealed, unsealed
+from jpr.io.json_files import read_object, write_json
+from jpr.types import Node
+
+if TYPE_CHECKING:
+    from jpr.coverage import Coverage
 
 TREES = ("tree", "sets")
-DECODERS = (*TREES, "seq", "beam", "independent")
+INDEPENDENT = "independent"
+"""Ranks passages independently, as IndepPR does: the baseline of joint choices."""
+DECODERS = (*TREES, "seq", "beam", INDEPENDENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,40 +34,43 @@ class Decoding:
 
     decoder: str = "tree"
     beta: float = 2.0
-    """tree, sets: the larger, the wider and less diverse."""
+    """tree, sets: the length penalty; larger is wider and less diverse."""
     width: int = 4
     """beam: sequences kept."""
     threshold: float = float("-inf")
-    """Stop before an expansion that is worth less (`Choice.worths`): `k` is then the most."""
+    """Stop before an expansion that is worth less; `k` is then the maximum."""
     budget: int | None = None
     """Tokens that the chosen passages may have together."""
     answers: bool = True
-    """Whether to choose for the answers that passages add, where the model reads answers."""
+    """Whether to choose by the answers that passages add, if the model reads answers."""
     relevance: float = 0.0
-    """Then, how much it counts besides that a passage is likely to tell one: from 0, where all that
-    counts is what it contains. A reader of the chosen passages alone is better served by 0.5."""
+    """λ, the weight of a passage's own probability beside the answers it adds. A reader that sees
+    the chosen passages alone works better with 0.5."""
 
     def __post_init__(self) -> None:
         if self.decoder not in DECODERS:
-            raise ConfigError(f"decoder {self.decoder!r}; choose of {', '.join(DECODERS)}")
+            raise ConfigError(f"decoder {self.decoder!r}; choose one of {', '.join(DECODERS)}")
         if self.budget is not None and self.budget < 1:
             raise ConfigError(f"a budget of {self.budget} tokens; give at least one")
         if not 0 <= self.relevance < inf:
-            raise ConfigError(f"relevance {self.relevance}; give a number from 0")
+            raise ConfigError(f"λ = {self.relevance}; give a number of 0 or more")
 
     @property
-    def adds_answers(self) -> bool:
-        """Whether passages are chosen for what they add; IndepPR takes each by itself."""
-        return self.answers and self.decoder != "independent"
+    def chooses_by_answers(self) -> bool:
+        """Whether passages are chosen by the answers they add."""
+        return self.answers and self.decoder != INDEPENDENT
+
+    @property
+    def effective_beta(self) -> float | None:
+        """β, or None if the decoder has none."""
+        return self.beta if self.decoder in TREES else None
 
     def with_decoder(self, decoder: str | None, beta: float | None) -> "Decoding":
-        """Return the same with another decoder or β; β alone asks for a tree."""
+        """Return the same with another decoder or β; β alone selects a tree."""
         own = self.decoder if beta is None or self.decoder in TREES else "tree"
         chosen = decoder or own
         if beta is not None and chosen not in TREES:
-            raise ConfigError(
-                f"β is for the decoders {' and '.join(TREES)}; leave it out for {chosen}"
-            )
+            raise ConfigError(f"β = {beta} is for {' and '.join(TREES)}, not for {chosen}")
         if beta is not None and not isfinite(beta):
             raise ConfigError(f"β = {beta}; give a finite number")
         return replace(self, decoder=chosen, beta=self.beta if beta is None else beta)
@@ -59,9 +79,100 @@ class Decoding:
         """Return the search for one question with n candidates."""
         searches: dict[str, Callable[[], Search]] = {
             "tree": lambda: tree(n, limits, self.beta, ahead),
-            "sets": lambda: tree(n, limits, self.beta, ahead, orders=False),
+            "sets": lambda: tree(n, limits, self.beta, ahead, ordered=False),
             "seq": lambda: sequence(n, limits),
             "beam": lambda: beam(n, limits, self.width),
-            "independent": lambda: independent(n, limits),
+            INDEPENDENT: lambda: independent(n, limits),
         }
         return searches[self.decoder]()
+
+
+def read_decoding(about: Mapping[str, object], file: Path) -> Decoding:
+    """Return the decoder and β that a model's record names, else the paper's."""
+    own, default = about.get("decoding", {}), Decoding()
+    if not isinstance(own, dict):
+        raise FormatError(file, 0, f"its decoding is {own!r}; copy it again")
+    decoder, beta = own.get("decoder", default.decoder), own.get("beta", default.beta)
+    if decoder not in DECODERS or not isinstance(beta, int | float):
+        raise FormatError(file, 0, f"its decoding is not known: {own}; copy it again")
+    return Decoding(decoder, beta)
+
+
+@dataclass(frozen=True, slots=True)
+class StoppingRule:
+    """When a model's searches stop, and on what data that was found."""
+
+    threshold: float
+    most: int
+    """Maximum number of passages."""
+    decoder: str
+    beta: float
+    """The search that it was found for."""
+    kept: float
+    """The share of answers that it kept."""
+    passages: float
+    """Passages per question, on average."""
+    questions: int
+
+    def check(self, decoding: Decoding) -> None:
+        """Reject a way to choose for which the threshold was not found."""
+        has_beta = self.decoder in TREES
+        if self.decoder != decoding.decoder or (has_beta and self.beta != decoding.beta):
+            named = f"decoder={self.decoder}" + (f", beta={self.beta}" if has_beta else "")
+            raise ConfigError(f'k = "auto" was calibrated for {named}; use it or calibrate again')
+        if not decoding.answers and decoding.decoder != INDEPENDENT:
+            raise ConfigError('k = "auto" was calibrated for choosing by answers; give a number')
+        if decoding.relevance:
+            raise ConfigError('k = "auto" was calibrated for λ = 0; give a number')
+
+
+def calibrate(
+    trees: Sequence[Sequence[Node]], coverage: "Coverage", keep: float
+) -> tuple[float, float, float]:
+    """Return the threshold, the share of answers it keeps, and the passages per question.
+
+    The trees were grown without a threshold, from the candidates of `coverage`.
+    """
+    if not 0 < keep <= 1:
+        raise ConfigError(f"keep = {keep}; give a share above 0 and up to 1")
+    lows, gains, news = [], [], []
+    for question, nodes in enumerate(trees):
+        covers, seen, low = coverage.covers(question), set[int](), np.inf
+        for node in nodes:
+            low = min(low, node.worth)
+            lows.append(low)
+            gains.append(len(covers[node.passage] - seen))
+            news.append(node.is_new)
+            seen |= covers[node.passage]
+    if not sum(gains):
+        raise DataError("no chosen passage contains an answer; a threshold cannot be found")
+    order = np.argsort(-np.array(lows), kind="stable")
+    found = np.cumsum(np.array(gains)[order])
+    last = int(np.searchsorted(found, keep * found[-1] - 1e-9))
+    threshold = float(np.array(lows)[order][last])
+    stays = np.array(lows) >= threshold
+    kept = float(np.array(gains)[stays].sum() / found[-1])
+    return threshold, kept, float(np.array(news)[stays].sum() / len(trees))
+
+
+def read_stopping_rule(about: Mapping[str, object], file: Path) -> StoppingRule | None:
+    """Return the stopping rule of a model's record, if it was calibrated."""
+    given = about.get("stop")
+    if given is None:
+        return None
+    try:
+        if not isinstance(given, dict):
+            raise TypeError("not an object")
+        rule = StoppingRule(**given)
+        numbers = (rule.threshold, rule.most, rule.beta)
+        if not all(isinstance(number, int | float) and isfinite(number) for number in numbers):
+            raise TypeError(f"threshold, most and beta are {numbers}")
+        return rule
+    except TypeError as error:
+        raise FormatError(file, 0, f"its stop is not known: {error}") from error
+
+
+def write_stopping_rule(file: Path, rule: StoppingRule) -> None:
+    """Write a stopping rule into a model's `joint.json`."""
+    about = {**unsealed(file, read_object(file)), "stop": asdict(rule)}
+    write_json(file, sealed(about))

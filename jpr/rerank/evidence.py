@@ -1,8 +1,8 @@
-"""The answers that candidates may have, from where a model thinks that they begin and end.
+"""The answers that candidates may have, from a model's probabilities of answer boundaries.
 
-Of each passage the likeliest spans are taken; those of the same words are one answer, whatever
-passage they are from. A passage contains an answer where it has the same tokens in a row, whole
-words all of them. Runs of tokens are compared by hashes of 64 bits, nothing token by token.
+The most likely spans of each passage are taken; equal token sequences are one answer, whichever
+passages they are from. A passage contains an answer if it has the same tokens in a row, as whole
+words. Token sequences are compared by 64-bit hashes.
 """
 
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ from jpr.decode import Evidence
 from jpr.encode.tokenizer import continuation_tokens
 
 SPANS = 8
-"""Spans of each passage that are looked at."""
+"""Spans considered per passage."""
 _LONGEST = 12
-"""Tokens of an answer at most."""
-_AROUND = ("the", "a", "an", "The", "A", "An", *",.\"'();:-–")
-"""Words that may stand around an answer and are no part of it."""
+"""Maximum tokens of an answer."""
+_IGNORABLE = ("the", "a", "an", "The", "A", "An", *",.\"'();:-–")
+"""Words that may surround an answer and are no part of it."""
 
 Whole = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -28,44 +28,46 @@ Floats = NDArray[np.float32]
 Hashes = NDArray[np.uint64]
 _MIXER, _BASE = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1B54A32D192ED03)
 _INVERSE = np.uint64(pow(int(_BASE), -1, 1 << 64))
-_FEW_BITS = 16
+_FILTER_BITS = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Words:
-    """What has to be known of a tokenizer's tokens."""
+class Vocabulary:
+    """Where words begin and end among a tokenizer's tokens."""
 
     inner: Flags
-    """(V,) whether a word has begun before it."""
-    around: Flags
-    """(V,) whether it is a word that may stand around an answer without being part of it."""
+    """(V,) whether the token continues a word."""
+    ignorable: Flags
+    """(V,) whether it is an article or a mark that may surround an answer."""
     lone: int = -1
-    """The token that only begins a word ("▁"), which the next goes on with; -1 for none."""
+    """The token that only begins a word ("▁"), continued by the next token; -1 for none."""
     unknown: int = -1
-    """The token of all that has none; -1 for none."""
+    """The unknown token; -1 for none."""
 
     @classmethod
-    def of(cls, tokenizer: Tokenizer) -> "Words":
-        """Look through the words of a tokenizer."""
+    def of(cls, tokenizer: Tokenizer) -> "Vocabulary":
+        """Read the vocabulary of a tokenizer."""
         known = tokenizer.get_vocab()
-        inner, around = (np.zeros(max(known.values()) + 1, dtype=np.bool_) for _ in range(2))
+        inner, ignorable = (np.zeros(max(known.values()) + 1, dtype=np.bool_) for _ in range(2))
         inner[list(continuation_tokens(known))] = True
-        around[[known[w] for word in _AROUND for w in (word, f"▁{word}") if w in known]] = True
+        ignorable[[known[w] for word in _IGNORABLE for w in (word, f"▁{word}") if w in known]] = (
+            True
+        )
         unknown = next((known[w] for w in ("[UNK]", "<unk>") if w in known), -1)
-        inner[known.get("<unk>", [])] = True  # what stands before it may be half a word
+        inner[known.get("<unk>", [])] = True  # the token before it may be half a word
         lone = known.get("▁", -1)
-        # the "a" of "▁past a", one word, is no article
-        return cls(inner, around & ~inner, lone, unknown)
+        # the "a" of "▁past a", one word, is not an article
+        return cls(inner, ignorable & ~inner, lone, unknown)
 
-    def going_on(self, ids: Whole) -> Flags:
-        """Tell of tokens (N,) one after another which go on with a word."""
+    def continues(self, ids: Whole) -> Flags:
+        """Return which tokens (N,) of a sequence continue a word."""
         found = self.inner[ids]
         found[1:] |= ids[:-1] == self.lone
         return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Passages:
+class PassageTokens:
     """The tokens of a question's candidates, passage after passage, without the question."""
 
     ids: Whole
@@ -76,30 +78,27 @@ class Passages:
     """(N, 2) log P of each token to begin and to end its passage's answer."""
 
 
-def evidence(passages: Passages, words: Words, spans: int = SPANS) -> Evidence:
+def find_evidence(passages: PassageTokens, vocabulary: Vocabulary, spans: int = SPANS) -> Evidence:
     """Return the answers of a question's candidates."""
-    row, first, last, share = _likeliest(passages, spans)
-    runs = _Runs(passages.ids, passages.lengths, words)
+    row, first, last, share = _most_likely(passages, spans)
+    runs = _Runs(passages.ids, passages.lengths, vocabulary)
     first, last = runs.trimmed(first, last)
     good = runs.are_words(first, last)
     row, first, last, share = row[good], first[good], last[good], share[good]
     names = runs.names(first, last)
     names, example, which = np.unique(names, return_index=True, return_inverse=True)
     first, last = first[example], last[example]
-    says = np.zeros((len(passages.lengths), len(names)), dtype=np.float32)
-    np.add.at(says, (row, which), share)
+    probs = np.zeros((len(passages.lengths), len(names)), dtype=np.float32)
+    np.add.at(probs, (row, which), share)
     answers = tuple(
         tuple(passages.ids[begin:end].tolist())
         for begin, end in zip(first.tolist(), last.tolist(), strict=True)
     )
-    return Evidence(answers, says, runs.holding(names, np.unique(last - first)))
+    return Evidence(answers, probs, runs.contained(names, np.unique(last - first)))
 
 
-def _likeliest(passages: Passages, count: int) -> tuple[Whole, Whole, Whole, Floats]:
-    """Return each passage's likeliest spans: which passage, where they begin and end, their shares.
-
-    One that has fewer than `count` gives what it has, an empty one none.
-    """
+def _most_likely(passages: PassageTokens, count: int) -> tuple[Whole, Whole, Whole, Floats]:
+    """Return the passage, start, end and probability of each passage's most likely spans."""
     lengths = passages.lengths
     longest = int(lengths.max(initial=1))
     padded = np.full((2, len(lengths), longest + _LONGEST - 1), -np.inf, dtype=np.float32)
@@ -107,7 +106,7 @@ def _likeliest(passages: Passages, count: int) -> tuple[Whole, Whole, Whole, Flo
     begins, ends = padded[0, :, :longest], sliding_window_view(padded[1], _LONGEST, axis=1)
     best = begins + np.maximum.reduce([ends[..., more] for more in range(_LONGEST)])
     rows = np.arange(len(lengths))[:, None]
-    places = _largest(best, count)  # no likeliest span begins anywhere else
+    places = _largest(best, count)  # every most likely span begins at one of these
     sums = begins[rows, places, None] + ends[rows, places]  # (C, count, _LONGEST)
     sums = sums.reshape(len(lengths), places.shape[1] * _LONGEST)
     chosen = _largest(sums, count)
@@ -126,7 +125,7 @@ def _largest(values: Floats, count: int) -> Whole:
 
 
 def _shares(log_probs: Floats) -> Floats:
-    """Make each row a distribution; one of −∞ alone becomes zeros."""
+    """Normalize each row to a distribution; a row of −∞ becomes zeros."""
     most = log_probs.max(axis=1, keepdims=True, initial=np.finfo(np.float32).min)
     found = np.exp(log_probs - most)
     total = np.maximum(found.sum(axis=1, keepdims=True), 1.0)  # the largest of a row is 1
@@ -135,16 +134,16 @@ def _shares(log_probs: Floats) -> Floats:
 
 
 class _Runs:
-    """Runs of tokens within passages, known by the hash of their tokens."""
+    """Token sequences within passages, identified by hashes."""
 
-    def __init__(self, ids: Whole, lengths: Whole, words: Words) -> None:
+    def __init__(self, ids: Whole, lengths: Whole, vocabulary: Vocabulary) -> None:
         self._row = np.repeat(np.arange(len(lengths)), lengths)
         self._passages = len(lengths)
-        self._inside = np.append(words.going_on(ids), False)
+        self._inside = np.append(vocabulary.continues(ids), False)
         self._inside[lengths.cumsum() - lengths] = False
-        """Whether a word of the passage goes on at each place (N + 1,)."""
-        self._around = words.around[ids]
-        self._unknown = np.append(0, np.cumsum(ids == words.unknown))
+        """(N + 1,) whether each token continues a word of its passage."""
+        self._ignorable = vocabulary.ignorable[ids]
+        self._unknown = np.append(0, np.cumsum(ids == vocabulary.unknown))
         mixed = (ids.astype(np.uint64) + np.uint64(1)) * _MIXER
         mixed ^= mixed >> np.uint64(32)
         powers, self._inverses = (
@@ -154,36 +153,36 @@ class _Runs:
         self._sums = np.append(np.uint64(0), np.cumsum(mixed * powers[:-1]))
 
     def trimmed(self, first: Whole, last: Whole) -> tuple[Whole, Whole]:
-        """Leave out what stands around answers; what is nothing else becomes empty."""
+        """Strip ignorable words from both ends; a run of nothing else becomes empty."""
         places = np.arange(len(self._inside))
-        skipped = np.append(self._around & ~self._inside[1:], False)  # not the "a" of "a ##bc"
+        skipped = np.append(self._ignorable & ~self._inside[1:], False)  # not the "a" of "a ##bc"
         following = np.where(skipped, places[-1], places)
         following = np.minimum.accumulate(following[::-1])[::-1]
-        preceding = np.maximum.accumulate(np.where(np.append(False, self._around), 0, places))
+        preceding = np.maximum.accumulate(np.where(np.append(False, self._ignorable), 0, places))
         return following[first], preceding[last]
 
     def are_words(self, first: Whole, last: Whole) -> Flags:
-        """Tell which runs are not empty, begin and end with a word, and are known as a whole."""
+        """Return which runs are whole words, not empty, and without unknown tokens."""
         known = self._unknown[first] == self._unknown[last]
         found: Flags = (first < last) & known & ~self._inside[first] & ~self._inside[last]
         return found
 
     def names(self, first: Whole, last: Whole) -> Hashes:
-        """Return the hash of each run: Σ token · base^place, as if it stood at place 0."""
+        """Return the hash of each run: Σ token · base^place, independent of its position."""
         found: Hashes = (self._sums[last] - self._sums[first]) * self._inverses[first]
         return found
 
-    def holding(self, names: Hashes, sizes: Whole) -> Flags:
-        """Return which passages contain which runs (C, A), given the sizes that these have.
+    def contained(self, names: Hashes, sizes: Whole) -> Flags:
+        """Return which passages contain which runs (C, A), given the lengths of the runs.
 
-        The names must ascend. Few bits tell that most of the runs in passages are none of them.
+        The names must ascend. A filter on their high bits skips most positions.
         """
         found = np.zeros((self._passages, len(names)), dtype=np.bool_)
-        known = np.zeros(1 << _FEW_BITS, dtype=np.bool_)
-        known[_few_bits(names)] = True
+        known = np.zeros(1 << _FILTER_BITS, dtype=np.bool_)
+        known[_high_bits(names)] = True
         for size in sizes.tolist():
             here = (self._sums[size:] - self._sums[:-size]) * self._inverses[:-size]
-            at = np.flatnonzero(known[_few_bits(here)])
+            at = np.flatnonzero(known[_high_bits(here)])
             which = np.minimum(np.searchsorted(names, here[at]), len(names) - 1)
             same = (names[which] == here[at]) & (self._row[at] == self._row[at + size - 1])
             same &= self.are_words(at, at + size)
@@ -191,6 +190,6 @@ class _Runs:
         return found
 
 
-def _few_bits(hashes: Hashes) -> Whole:
-    """Return the highest bits, which depend on every token most."""
-    return (hashes >> np.uint64(64 - _FEW_BITS)).view(np.int64)  # a view, as indices are signed
+def _high_bits(hashes: Hashes) -> Whole:
+    """Return the highest bits, which depend on every token."""
+    return (hashes >> np.uint64(64 - _FILTER_BITS)).view(np.int64)  # a view, as indices are signed

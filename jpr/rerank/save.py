@@ -1,9 +1,8 @@
-"""Joint models into folders that run on a CPU without torch; needs torch and onnx.
+"""Export joint models to folders that run on a CPU without torch; needs torch and onnx.
 
-FOLDER/joint.json     as in the folder it was made from, with the precision and their name, and the
-                      hashes of the other files
-FOLDER/encoder.onnx   reads candidates
-FOLDER/step.onnx      says what comes next
+FOLDER/joint.json     the source's, with precision, name of the weights, and hashes of the files
+FOLDER/encoder.onnx   encodes candidates
+FOLDER/step.onnx      scores successors of prefixes
 FOLDER/tokenizer.json
 """
 
@@ -17,23 +16,23 @@ from jpr.errors import ConfigError, MissingExtraError
 from jpr.io.checksums import known_sums, with_sums
 from jpr.io.json_files import write_json
 from jpr.models.joint_config import ENCODER_FILE, JOINT_JSON, STEP_FILE, read_joint_json
-from jpr.rerank.joint import ask
+from jpr.rerank.joint import model_input
 from jpr.rerank.prompt import Prompts, read_prompt_settings
 from jpr.types import Ranking
 
 T = TypeVar("T")
 _TEXTS = 128
-"""Texts whose tokens show how to scale: more were hardly better, and take longer."""
+"""Texts for the scales of 8-bit weights: more were hardly better, and take longer."""
 _PER_QUESTION = 4
 
 
 def export_joint(
     source: Path, target: Path, sample: Sequence[Ranking] = (), prior: float | None = None
 ) -> None:
-    """Write a folder of weights for torch as one for ONNX Runtime; `target` must be there.
+    """Write a folder of weights for torch as one for ONNX Runtime; `target` must exist.
 
-    With a sample of rankings, such as are to be reranked, the model is in 8 bits, which those show
-    how to scale; without, in 32. `prior` says how much the first stage's rank is to count.
+    With a sample of typical rankings, which determines the scales, the model is in 8 bits;
+    without, in 32. `prior` replaces the weight of the first-stage rank.
     """
     settings = read_prompt_settings(source)
     try:
@@ -45,7 +44,7 @@ def export_joint(
     model, _ = read_joint(source)
     if prior is not None:
         if not isinstance(model.head, PointerHead):
-            raise ConfigError(f"{source}: says numbers; a prior is for a model that points")
+            raise ConfigError(f"{source}: has an index head; a prior is for a pointer head")
         model.head.prior.data.fill_(prior)
     weights = weights_digest(weight_files(source), known_sums(source / JOINT_JSON))
     weights += "" if prior is None else f", prior {prior:g}"
@@ -67,16 +66,16 @@ def export_joint(
 
 
 def _rows(prompts: Prompts, numbers: int, rankings: Sequence[Ranking]) -> list[list[int]]:
-    """Return the tokens of some candidates from all over the rankings."""
+    """Return the tokens of some candidates, evenly spread over the rankings."""
     found: list[list[int]] = []
     for ranking in spread([r for r in rankings if r.hits], _TEXTS // _PER_QUESTION):
         some = Ranking(ranking.question, tuple(spread(ranking.hits, _PER_QUESTION)))
-        found += [one.ids for one in ask(prompts, numbers, some).prompted]
+        found += [one.ids for one in model_input(prompts, numbers, some).prompted]
     return found
 
 
 def spread(records: Sequence[T], count: int) -> list[T]:
-    """Return at most so many records, as far apart as they can be.
+    """Return at most `count` records, evenly spread.
 
     >>> spread(["a", "b", "c", "d", "e"], 2)
     ['a', 'c']

@@ -1,56 +1,158 @@
-"""What a joint model does for a reranker, wherever it runs."""
+"""A joint model at work, wherever it runs: what it is given, and what can be asked of it."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jpr.decode import Ask
-from jpr.rerank.evidence import Passages
+from jpr.decode import Ask, Covering, Evidence, Limits, Rows, chosen_passages, decode_many
+from jpr.rerank.answer_text import AnswerLocator, candidate_answers, expected_answers
+from jpr.rerank.decoding import Decoding
+from jpr.rerank.evidence import PassageTokens, find_evidence
+from jpr.rerank.order import ranked
 from jpr.rerank.prompt import Prompted
+from jpr.types import Node, Prefix, Ranking, Reply
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ModelInput:
     """The candidates of one question as a model takes them, in first-stage order."""
 
     prompted: Sequence[Prompted]
     numbers: Sequence[int]
-    """The number that an index head knows each candidate by."""
+    """The index token of each candidate, as an index head counts them."""
 
     @property
     def prior(self) -> NDArray[np.float32]:
-        """What the first stage thinks of each candidate, by its place."""
+        """The log prior of each candidate, from its first-stage rank."""
         return -np.log1p(np.arange(len(self.prompted), dtype=np.float32))
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A model that has read the candidates of some questions; belongs to one thread."""
+    """A model that has encoded the candidates of some questions; belongs to one thread."""
 
     ask: Ask
     """log P(next passage | prefix), a row for each (question, prefix)."""
-    passages: Sequence[Passages] | None = None
-    """Where answers may be, question by question; None of a model that does not read answers."""
+    passages: Sequence[PassageTokens] | None = None
+    """Where answers may be, by question; None if the model does not read answers."""
 
 
 class Scorer(Protocol):
-    """A joint model that can be asked; threads may share it."""
+    """The weights of a joint model; threads may share it."""
 
     batch: int
-    """How many questions it likes to be asked together."""
+    """How many questions to encode together."""
     ahead: int
-    """For how many prefixes of a question it likes to be asked together."""
+    """For how many prefixes of a question to ask together."""
     numbers: int
-    """How many numbers its index head has words for; 0 for a pointer, which needs none."""
+    """The index tokens of its head; 0 for a pointer head, which has none."""
     stays_open: bool
-    """Whether it can still be asked of candidates after it has read others."""
+    """Whether `Opened.ask` still works after other candidates were encoded."""
     reads_answers: bool
-    """Whether it says where answers are."""
+    """Whether it locates answers."""
     key: str
     """Names the weights."""
 
-    def open(self, asked: Sequence[Asked]) -> Opened:
-        """Read the candidates."""
+    def open(self, inputs: Sequence[ModelInput]) -> Opened:
+        """Encode the candidates."""
+
+
+class EncodedCandidates:
+    """The candidates of some questions, encoded once: each further choice takes milliseconds.
+
+    Belongs to one thread.
+    """
+
+    def __init__(
+        self,
+        candidates: Sequence[Ranking],
+        inputs: Sequence[ModelInput],
+        scorer: Scorer,
+        locator: AnswerLocator,
+    ) -> None:
+        """Encode candidates, for which `inputs` are the model's inputs."""
+        self._candidates, self._inputs, self._scorer = candidates, inputs, scorer
+        self._locator = locator
+        opened = scorer.open(inputs)
+        self._ask, self._passages = _remembering(opened.ask), opened.passages
+
+    @property
+    def stays_open(self) -> bool:
+        """Whether `choose` still works after the model has encoded other candidates."""
+        return self._scorer.stays_open
+
+    def choose(self, decoding: Decoding, k: int, *, explain: bool) -> Iterator[Reply]:
+        """Choose k candidates for each question.
+
+        With `explain`, a reply has the answers that the chosen candidates contain, and its nodes
+        have the answers they are expected to add; both only if the model reads answers.
+        """
+        covering, by_answers = None, decoding.chooses_by_answers
+        if self._passages is not None and (by_answers or explain):
+            covering = Covering(self._ask, self._evidence, decoding.relevance)
+        chooser = covering if by_answers else None
+        searches = []
+        for one in self._inputs:
+            costs = [len(prompt.ids) for prompt in one.prompted]
+            limits = Limits(k, budget=decoding.budget, costs=costs)
+            searches.append(decoding.search(len(costs), limits, self._scorer.ahead))
+        beta = decoding.effective_beta
+        for at, nodes in enumerate(decode_many(searches, chooser or self._ask)):
+            nodes = _stopped(decoding.threshold, _with_worths(nodes, chooser, at))
+            given = self._candidates[at]
+            chosen = [(node.passage, node.score) for node in nodes if node.is_new]
+            ranking = ranked(given.question, given.hits, chosen)
+            reply = Reply((), ranking, given, nodes, decoding.decoder, beta)
+            if explain and covering is not None:
+                reply = self._explained(reply, at, covering, is_chooser=chooser is not None)
+            yield reply
+
+    @cached_property
+    def _evidence(self) -> list[Evidence]:
+        return [find_evidence(one, self._locator.vocabulary) for one in self._passages or ()]
+
+    def _explained(self, reply: Reply, at: int, covering: Covering, *, is_chooser: bool) -> Reply:
+        given, nodes, locator = reply.candidates, reply.nodes, self._locator
+        if is_chooser:
+            nodes = tuple(
+                replace(node, expected=tuple(expected_answers(covering, at, node, given, locator)))
+                for node in nodes
+            )
+        evidence, overall = covering.evidence[at], covering.overall(at)
+        answers = candidate_answers(evidence, overall, given.hits, chosen_passages(nodes), locator)
+        return replace(reply, answers=answers, nodes=nodes)
+
+
+def _remembering(ask: Ask) -> Ask:
+    """Return a function that asks the model for no prefix twice."""
+    known: dict[tuple[int, Prefix], NDArray[np.floating]] = {}
+
+    def asked(pairs: Sequence[tuple[int, Prefix]]) -> Rows:
+        new = [pair for pair in pairs if pair not in known]
+        if new:
+            known.update(zip(new, ask(new), strict=True))
+        return [known[pair] for pair in pairs]
+
+    return asked
+
+
+def _with_worths(
+    nodes: Sequence[Node], covering: Covering | None, question: int
+) -> tuple[Node, ...]:
+    return tuple(
+        replace(
+            node,
+            worth=covering.worth(question, node.prefix, node.passage) if covering else node.score,
+        )
+        for node in nodes
+    )
+
+
+def _stopped(threshold: float, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+    """Cut the nodes before the first that is worth less than the threshold; keep one at least."""
+    below = (at for at, node in enumerate(nodes) if node.worth < threshold and at > 0)
+    return nodes[: next(below, len(nodes))]

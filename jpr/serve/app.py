@@ -79,7 +79,7 @@ async def _http_error(_: Request, error: Exception) -> JSONResponse:
     status, message = error.status_code, error.detail
     if message == HTTPStatus(status).phrase:
         message = _HINTS.get(status, message)
-    if status == 400 and error.__cause__ is not None:  # worded by the framework
+    if status == 400 and error.__cause__ is not None:  # as_question by the framework
         message = "the body cannot be parsed; send UTF-8, with finite numbers and less nesting"
     return Json(error_body(message), status, error.headers)
 

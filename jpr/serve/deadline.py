@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from time import monotonic
 
-from jpr.decode import Prefix, Rows
+from jpr.decode import Rows
 from jpr.errors import DataError
-from jpr.rerank.scorer import Asked, Opened, Scorer
+from jpr.rerank.scorer import ModelInput, Opened, Scorer
+from jpr.types import Prefix
 
 
 class DeadlineScorer:
@@ -32,10 +33,10 @@ class DeadlineScorer:
         """Start the clock of the next search."""
         self._deadline = monotonic() + self._seconds
 
-    def open(self, asked: Sequence[Asked]) -> Opened:
+    def open(self, inputs: Sequence[ModelInput]) -> Opened:
         """Encode the candidates, which the deadline does not include: their number is limited."""
-        opened = self._scorer.open(asked)
-        self.tokens = tuple(sum(len(one.ids) for one in each.prompted) for each in asked)
+        opened = self._scorer.open(inputs)
+        self.tokens = tuple(sum(len(one.ids) for one in each.prompted) for each in inputs)
         self.total_tokens += sum(self.tokens)
         self.start()
 

@@ -11,20 +11,12 @@ from math import exp, inf, nextafter
 from typing import TypeVar
 
 from jpr.errors import ConfigError
-from jpr.pipeline import Pipeline, worded
-from jpr.reply import (
-    INDEPENDENT,
-    OpenQuestion,
-    Reply,
-    replies_to,
-    reply_json,
-    tree_json,
-    tree_of,
-)
-from jpr.rerank.decoding import Decoding
+from jpr.formats.replies import reply_json, tree_json
+from jpr.pipeline import OpenQuestion, Pipeline, as_question
+from jpr.rerank.decoding import INDEPENDENT, Decoding
 from jpr.rerank.joint import JointReranker
 from jpr.serve.deadline import DeadlineScorer
-from jpr.types import Answer, Hit, Ranking
+from jpr.types import Answer, Hit, Ranking, Reply
 
 MAX_JOINT = 20
 """Candidates of a rerank job that are chosen jointly; the others follow by their own probability.
@@ -112,7 +104,7 @@ class ServiceEngine:
         if not isinstance(pipeline.reranker, JointReranker):
             raise ConfigError("only a joint model can be served; use a JointReranker")
         self._scorer = DeadlineScorer(pipeline.reranker.scorer, SEARCH_SECONDS)
-        self._joint = pipeline.reranker.over(self._scorer)
+        self._joint = pipeline.reranker.with_scorer(self._scorer)
         self._count = count
         self._cache: OrderedDict[tuple[str, str], OpenQuestion] = OrderedDict()
         self.pipeline = replace(pipeline, reranker=self._joint)
@@ -142,7 +134,7 @@ class ServiceEngine:
         for place, job in enumerate(jobs):
             groups.setdefault((id(job.pipeline.retriever), job.k), []).append(place)
         for (_, k), places in groups.items():
-            questions = [worded(jobs[place].query) for place in places]
+            questions = [as_question(jobs[place].query) for place in places]
             retriever = jobs[places[0]].pipeline.retriever
             yield from zip(places, retriever.retrieve_many(questions, k), strict=True)
 
@@ -185,11 +177,10 @@ class ServiceEngine:
                 yield place, reply_json(reply, alone)
 
     def _replies(self, asks: Sequence[AskJob], options: DecodeOptions) -> list[Reply]:
-        pipeline = asks[0].pipeline
-        decoding = self._joint.decoding.with_decoder(options.decoder, options.beta)
-        joint = self._joint.decoded_by(decoding)
-        pipeline = replace(pipeline, reranker=joint, k=options.k or pipeline.k)
-        return list(replies_to(pipeline, [worded(ask.question) for ask in asks]))
+        questions, pipeline = [as_question(ask.question) for ask in asks], asks[0].pipeline
+        return list(
+            pipeline.ask_many(questions, beta=options.beta, decoder=options.decoder, k=options.k)
+        )
 
     def _rerank(self, jobs: Sequence[Placed[RerankJob]]) -> Iterator[Placed[RerankResult]]:
         """Choose for jobs with the same options together."""
@@ -206,7 +197,7 @@ class ServiceEngine:
         self, jobs: Sequence[Placed[RerankJob]], options: DecodeOptions
     ) -> Iterator[Placed[RerankResult]]:
         decoding = self._joint.decoding.with_decoder(options.decoder, options.beta)
-        encoded = self._joint.consider([job.candidates for _, job in jobs])
+        encoded = self._joint.encode([job.candidates for _, job in jobs])
         choices = list(encoded.choose(decoding, options.k or MAX_JOINT, explain=True))
         longest = max(len(job.candidates.hits) for _, job in jobs)
         alone = encoded.choose(Decoding(INDEPENDENT), longest, explain=False)
@@ -218,7 +209,7 @@ class ServiceEngine:
                 RerankResult(
                     tuple(order.items())[: job.options.k or len(hits)],
                     choice.answers,
-                    tree_json(tree_of(decoding, job.candidates, choice)),
+                    tree_json(choice),
                     self._scorer.tokens[at],
                 ),
             )

@@ -17,7 +17,7 @@ from threading import Lock
 from tokenizers import Tokenizer
 
 from jpr.errors import DataError, FormatError, MissingExtraError
-from jpr.formats.corpus.documents import EXTRA, KINDS, read_document
+from jpr.formats.corpus.documents import EXTRA, READERS, read_document
 from jpr.io.locks import temporary_folder
 from jpr.retrieve.index import build_index
 from jpr.retrieve.retrievers import open_retriever
@@ -111,9 +111,9 @@ class UploadedCorpora:
     def _read(self, name: str, content: bytes, folder: Path) -> list[Passage]:
         """Read a file under its own name, from which some kinds take their title."""
         ending = PurePosixPath(name).suffix.lower()
-        if ending not in KINDS:
-            raise DataError(f"{name}: unknown kind of file; send {' '.join(KINDS)}")
-        if not all(map(find_spec, KINDS[ending].needs)):
+        if ending not in READERS:
+            raise DataError(f"{name}: unknown kind of file; send {' '.join(READERS)}")
+        if not all(map(find_spec, READERS[ending].needs)):
             raise MissingExtraError(f"to read {ending} files, the service", EXTRA)
         path = folder / name
         path.write_bytes(content)

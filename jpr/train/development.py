@@ -8,18 +8,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from jpr.decode import Ask, Covering, Decoded, Limits, decode_many
+from jpr.decode import Ask, Covering, Limits, chosen_passages, decode_many
 from jpr.errors import DataError
 from jpr.evaluation.mrecall import mrecall
 from jpr.models.candidates import PackedCandidates
 from jpr.models.decoder_cache import CachePool, PrefixScorer
 from jpr.models.joint import JointModel
 from jpr.rerank.decoding import Decoding
-from jpr.rerank.evidence import Words, evidence
-from jpr.rerank.joint_torch import passages_of
+from jpr.rerank.evidence import Vocabulary, find_evidence
+from jpr.rerank.torch_scorer import passage_tokens
 from jpr.train.batch import BatchBuilder
 from jpr.train.dynamic_oracle import Bits, Flags, Ints
 from jpr.train.sampler import CandidateBatch, Dataset
+from jpr.types import Node
 
 FIRST_STAGE, INDEPENDENT, JOINT = "first-stage", "independent", "joint"
 
@@ -36,7 +37,7 @@ class DevMRecall:
 class Chooser:
     """A model as it is evaluated: on a GPU a copy in 16 bits with CUDA graphs."""
 
-    def __init__(self, model: JointModel, words: Words, ways: Mapping[str, Decoding]) -> None:
+    def __init__(self, model: JointModel, words: Vocabulary, ways: Mapping[str, Decoding]) -> None:
         """Take the weights as they are now, and the named ways to choose passages."""
         on_gpu = next(model.parameters()).is_cuda
         self._model = deepcopy(model).bfloat16().eval() if on_gpu else model
@@ -45,19 +46,19 @@ class Chooser:
         self._words, self.ways = words, ways
 
     @torch.inference_mode()
-    def __call__(self, candidates: PackedCandidates, k: int) -> dict[str, list[Decoded]]:
+    def __call__(self, candidates: PackedCandidates, k: int) -> dict[str, list[tuple[Node, ...]]]:
         """Return the choices for each question, by way."""
         encoded = self._cache.encode(candidates)
         next_log_probs: Ask = PrefixScorer(self._model, encoded, self._cache)
-        passages = passages_of(candidates, encoded)
+        passages = passage_tokens(candidates, encoded)
         known = None
-        if passages is not None and any(way.adds_answers for way in self.ways.values()):
-            known = [evidence(one, self._words) for one in passages]
+        if passages is not None and any(way.chooses_by_answers for way in self.ways.values()):
+            known = [find_evidence(one, self._words) for one in passages]
         found = {}
         for name, way in self.ways.items():
             searches = [way.search(n, Limits(k), self._ahead) for n in candidates.counts]
             ask = next_log_probs
-            if known is not None and way.adds_answers:
+            if known is not None and way.chooses_by_answers:
                 ask = Covering(next_log_probs, known, way.relevance)
             found[name] = decode_many(searches, ask)
         return found
@@ -101,7 +102,7 @@ class Development:
             candidates = self._builder.build(batch.rows(some))
             for name, decoded in choose(candidates, k).items():
                 for row, one in zip(some.tolist(), decoded, strict=True):
-                    chosen[name][row] = one.passages
+                    chosen[name][row] = chosen_passages(one)
         return chosen
 
 

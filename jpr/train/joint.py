@@ -20,7 +20,7 @@ from jpr.models.joint import JointModel
 from jpr.models.joint_checkpoint import joint_over_bert, joint_over_t5, read_joint, write_joint
 from jpr.models.t5 import T5Encoder
 from jpr.rerank.decoding import Decoding
-from jpr.rerank.evidence import Words
+from jpr.rerank.evidence import Vocabulary
 from jpr.rerank.prompt import Prompts, PromptSettings, read_prompt_settings
 from jpr.train.batch import BatchBuilder
 from jpr.train.development import INDEPENDENT, JOINT, Chooser, Development, score_pack
@@ -150,7 +150,7 @@ def train_joint(
         builder = BatchBuilder(dev.pack, prompts, device)
         developments[pack] = Development(dev, builder, config.dev.limit)
     home = Path(config.model.init or config.model.weights)
-    words = Words.of(prompts.tokenizer)
+    words = Vocabulary.of(prompts.tokenizer)
     joint = config.objective.kind == "joint"
     decoding = {"decoder": config.dev.decoder if joint else INDEPENDENT, "beta": config.dev.beta}
 
@@ -209,7 +209,7 @@ def _check_same_prompts(prompts: Prompts, teacher: Prompts) -> None:
 
 def evaluate_model(
     model: JointModel,
-    words: Words,
+    words: Vocabulary,
     developments: Mapping[str, Development],
     config: JointTraining,
 ) -> DevScore:

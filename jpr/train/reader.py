@@ -23,8 +23,8 @@ from jpr.models.generation import GeneratedAnswer, GenerateOptions, generate_ans
 from jpr.models.t5 import T5
 from jpr.models.t5_checkpoint import read_t5
 from jpr.models.tries import Tries
-from jpr.read.fusion import ABOUT, read_about, tries_of, write_reader
-from jpr.rerank.evidence import Words
+from jpr.read.generate import READER_JSON, read_reader_json, tries_of, write_reader
+from jpr.rerank.evidence import Vocabulary
 from jpr.rerank.prompt import Prompts, PromptSettings
 from jpr.train.answer_targets import NONE, answer_positions, target_tokens
 from jpr.train.batch import BatchBuilder
@@ -44,9 +44,9 @@ def load_reader(config: ReaderConfig) -> tuple[T5, Prompts, GenerateOptions]:
     """Return the T5 to train, its prompts and how it generates."""
     home = Path(config.weights)
     tokenizer = read_tokenizer(home / "tokenizer.json")
-    if (home / ABOUT).exists():
-        settings, options = read_about(home)
-        checked_sums(home / ABOUT)
+    if (home / READER_JSON).exists():
+        settings, options = read_reader_json(home)
+        checked_sums(home / READER_JSON)
     else:
         index, separator = extra_tokens(tokenizer, home, 2)
         settings = PromptSettings("t5", max_tokens=config.max_tokens, number_tokens=(index,))
@@ -61,7 +61,7 @@ class PackReader:
     def __init__(self, model: T5, prompts: Prompts, options: GenerateOptions, k: int) -> None:
         """Read k passages of each question."""
         self.model, self.prompts, self.options, self.k = model, prompts, options, k
-        self._words = Words.of(prompts.tokenizer)
+        self._words = Vocabulary.of(prompts.tokenizer)
 
     def memory(self, builder: BatchBuilder, batch: CandidateBatch) -> tuple[Tensor, Tensor, int]:
         """Return the encoded tokens, their number per question (Q,), and in all."""

@@ -93,7 +93,7 @@ def test_a_pipeline_is_a_retriever(tmp_path: Path) -> None:
     joint = JointReranker.load(write_pointer(tmp_path / "joint", answers=True), device="cpu")
     pipeline = Pipeline(retriever(), joint, SpanReader(joint), k=3, candidates=7)
     found = JprRetriever.from_pipeline(pipeline).invoke(QUERY)
-    chosen = pipeline(QUERY).ranking.hits
+    chosen = pipeline.ask(QUERY).ranking.hits
     assert [document.id for document in found] == [hit.passage.id for hit in chosen]
 
 

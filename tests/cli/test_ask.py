@@ -10,12 +10,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from jpr.asking import ask
+from jpr.bundled import ask
 from jpr.cli import main, output, render
 from jpr.cli.render import Mark
-from jpr.reply import Reply
-from jpr.rerank.explain import Added
-from jpr.types import Answer
+from jpr.types import Answer, ExpectedAnswer, Reply
 from tests.cli.running import fails, jpr
 from tests.formats.corpus.document_samples import pdf, with_password
 
@@ -64,18 +62,18 @@ def test_all_percentages_are_of_one_kind_and_none_of_the_unlisted_exceeds_the_li
     reply: Reply,
 ) -> None:
     """What is sure to come next, since all else was found, is still an unlikely answer."""
-    places = [i for i, node in enumerate(reply.tree.nodes) if node.is_new]
-    adds = list(reply.tree.choice.adds)
-    adds[places[1]] = (
-        Added("James Collip", 0.99, 0.07, ()),
-        Added("Collip", 0.9, 0.06, ()),  # the same once more
-        Added("in Brazil", 0.9, 0.5, ()),  # contains an answer that is listed
-        Added("Berlin", 0.3, 0.002, ()),
-        Added("Rome", 0.01, 0.01, ()),  # nobody expected it
+    places = [i for i, node in enumerate(reply.nodes) if node.is_new]
+    expected = (
+        ExpectedAnswer("James Collip", 0.99, 0.07, ()),
+        ExpectedAnswer("Collip", 0.9, 0.06, ()),  # the same once more
+        ExpectedAnswer("in Brazil", 0.9, 0.5, ()),  # contains an answer that is listed
+        ExpectedAnswer("Berlin", 0.3, 0.002, ()),
+        ExpectedAnswer("Rome", 0.01, 0.01, ()),  # nobody expected it
     )
     answers = (Answer("Brazil", log(0.8), ()),)
-    choice = reply.tree.choice._replace(adds=tuple(adds))
-    made = replace(reply, answers=answers, tree=replace(reply.tree, choice=choice))
+    nodes = list(reply.nodes)
+    nodes[places[1]] = replace(nodes[places[1]], expected=expected)
+    made = replace(reply, answers=answers, nodes=tuple(nodes))
     assert render._adds(made, 1).plain == "may add James Collip (7%) or Berlin (<1%)"
     assert render._cell(made, 1).plain.endswith("  ? James Collip")
     console = Console(width=200)
@@ -162,10 +160,10 @@ def test_mistakes_are_told(
 
     assert "the question is empty" in said(" ")
     assert "exclude each other" in said("why?", "--docs", docs, "--index", docs)
-    assert "there is no such folder" in said("why?", "--docs", tmp_path / "nowhere")
-    assert "is no folder" in said("why?", "--docs", docs / "yokohama.txt")
+    assert "does not exist" in said("why?", "--docs", tmp_path / "nowhere")
+    assert "is not a folder" in said("why?", "--docs", docs / "yokohama.txt")
     (tmp_path / "picture.jpg").write_bytes(b"x")
-    assert "holds no text that can be read" in said("why?", "--docs", tmp_path)
+    assert "holds no readable document" in said("why?", "--docs", tmp_path)
     assert "jpr index CORPUS" in said("why?", "--index", tmp_path)
     assert "-k 0" in said("why?", "-k", 0)
     assert "--decode bush" in said("why?", "--decode", "bush")

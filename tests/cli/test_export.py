@@ -8,7 +8,7 @@ import pytest
 
 from jpr.encode.encoder_folder import load_encoder
 from jpr.rerank.joint import JointReranker
-from jpr.rerank.joint_onnx import OnnxScorer
+from jpr.rerank.onnx_scorer import OnnxScorer
 from tests.cli.running import fails, jpr
 from tests.encode.texts import passages
 from tests.encode.tiny import write_encoder
@@ -32,7 +32,7 @@ def test_a_joint_model_in_both_precisions(tmp_path: Path) -> None:
     jpr("export", model, "--out", tmp_path / "int8", "--sample", run)
     names = ["encoder.onnx", "joint.json", "step.onnx", "tokenizer.json"]
     assert sorted(file.name for file in (tmp_path / "int8").iterdir()) == names
-    assert OnnxScorer(tmp_path / "int8", 1).key != OnnxScorer(tmp_path / "exact", 1).key
+    assert OnnxScorer(tmp_path / "int8", {}, 1).key != OnnxScorer(tmp_path / "exact", {}, 1).key
     jpr("rerank", run, "--model", tmp_path / "exact", "-o", tmp_path / "out.jsonl", "-k", 3)
     first = json.loads((tmp_path / "out.jsonl").read_text().splitlines()[0])
     wanted = JointReranker.load(model, device="cpu").rank(QUESTION, hits(NAMES), 3)

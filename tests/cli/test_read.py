@@ -8,7 +8,7 @@ import pytest
 
 from jpr.formats.runs import write_rankings
 from tests.cli.running import EXAMPLE, fails, jpr
-from tests.read.test_fusion import write_tiny
+from tests.read.test_generate import write_tiny
 from tests.rerank.tiny import NAMES, ranking, write_pointer
 
 RUN = EXAMPLE / "joint.jsonl"

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from jpr.decode import Decoded, Limits, Node, Prefix, decode, tree
+from jpr.decode import Limits, decode, tree
 from jpr.encode.encoder_folder import load_encoder
 from jpr.formats.questions import load_questions
+from jpr.formats.replies import tree_line
 from jpr.formats.runs import load_rankings
-from jpr.rerank.batch import rerank_to_file, rerank_with_trees, tree_line
+from jpr.rerank.batch import rerank_to_file, rerank_with_trees
 from jpr.rerank.diversify import DiverseReranker, Mmr, Pyversity
-from jpr.rerank.explain import Added, Choice
 from jpr.rerank.oracle import OracleReranker
 from jpr.rerank.order import FirstStageOrder, ranked
 from jpr.stages import Reranker
-from jpr.types import Hit, Passage, Question, Ranking
+from jpr.types import ExpectedAnswer, Hit, Node, Passage, Prefix, Question, Ranking, Reply
 from tests.cli.running import EXAMPLE, fails, jpr
 from tests.encode.tiny import write_encoder
 
@@ -126,15 +126,16 @@ class ToyJoint:
     def rank_many(self, rankings: Iterable[Ranking], k: int) -> Iterator[Ranking]:
         return (choice.ranking for choice in self.decode_many(rankings, k))
 
-    def decode_many(self, rankings: Iterable[Ranking], k: int) -> Iterator[Choice]:
+    def decode_many(self, rankings: Iterable[Ranking], k: int) -> Iterator[Reply]:
         for ranking in rankings:
             if not self.left:
                 raise KeyboardInterrupt
             self.left -= 1
             n = len(ranking.hits)
             decoded = decode(tree(n, Limits(k)), partial(rows, n))
-            new = [(node.passage, node.score) for node in decoded.nodes if node.is_new]
-            yield Choice(ranked(ranking.question, ranking.hits, new), decoded)
+            new = [(node.passage, node.score) for node in decoded if node.is_new]
+            found = ranked(ranking.question, ranking.hits, new)
+            yield Reply((), found, ranking, decoded)
 
 
 def test_trees_are_written_beside_rankings_and_survive_a_kill(tmp_path: Path) -> None:
@@ -176,13 +177,13 @@ def test_what_is_left_of_another_run_is_not_used(tmp_path: Path, change: str) ->
 
 def test_a_line_of_a_tree_names_passages_by_their_ids() -> None:
     hits = tuple(Hit(Passage(id, "", id), 0.0) for id in "xyz")
+    expected = (ExpectedAnswer("Zed", 0.25, 0.125, ((0, 3),)),)
     nodes = (
-        Node((), 2, -0.5, -0.5, True, (((), 0, -1.0),)),
+        Node((), 2, -0.5, -0.5, True, (((), 0, -1.0),), expected=expected),
         Node((2,), 0, -inf, -inf, True),
     )
     given = Ranking(Question("q", "which?"), hits)
-    adds = ((Added("Zed", 0.25, 0.125, ((0, 3),)),), ())
-    line = tree_line(given, Choice(given, Decoded(nodes), adds))
+    line = tree_line(Reply((), given, given, nodes))
     assert json.loads(line) == {
         "id": "q",
         "question": "which?",

@@ -15,8 +15,8 @@ from jpr.decode import (
     Evidence,
     Limits,
     NextLogProbs,
-    Prefix,
     Rows,
+    chosen_passages,
     decode,
     decode_many,
     independent,
@@ -24,6 +24,7 @@ from jpr.decode import (
     tree,
 )
 from jpr.errors import DataError
+from jpr.types import Prefix
 
 Floats = NDArray[np.float64]
 
@@ -61,26 +62,26 @@ TWINS = told([1, 0], [1, 0], [0, 1])
 
 def test_of_twins_and_another_one_of_each_is_chosen() -> None:
     probs, two = [0.4, 0.35, 0.25], Limits(2)
-    assert decode(independent(3, two), fixed(probs)).passages == (0, 1)
-    assert decode(sequence(3, two), fixed(probs)).passages == (0, 1)
-    assert decode(sequence(3, two), for_answers(probs, TWINS)).passages == (0, 2)
-    assert decode(tree(3, two, beta=-1.0), for_answers(probs, TWINS)).passages == (0, 2)
+    assert chosen_passages(decode(independent(3, two), fixed(probs))) == (0, 1)
+    assert chosen_passages(decode(sequence(3, two), fixed(probs))) == (0, 1)
+    assert chosen_passages(decode(sequence(3, two), for_answers(probs, TWINS))) == (0, 2)
+    assert chosen_passages(decode(tree(3, two, beta=-1.0), for_answers(probs, TWINS))) == (0, 2)
 
 
 def test_an_answer_that_many_tell_counts_for_more() -> None:
     evidence = told([1, 0], [0, 1], [0, 1])
-    found = np.exp(evidence.covering((), np.log([0.4, 0.3, 0.3])))
+    found = np.exp(evidence.log_probs((), np.log([0.4, 0.3, 0.3])))
     floors = 0.001 * np.array([0.4, 0.3, 0.3])
     assert found == pytest.approx((np.array([0.4, 0.6, 0.6]) + floors) / 1.601)
 
 
 def test_a_candidate_is_worth_what_it_holds_and_others_tell() -> None:
     holds = np.array([[1, 0], [0, 1], [1, 1]], dtype=np.bool_)
-    evidence = replace(told([1, 0], [0, 1], [0, 0]), holds=holds)
+    evidence = replace(told([1, 0], [0, 1], [0, 0]), contains=holds)
     probs = np.array([0.45, 0.45, 0.1])
-    assert evidence.adds((), np.log(probs)).tolist() == pytest.approx([0.45, 0.45])
-    assert evidence.covering((), np.log(probs)).argmax() == 2
-    assert evidence.adds((2,), row([0.45, 0.45, 0.1], (2,))).tolist() == [0.0, 0.0]
+    assert evidence.new_mass((), np.log(probs)).tolist() == pytest.approx([0.45, 0.45])
+    assert evidence.log_probs((), np.log(probs)).argmax() == 2
+    assert evidence.new_mass((2,), row([0.45, 0.45, 0.1], (2,))).tolist() == [0.0, 0.0]
 
 
 def test_a_passage_is_worth_how_likely_it_adds_the_next_answer() -> None:
@@ -94,21 +95,21 @@ def test_a_passage_is_worth_how_likely_it_adds_the_next_answer() -> None:
 def test_where_every_answer_was_found_the_model_decides() -> None:
     own = row([0.1, 0.2, 0.3, 0.4], (0,))
     evidence = told([0.5, 0.5], [1, 0], [0, 1], [0, 0.9])
-    np.testing.assert_allclose(evidence.covering((0,), own), own)
+    np.testing.assert_allclose(evidence.log_probs((0,), own), own)
 
 
 def test_nothing_is_left_and_nothing_is_likely() -> None:
     for prefix, log_probs in [((0, 1, 2), [-np.inf] * 3), ((0,), [0.0, -np.inf, -np.inf])]:
-        found = TWINS.covering(prefix, np.array(log_probs))
+        found = TWINS.log_probs(prefix, np.array(log_probs))
         assert np.isneginf(found).all()
     single = told([1])
-    assert single.covering((), np.zeros(1)).tolist() == [0.0]
-    assert decode(sequence(1, Limits(3)), for_answers([1.0], single)).passages == (0,)
+    assert single.log_probs((), np.zeros(1)).tolist() == [0.0]
+    assert chosen_passages(decode(sequence(1, Limits(3)), for_answers([1.0], single))) == (0,)
 
 
 def test_what_is_no_number_is_refused_as_ever() -> None:
     asked = Covering(lambda wanted: [np.array([np.nan, 0.0, 0.0]) for _ in wanted], [TWINS])
-    with pytest.raises(DataError, match="not a number"):
+    with pytest.raises(DataError, match="NaN"):
         decode(sequence(3, Limits(2)), lambda prefixes: asked([(0, p) for p in prefixes]))
 
 
@@ -123,7 +124,7 @@ def test_each_question_has_its_own_evidence() -> None:
     evidence = [TWINS, told([1, 0], [0, 1], [1, 0])]
     searches = [sequence(3, Limits(2)) for _ in evidence]
     found = decode_many(searches, Covering(ask, evidence))
-    assert [decoded.passages for decoded in found] == [(0, 2), (0, 1)]
+    assert [chosen_passages(decoded) for decoded in found] == [(0, 2), (0, 1)]
     assert asked == [[(0, ()), (1, ())], [(0, (0,)), (1, (0,))]]
 
 
@@ -141,7 +142,7 @@ class Case:
 
     @property
     def covered(self) -> Floats:
-        return self.evidence.covering(self.prefix, self.log_probs)
+        return self.evidence.log_probs(self.prefix, self.log_probs)
 
 
 @st.composite
@@ -166,23 +167,23 @@ def test_it_is_a_distribution_over_what_is_not_chosen(case: Case) -> None:
 
 @given(cases())
 def test_what_a_chosen_passage_holds_counts_no_more(case: Case) -> None:
-    found = case.evidence.holds[list(case.prefix)].any(axis=0)
-    adds = case.evidence.adds(case.prefix, case.log_probs)
+    found = case.evidence.contains[list(case.prefix)].any(axis=0)
+    adds = case.evidence.new_mass(case.prefix, case.log_probs)
     assert (adds[found] == 0).all()
     kept = np.flatnonzero(~found)
     without = Evidence(
         tuple(case.evidence.answers[answer] for answer in kept),
-        case.evidence.says[:, kept],
-        case.evidence.holds[:, kept],
+        case.evidence.probs[:, kept],
+        case.evidence.contains[:, kept],
     )
-    again = without.covering(case.prefix, case.log_probs)
+    again = without.log_probs(case.prefix, case.log_probs)
     np.testing.assert_allclose(np.exp(again), np.exp(case.covered), rtol=1e-9)
 
 
 def relabelled(evidence: Evidence, order: Sequence[int]) -> Evidence:
     """The candidates in another order: the new i is the old order[i]."""
     at = list(order)
-    return Evidence(evidence.answers, evidence.says[at], evidence.holds[at])
+    return Evidence(evidence.answers, evidence.probs[at], evidence.contains[at])
 
 
 @given(cases(), st.randoms(use_true_random=False))
@@ -190,7 +191,7 @@ def test_candidates_by_other_numbers_are_worth_the_same(case: Case, random: Rand
     n = len(case.probs)
     order = random.sample(range(n), n)
     prefix = tuple(order.index(passage) for passage in case.prefix)
-    found = relabelled(case.evidence, order).covering(prefix, case.log_probs[order])
+    found = relabelled(case.evidence, order).log_probs(prefix, case.log_probs[order])
     np.testing.assert_allclose(np.exp(found), np.exp(case.covered[order]), rtol=1e-9)
 
 
@@ -204,13 +205,13 @@ def test_the_choice_does_not_depend_on_the_order_of_candidates(case: Case, k: in
             search(n, Limits(k)),
             for_answers([case.probs[i] for i in order], relabelled(case.evidence, order)),
         )
-        scores = [[node.score for node in decoded.nodes] for decoded in (forth, back)]
+        scores = [[node.score for node in decoded] for decoded in (forth, back)]
         np.testing.assert_allclose(scores[0], scores[1], rtol=1e-9)
-        assert forth.passages == tuple(order[passage] for passage in back.passages)
+        assert chosen_passages(forth) == tuple(order[passage] for passage in chosen_passages(back))
 
 
 @given(cases())
 def test_without_answers_it_is_the_models_own_distribution(case: Case) -> None:
     n = len(case.probs)
     none = Evidence((), np.zeros((n, 0), np.float32), np.zeros((n, 0), np.bool_))
-    np.testing.assert_allclose(none.covering(case.prefix, case.log_probs), case.log_probs)
+    np.testing.assert_allclose(none.log_probs(case.prefix, case.log_probs), case.log_probs)

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jpr.decode import Limits, Prefix, Rows, decode, tree
+from jpr.decode import Limits, Rows, chosen_passages, decode, tree
+from jpr.types import Prefix
 
 FIRST = np.log([0.24, 0.23, 0.22, 0.21, 0.02, 0.02, 0.02, 0.02])
 
@@ -28,7 +29,7 @@ def rounds(ahead: int) -> list[Sequence[Prefix]]:
         return chains(prefixes)
 
     found = decode(tree(8, Limits(8), 0.0, ahead), listening)
-    assert found.passages == (0, 4, 1, 5, 2, 6, 3, 7)
+    assert chosen_passages(found) == (0, 4, 1, 5, 2, 6, 3, 7)
     return asked
 
 
@@ -47,5 +48,5 @@ def test_of_the_orders_of_a_set_one_is_asked_for() -> None:
         return [np.log(np.full(4, 1 / 4)) for _ in prefixes]
 
     asked: list[Prefix] = []
-    decode(tree(4, Limits(4), -6.0, 16, orders=False), flat)
+    decode(tree(4, Limits(4), -6.0, 16, ordered=False), flat)
     assert len({frozenset(prefix) for prefix in asked}) == len(asked)

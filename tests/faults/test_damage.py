@@ -19,8 +19,8 @@ from jpr.encode.vectors import open_vectors, vectors_for
 from jpr.errors import FormatError, JprError
 from jpr.io.checksums import checked_sums
 from jpr.models.onnx_weights import joint_from_onnx
-from jpr.read.fusion import FusionReader
-from jpr.rerank.joint import DEFAULT as JOINT
+from jpr.read.generate import FusionReader
+from jpr.rerank.joint import BUNDLED_MODEL as JOINT
 from jpr.rerank.joint import JointReranker
 from jpr.retrieve.document_index import index_documents
 from jpr.retrieve.index import Index, add_to_index, build_index, remove_from_index
@@ -36,7 +36,7 @@ from jpr.train.state import (
 from tests.damage import without_sums
 from tests.encode.texts import passages
 from tests.encode.tiny import write_encoder
-from tests.read.test_fusion import write_tiny
+from tests.read.test_generate import write_tiny
 from tests.rerank.tiny import NAMES, QUESTION, hits, ranking
 from tests.retrieve.toy import WordEncoder
 from tests.train.tiny import write_invented
@@ -216,7 +216,7 @@ def test_every_file_of_a_reader(tmp_path: Path) -> None:
     write_tiny(tmp_path)
 
     def read() -> object:
-        return FusionReader.load(tmp_path, device="cpu").read(ranking()).answers
+        return FusionReader.load(tmp_path, device="cpu").read(ranking())
 
     assert all_told(tmp_path, read) > 60
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jpr.encode.encoder_folder import BUNDLED_ENCODER
-from jpr.formats.corpus.documents import KINDS, read_document
+from jpr.formats.corpus.documents import READERS, read_document
 from jpr.formats.corpus.split import load_tokenizer
 from tests.formats.corpus.document_samples import pdf, write_docx
 
@@ -42,7 +42,7 @@ TOKENIZER = load_tokenizer(BUNDLED_ENCODER)
 
 
 def test_every_kind_is_tried() -> None:
-    assert set(KINDS) - {".htm"} == set(SAMPLES)
+    assert set(READERS) - {".htm"} == set(SAMPLES)
 
 
 @pytest.fixture(scope="session")

@@ -19,9 +19,9 @@ from jpr.formats.runs import write_rankings
 from jpr.io.atomic import publish_folder
 from jpr.io.cluster import StageSpec, cluster_runner, local_cluster, remote_cluster
 from jpr.rerank.batch import rerank_to_file
+from jpr.rerank.decoding import StoppingRule, write_stopping_rule
 from jpr.rerank.methods import METHODS, RerankOptions, open_reranker
 from jpr.rerank.save import export_joint
-from jpr.rerank.stop import Stop, write_stop
 from jpr.retrieve.index import build_index
 from jpr.types import Question
 from tests.cli.running import fails, jpr
@@ -59,7 +59,9 @@ def joint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("joint")
     with publish_folder(home / "onnx") as made:
         export_joint(write_pointer(home / "torch", answers=True), made, [])
-    write_stop(home / "onnx", Stop(-2.5, 4, "tree", 2.0, 0.95, 1.5, 10))
+    write_stopping_rule(
+        home / "onnx" / "joint.json", StoppingRule(-2.5, 4, "tree", 2.0, 0.95, 1.5, 10)
+    )
     return home / "onnx"
 
 
@@ -182,9 +184,7 @@ def test_what_a_worker_cannot_open_is_told(tmp_path: Path, client: "Client", joi
     reranker, key = open_reranker(joint_options(joint))
     opening = StageSpec(open_reranker, (joint_options(tmp_path / "none"),), key, "joint")
     with pytest.raises(JprError, match=r"on a worker: .*none"):
-        rerank_to_file(
-            reranker, RANKINGS, tmp_path / "x", 3, spread=cluster_runner(client, opening)
-        )
+        rerank_to_file(reranker, RANKINGS, tmp_path / "x", 3, run=cluster_runner(client, opening))
 
 
 def test_clusters_that_cannot_be() -> None:

@@ -14,6 +14,7 @@ class Options:
     any_text: bool = False
     budget: int | None = None
     name: str | None = None
+    skip: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         reject(not_one_of(self, decoder=("tree", "seq")) + below(self, 0, "beta"))
@@ -28,6 +29,11 @@ def test_pairs_become_typed_fields() -> None:
     pairs = ["decoder=seq", "beta=1", "lambda=0.7", "any-text=true", "budget = 9", "name=12"]
     assert parse_settings(Options, pairs) == Options("seq", 1.0, 0.7, True, 9, "12")
     assert parse_settings(Options, []) == Options()
+
+
+def test_a_key_of_a_list_may_be_repeated() -> None:
+    assert parse_settings(Options, ["skip=a", "skip=2"]).skip == ("a", "2")
+    assert parse_settings(Options, ["skip=['a', 'b']"]).skip == ("a", "b")
 
 
 def test_strings_may_be_quoted_and_the_last_pair_counts() -> None:

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jpr.decode import Limits, Prefix, Rows, decode, decode_many, sequence, tree
+from jpr.decode import Limits, Rows, chosen_passages, decode, decode_many, sequence, tree
 from jpr.errors import ConfigError, DataError
 from jpr.models.bert import Bert
 from jpr.models.config import BertConfig
@@ -15,6 +15,7 @@ from jpr.models.decoder_cache import PrefixScorer
 from jpr.models.heads import PointerHead
 from jpr.models.joint import JointModel
 from jpr.models.t5 import T5Decoder
+from jpr.types import Prefix
 from tests.models.joint_models import (
     MODELS,
     POINTERS,
@@ -125,7 +126,7 @@ def test_the_same_passages_are_chosen_in_whatever_order_they_come(make: Make) ->
     for these in (given_order, reordered(given_order, order)):
         steps = PrefixScorer(model, model.encode(these))
         (found,) = decode_many([tree(8, Limits(4), beta=1.0)], steps)
-        chosen.append(found.passages)
+        chosen.append(chosen_passages(found))
     assert [order[p] for p in chosen[1]] == list(chosen[0])
 
 
@@ -141,7 +142,9 @@ def test_decoding_several_questions_is_one_call_a_round(make: Make) -> None:
         def alone(prefixes: Sequence[Prefix], question: int = question) -> Rows:
             return PrefixScorer(model, encoded)([(question, prefix) for prefix in prefixes])
 
-        assert together[question].passages == decode(sequence(n, Limits(3)), alone).passages
+        assert chosen_passages(together[question]) == chosen_passages(
+            decode(sequence(n, Limits(3)), alone)
+        )
 
 
 def test_more_candidates_than_numbers_is_an_error_that_says_so() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models
 
 from jpr.decode import Evidence
-from jpr.rerank.evidence import SPANS, Passages, Words, evidence
+from jpr.rerank.evidence import SPANS, PassageTokens, Vocabulary, find_evidence
 
 LONGEST = 12
 PIECES = ["the", "a", ",", "##bc", "##ist", "art", "red", "blue", "green", "in", "(", ")"]
@@ -19,14 +19,14 @@ T5_PIECES = ["▁the", "▁The", "a", "▁a", ",", "▁past", "▁red", "the", "
 Marks = Mapping[tuple[int, int, int], float]
 
 
-def words(pieces: Sequence[str] = PIECES) -> Words:
-    return Words.of(
+def words(pieces: Sequence[str] = PIECES) -> Vocabulary:
+    return Vocabulary.of(
         Tokenizer(models.WordLevel({p: i for i, p in enumerate(pieces)}, unk_token=pieces[0]))
     )
 
 
-def marked(texts: Sequence[str], spans: Marks, pieces: Sequence[str] = PIECES) -> Passages:
-    """Passages in which only these spans (passage, first, last) may be answers, by log P.
+def marked(texts: Sequence[str], spans: Marks, pieces: Sequence[str] = PIECES) -> PassageTokens:
+    """PassageTokens in which only these spans (passage, first, last) may be answers, by log P.
 
     Of one passage, spans must neither begin nor end where others do.
     """
@@ -38,35 +38,36 @@ def marked(texts: Sequence[str], spans: Marks, pieces: Sequence[str] = PIECES) -
         answers[starts[passage] + first, 0] = log_prob
         answers[starts[passage] + last - 1, 1] = 0.0
     flat = np.array([token for of_text in ids for token in of_text], dtype=np.int64)
-    return Passages(flat, lengths, answers)
+    return PassageTokens(flat, lengths, answers)
 
 
 def answers(found: Evidence, pieces: Sequence[str] = PIECES) -> dict[str, list[int]]:
     """Which candidates hold each answer."""
     named = (" ".join(pieces[token] for token in tokens) for tokens in found.answers)
     return {
-        name: np.flatnonzero(held).tolist() for name, held in zip(named, found.holds.T, strict=True)
+        name: np.flatnonzero(held).tolist()
+        for name, held in zip(named, found.contains.T, strict=True)
     }
 
 
 def one(text: str, first: int, last: int, pieces: Sequence[str] = PIECES) -> list[str]:
     """The answer that a span of a text is, if it is one."""
     given_ = marked([text], {(0, first, last): 0.0}, pieces)
-    return list(answers(evidence(given_, words(pieces)), pieces))
+    return list(answers(find_evidence(given_, words(pieces)), pieces))
 
 
 def test_the_same_words_are_one_answer_whoever_has_them() -> None:
     texts = ["red in blue", "the red , in", "blue"]
-    found = evidence(marked(texts, {(0, 0, 1): 0.0, (1, 0, 3): 0.0}), words())
+    found = find_evidence(marked(texts, {(0, 0, 1): 0.0, (1, 0, 3): 0.0}), words())
     assert answers(found) == {"red": [0, 1]}  # "the red ," is red too
-    assert found.says.tolist() == [[1.0], [1.0], [0.0]]
+    assert found.probs.tolist() == [[1.0], [1.0], [0.0]]
 
 
 def test_shares_are_of_the_spans_of_a_passage() -> None:
     spans = {(0, 0, 1): float(np.log(3)), (0, 2, 3): 0.0}
-    found = evidence(marked(["red in the green"], spans), words())
+    found = find_evidence(marked(["red in the green"], spans), words())
     # red, "the", which is none, and from one to the end of the other: 3 + 1 + 3 parts
-    assert dict(zip(answers(found), found.says[0].tolist(), strict=True)) == pytest.approx(
+    assert dict(zip(answers(found), found.probs[0].tolist(), strict=True)) == pytest.approx(
         {"red": 3 / 7, "red in": 3 / 7}
     )
 
@@ -114,46 +115,46 @@ def test_tokens_that_mark_where_words_begin(
 def test_a_passage_holds_whole_words_of_its_own() -> None:
     texts = ["art in", "art ##ist", "in", "art", "##bc art"]
     spans = {(0, 0, 1): 0.0, (2, 0, 1): 0.0}
-    found = answers(evidence(marked(texts, spans), words()))
+    found = answers(find_evidence(marked(texts, spans), words()))
     assert found == {"art": [0, 3, 4], "in": [0, 2]}  # what follows 3 is of another passage
-    both = answers(evidence(marked(["red blue", "red", "blue"], {(0, 0, 2): 0.0}), words()))
+    both = answers(find_evidence(marked(["red blue", "red", "blue"], {(0, 0, 2): 0.0}), words()))
     assert both == {"red blue": [0]}  # and not 1 and 2 together
 
 
 def test_answers_of_twelve_tokens_and_no_more() -> None:
     text = " ".join(["red", "blue"] * 7)
-    found = evidence(marked([text], {(0, 0, 12): 0.0}), words())
+    found = find_evidence(marked([text], {(0, 0, 12): 0.0}), words())
     assert [len(tokens) for tokens in found.answers] == [LONGEST]
-    assert evidence(marked([text], {(0, 0, 13): 0.0}), words()).answers == ()
+    assert find_evidence(marked([text], {(0, 0, 13): 0.0}), words()).answers == ()
 
 
 @pytest.mark.parametrize("texts", [[""], ["", "", ""], ["red"], ["", "red"], ["red", ""], []])
 def test_passages_of_nothing_or_one_word(texts: list[str]) -> None:
     spans = {(i, 0, 1): 0.0 for i, text in enumerate(texts) if text}
-    found = evidence(marked(texts, spans), words())
+    found = find_evidence(marked(texts, spans), words())
     assert answers(found) == ({"red": [texts.index("red")]} if "red" in texts else {})
-    assert found.says.shape == found.holds.shape == (len(texts), len(found.answers))
-    assert found.says.sum() == ("red" in texts)
+    assert found.probs.shape == found.contains.shape == (len(texts), len(found.answers))
+    assert found.probs.sum() == ("red" in texts)
 
 
 @pytest.mark.parametrize("last", ["", "red", "red blue"])
 def test_a_short_passage_after_a_long_one(last: str) -> None:
     long = " ".join(["green", "in", "blue"] * 50)
-    found = evidence(marked([long, last], {(1, 0, 1): 0.0} if last else {}), words())
+    found = find_evidence(marked([long, last], {(1, 0, 1): 0.0} if last else {}), words())
     assert answers(found) == ({"red": [1]} if last else {})
 
 
 def test_a_model_without_any_idea_of_answers() -> None:
-    found = evidence(marked(["red in blue", "green"], {}), words())
+    found = find_evidence(marked(["red in blue", "green"], {}), words())
     assert found.answers == ()
-    assert found.says.shape == (2, 0)
+    assert found.probs.shape == (2, 0)
 
 
 def test_added_tokens_are_known_too() -> None:
     made = Tokenizer(models.WordLevel({"red": 0, "##bc": 1}, unk_token="red"))
     made.add_special_tokens(["<0>"])
-    assert len(Words.of(made).inner) == len(Words.of(made).around) == 3
-    assert Words.of(made).inner.tolist() == [False, True, False]
+    assert len(Vocabulary.of(made).inner) == len(Vocabulary.of(made).ignorable) == 3
+    assert Vocabulary.of(made).inner.tolist() == [False, True, False]
 
 
 @dataclass(frozen=True)
@@ -163,16 +164,16 @@ class Case:
     texts: list[list[int]]
     ends: list[np.ndarray]
     """(n, 2) for each."""
-    words: Words
+    words: Vocabulary
 
-    def in_order(self, order: Sequence[int]) -> Passages:
+    def in_order(self, order: Sequence[int]) -> PassageTokens:
         texts, ends = ([those[i] for i in order] for those in (self.texts, self.ends))
         flat = np.array([token for text in texts for token in text], dtype=np.int64)
         lengths = np.array([len(text) for text in texts], dtype=np.int64)
-        return Passages(flat, lengths, np.concatenate(ends).astype(np.float32))
+        return PassageTokens(flat, lengths, np.concatenate(ends).astype(np.float32))
 
     @property
-    def passages(self) -> Passages:
+    def passages(self) -> PassageTokens:
         return self.in_order(range(len(self.texts)))
 
 
@@ -189,7 +190,7 @@ def cases(draw: st.DrawFn) -> Case:
         both[chance.random((n, 2)) < 0.1] = -np.inf
         ends.append(both)
     texts = [chance.integers(0, vocabulary, n).tolist() for n in lengths]
-    return Case(texts, ends, Words(inner, around))
+    return Case(texts, ends, Vocabulary(inner, around))
 
 
 def likeliest(ends: np.ndarray, count: int) -> list[tuple[int, int, float]]:
@@ -206,19 +207,19 @@ def likeliest(ends: np.ndarray, count: int) -> list[tuple[int, int, float]]:
     return [(*span, np.exp(sums[span]) / total) for span in best]
 
 
-def is_inside(text: list[int], place: int, words: Words) -> bool:
+def is_inside(text: list[int], place: int, words: Vocabulary) -> bool:
     return 0 < place < len(text) and bool(words.inner[text[place]])
 
 
-def trimmed(text: list[int], first: int, last: int, words: Words) -> tuple[int, int]:
-    while last > first and words.around[text[last - 1]]:
+def trimmed(text: list[int], first: int, last: int, words: Vocabulary) -> tuple[int, int]:
+    while last > first and words.ignorable[text[last - 1]]:
         last -= 1
-    while first < last and words.around[text[first]] and not is_inside(text, first + 1, words):
+    while first < last and words.ignorable[text[first]] and not is_inside(text, first + 1, words):
         first += 1
     return first, last
 
 
-def is_held(answer: tuple[int, ...], text: list[int], words: Words) -> bool:
+def is_held(answer: tuple[int, ...], text: list[int], words: Vocabulary) -> bool:
     return any(
         tuple(text[at : at + len(answer)]) == answer
         and not is_inside(text, at, words)
@@ -241,29 +242,29 @@ def transcribed(case: Case, count: int) -> dict[tuple[int, ...], list[float]]:
 
 @given(cases(), st.sampled_from([1, 3, SPANS, 500]))
 def test_it_is_what_a_transcription_finds(case: Case, count: int) -> None:
-    found = evidence(case.passages, case.words, count)
+    found = find_evidence(case.passages, case.words, count)
     wanted = transcribed(case, count)
     assert len(found.answers) == len(wanted)
     assert set(found.answers) == wanted.keys()
     for number, answer in enumerate(found.answers):
-        np.testing.assert_allclose(found.says[:, number], wanted[answer], rtol=1e-4, atol=1e-7)
+        np.testing.assert_allclose(found.probs[:, number], wanted[answer], rtol=1e-4, atol=1e-7)
         held = [is_held(answer, text, case.words) for text in case.texts]
-        assert found.holds[:, number].tolist() == held
+        assert found.contains[:, number].tolist() == held
 
 
 @given(cases())
 def test_a_candidate_says_at_most_one_thing_and_holds_what_it_says(case: Case) -> None:
-    found = evidence(case.passages, case.words)
-    assert (found.says.sum(axis=1) <= 1 + 1e-6).all()
-    assert found.holds[found.says > 0].all()
-    assert (found.says > 0).any(axis=0).all()  # somebody says each
+    found = find_evidence(case.passages, case.words)
+    assert (found.probs.sum(axis=1) <= 1 + 1e-6).all()
+    assert found.contains[found.probs > 0].all()
+    assert (found.probs > 0).any(axis=0).all()  # somebody says each
 
 
 @given(cases(), st.data())
 def test_candidates_in_another_order_have_the_same_answers(case: Case, data: st.DataObject) -> None:
     order = data.draw(st.permutations(range(len(case.texts))))
-    found = evidence(case.passages, case.words)
-    again = evidence(case.in_order(order), case.words)
+    found = find_evidence(case.passages, case.words)
+    again = find_evidence(case.in_order(order), case.words)
     assert again.answers == found.answers
-    assert np.array_equal(again.says, found.says[order])
-    assert np.array_equal(again.holds, found.holds[order])
+    assert np.array_equal(again.probs, found.probs[order])
+    assert np.array_equal(again.contains, found.contains[order])

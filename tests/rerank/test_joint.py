@@ -7,11 +7,13 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from jpr.decode import chosen_passages
 from jpr.errors import ConfigError, DataError, FormatError
 from jpr.models.joint_checkpoint import read_joint
-from jpr.rerank.joint import Decoding, JointReranker, ask, drawn_numbers
-from jpr.rerank.joint_torch import TorchScorer
+from jpr.rerank.decoding import Decoding
+from jpr.rerank.joint import JointReranker, model_input, random_numbers
 from jpr.rerank.prompt import Prompts, PromptSettings
+from jpr.rerank.torch_scorer import TorchScorer
 from jpr.types import Hit, Passage, Question, Ranking
 from tests.cli.running import jpr
 from tests.damage import without_sums
@@ -97,17 +99,17 @@ def test_strange_texts_are_ranked_too(tmp_path: Path) -> None:
 
 def test_a_token_budget_instead_of_k(tmp_path: Path) -> None:
     reranker = with_decoding(write_pointer(tmp_path), Decoding(budget=40))
-    found, decoded, *_ = next(reranker.decode_many([ranking()], 10))
+    reply = next(reranker.decode_many([ranking()], 10))
     tokens = [len(p.ids) for p in Prompts(tokenizer(), PromptSettings()).build(
         QUESTION.text, [h.passage for h in ranking().hits], range(10))]  # fmt: skip
-    assert 1 <= len(found.hits) < 10
-    assert sum(tokens[p] for p in decoded.passages) <= 40
+    assert 1 <= len(reply.ranking.hits) < 10
+    assert sum(tokens[p] for p in chosen_passages(reply.nodes)) <= 40
 
 
 def test_a_threshold_adapts_k_to_the_question(tmp_path: Path) -> None:
     folder = write_pointer(tmp_path)
-    every = next(with_decoding(folder, Decoding()).decode_many([ranking()], 10))[1]
-    limit = sorted(node.score for node in every.nodes)[-3]
+    every = next(with_decoding(folder, Decoding()).decode_many([ranking()], 10)).nodes
+    limit = sorted(node.score for node in every)[-3]
     some = with_decoding(folder, Decoding(threshold=limit)).rank(QUESTION, hits(NAMES), 10)
     assert 1 <= len(some.hits) < 10
 
@@ -123,26 +125,26 @@ def test_prompts_are_as_the_page_says() -> None:
     text = "question : which ? index : <3> title : red context : blue </s>"
     assert " ".join(words[i] for i in t5.ids) == text
     assert words[t5.ids[t5.mark]] == "<3>"
-    with pytest.raises(ConfigError, match=r"13 candidates.* 12 index tokens"):
+    with pytest.raises(ConfigError, match=r"13 candidates.*12 index tokens"):
         numbered.build("which ?", [passage], [12])
 
 
 def test_an_index_head_gets_numbers_that_say_nothing_of_ranks() -> None:
     prompts = Prompts(tokenizer(), PromptSettings("t5", number_tokens=NUMBER_TOKENS))
-    (of_ten, again) = (ask(prompts, len(NUMBER_TOKENS), ranking()) for _ in range(2))
+    (of_ten, again) = (model_input(prompts, len(NUMBER_TOKENS), ranking()) for _ in range(2))
     assert of_ten == again
     assert len(set(of_ten.numbers)) == 10
     assert of_ten.numbers != sorted(of_ten.numbers)
     tokens = [NUMBER_TOKENS[number] for number in of_ten.numbers]
     assert [one.ids[one.mark] for one in of_ten.prompted] == tokens
     assert of_ten.prior.tolist() == sorted(of_ten.prior, reverse=True)  # this is by rank
-    firsts = [drawn_numbers(2, 12, f"question {i}\ud800")[0] for i in range(1200)]
+    firsts = [random_numbers(2, 12, f"question {i}\ud800")[0] for i in range(1200)]
     assert all(60 < firsts.count(number) < 140 for number in range(12))
 
 
 def test_a_pointer_sees_no_numbers() -> None:
     prompts = Prompts(tokenizer(), PromptSettings("t5", number_tokens=NUMBER_TOKENS[:1]))
-    asked = ask(prompts, 0, ranking())
+    asked = model_input(prompts, 0, ranking())
     assert list(asked.numbers) == list(range(10))
     assert {one.ids[one.mark] for one in asked.prompted} == {NUMBER_TOKENS[0]}
 

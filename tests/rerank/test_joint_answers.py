@@ -8,16 +8,16 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from jpr.decode import Evidence
+from jpr.decode import Evidence, chosen_passages
 from jpr.encode.tokenizer import read_tokenizer
 from jpr.io.atomic import publish_folder
-from jpr.rerank.evidence import Words, evidence
-from jpr.rerank.joint import DECODERS, JointReranker, ask
-from jpr.rerank.joint_onnx import OnnxScorer
-from jpr.rerank.joint_torch import TorchScorer
+from jpr.rerank.evidence import Vocabulary, find_evidence
+from jpr.rerank.joint import DECODERS, JointReranker, model_input
+from jpr.rerank.onnx_scorer import OnnxScorer
 from jpr.rerank.prompt import Prompts, read_prompt_settings
 from jpr.rerank.save import export_joint
 from jpr.rerank.scorer import Scorer
+from jpr.rerank.torch_scorer import TorchScorer
 from jpr.types import Hit, Passage, Ranking
 from tests.damage import without_sums
 from tests.rerank.tiny import NAMES, QUESTION, ranking, write_pointer, write_t5
@@ -56,8 +56,8 @@ def chosen(reranker: JointReranker, given: Ranking, k: int) -> list[int]:
 def read(folder: Path, scorer: Scorer, given: Ranking) -> Evidence:
     """What a model takes for the answers of some candidates."""
     prompts = Prompts(read_tokenizer(folder / "tokenizer.json"), read_prompt_settings(folder))
-    (passages,) = scorer.open([ask(prompts, scorer.numbers, given)]).passages or ()
-    return evidence(passages, Words.of(prompts.tokenizer))
+    (passages,) = scorer.open([model_input(prompts, scorer.numbers, given)]).passages or ()
+    return find_evidence(passages, Vocabulary.of(prompts.tokenizer))
 
 
 @pytest.mark.parametrize("decoder", DECODERS)
@@ -65,19 +65,19 @@ def test_both_ways_choose_the_same(home: Path, decoder: str) -> None:
     here = JointReranker.load(home / "onnx", decoder, device="cpu", threads=1)
     there = JointReranker.load(home / "torch", decoder, device="cpu")
     for ours, theirs in zip(here.decode_many(MANY, 4), there.decode_many(MANY, 4), strict=True):
-        assert ours[1].passages == theirs[1].passages
-        scores = [[node.score for node in choice.decoded.nodes] for choice in (ours, theirs)]
+        assert chosen_passages(ours.nodes) == chosen_passages(theirs.nodes)
+        scores = [[node.score for node in choice.nodes] for choice in (ours, theirs)]
         np.testing.assert_allclose(scores[0], scores[1], atol=1e-4)
 
 
 def test_both_ways_find_the_same_answers(home: Path) -> None:
     given = of_texts("red which red blue", "", "blue", "which colour ?", "")
-    ours = read(home / "onnx", OnnxScorer(home / "onnx", 1), given)
-    theirs = read(home / "torch", TorchScorer.load(home / "torch", "cpu"), given)
+    ours = read(home / "onnx", OnnxScorer(home / "onnx", {}, 1), given)
+    theirs = read(home / "torch", TorchScorer.load(home / "torch", {}, "cpu"), given)
     assert ours.answers == theirs.answers
     assert len(ours.answers) > 3
-    np.testing.assert_allclose(ours.says, theirs.says, atol=1e-4)
-    assert np.array_equal(ours.holds, theirs.holds)
+    np.testing.assert_allclose(ours.probs, theirs.probs, atol=1e-4)
+    assert np.array_equal(ours.contains, theirs.contains)
 
 
 @pytest.mark.parametrize("kind", ["torch", "onnx"])
@@ -116,5 +116,5 @@ def test_only_the_independent_decoder_does_not_look_at_answers(tmp_path: Path) -
 def scores(folder: Path, decoder: str) -> list[tuple[int, float]]:
     reranker = JointReranker.load(folder, decoder, device="cpu")
     (choice,) = reranker.decode_many([ranking()], 5)
-    decoded = choice.decoded
-    return [(node.passage, node.score) for node in decoded.nodes]
+    decoded = choice.nodes
+    return [(node.passage, node.score) for node in decoded]

@@ -72,7 +72,7 @@ def test_a_corpus_that_is_none(tmp_path: Path, index: Path, text: str, expected:
 def test_a_corpus_that_is_not_there_and_an_empty_folder(tmp_path: Path, index: Path) -> None:
     (tmp_path / "folder").mkdir()
     assert "No such file" in refused(*build(tmp_path / "missing", index))
-    assert "holds no text that can be read" in refused(*build(tmp_path / "folder", index))
+    assert "holds no readable document" in refused(*build(tmp_path / "folder", index))
 
 
 def test_a_passage_of_a_megabyte_and_ids_with_spaces(tmp_path: Path) -> None:

@@ -130,12 +130,12 @@ def test_a_file_that_can_no_longer_be_read_goes(library: Library) -> None:
 
 
 def test_a_folder_without_text_is_an_error_and_changes_nothing(library: Library) -> None:
-    with pytest.raises(FormatError, match="holds no text that can be read"):
+    with pytest.raises(FormatError, match="holds no readable document"):
         library.index()
     library.write(a="old castle")
     library.index()
     (library.folder / "a.txt").unlink()
-    with pytest.raises(FormatError, match="holds no text that can be read"):
+    with pytest.raises(FormatError, match="holds no readable document"):
         library.index()
     library.write(a="old castle")
     assert list(library.holds()) == ["a.txt#1"]

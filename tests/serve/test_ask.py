@@ -6,8 +6,8 @@ from typing import Any
 import httpx
 import pytest
 
+from jpr.formats.replies import reply_json
 from jpr.pipeline import Pipeline
-from jpr.reply import open_question, reply_json
 from jpr.serve.limits import ServiceLimits
 from jpr.serve.uploads import UploadedFile
 from tests.serve.running import QUESTION, make_service, running
@@ -29,7 +29,7 @@ def counted(url: str, name: str) -> float:
 
 
 def test_a_question_is_answered_as_by_the_pipeline(url: str, pipeline: Pipeline) -> None:
-    opened = open_question(pipeline, QUESTION)
+    opened = pipeline.open(QUESTION)
     assert post(f"{url}/v1/ask", {"question": QUESTION}) == as_json(reply_json(opened.reply()))
     asked = {"question": QUESTION, "beta": 0.5, "decode": "sets", "k": 2, "compare": True}
     found = post(f"{url}/v1/ask", asked)

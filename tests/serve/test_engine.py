@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jpr.decode import Prefix, Rows
+from jpr.decode import Rows
 from jpr.errors import ConfigError, DataError
 from jpr.pipeline import Pipeline
 from jpr.rerank.joint import JointReranker
 from jpr.rerank.order import FirstStageOrder
-from jpr.rerank.scorer import Asked, Opened
+from jpr.rerank.scorer import ModelInput, Opened
 from jpr.serve.deadline import DeadlineScorer
 from jpr.serve.engine import (
     CACHED_QUESTIONS,
@@ -25,7 +25,7 @@ from jpr.serve.engine import (
     RerankResult,
     ServiceEngine,
 )
-from jpr.types import Hit, Passage, Question, Ranking
+from jpr.types import Hit, Passage, Prefix, Question, Ranking
 from tests.rerank.tiny import NAMES
 from tests.serve.running import QUESTION, make_pipeline, open_pipeline
 
@@ -107,7 +107,7 @@ class Reluctant:
 
     batch, ahead, numbers, stays_open, reads_answers, key = 1, 1, 0, True, False, "reluctant"
 
-    def open(self, asked: Sequence[Asked]) -> Opened:
+    def open(self, asked: Sequence[ModelInput]) -> Opened:
         def ask(prefixes: Sequence[tuple[int, Prefix]]) -> Rows:
             return [np.array([-1.0] * 9 + [-50.0]) for _ in prefixes]
 
@@ -117,7 +117,7 @@ class Reluctant:
 def test_a_search_without_end_is_given_up(pipeline: Pipeline) -> None:
     """It would have to grow all 986,410 prefixes of nine passages."""
     assert isinstance(pipeline.reranker, JointReranker)
-    joint = pipeline.reranker.over(DeadlineScorer(Reluctant(), 0.2))
+    joint = pipeline.reranker.with_scorer(DeadlineScorer(Reluctant(), 0.2))
     with pytest.raises(DataError, match=r"0\.2 seconds.*smaller k"):
         joint.rank(Question("1", QUESTION), candidates(NAMES).hits, 10)
     assert len(joint.rank(Question("1", QUESTION), candidates(NAMES).hits, 9).hits) == 9

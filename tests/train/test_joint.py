@@ -14,8 +14,9 @@ from jpr.evaluation.mrecall import mrecall
 from jpr.models.heads import IndexHead
 from jpr.models.joint import JointModel
 from jpr.models.joint_checkpoint import read_joint
-from jpr.rerank.evidence import Words
-from jpr.rerank.joint import Decoding, JointReranker
+from jpr.rerank.decoding import Decoding
+from jpr.rerank.evidence import Vocabulary
+from jpr.rerank.joint import JointReranker
 from jpr.rerank.prompt import Prompts
 from jpr.train.batch import BatchBuilder
 from jpr.train.development import Chooser, Development, answers_found, score_pack
@@ -221,7 +222,7 @@ def test_what_was_trained_ranks_as_it_was_judged(home: Path) -> None:
     model, prompts = reopened(out)
     dataset = open_dataset(DataConfig(str(home / "pack")))
     development = Development(dataset, BatchBuilder(dataset.pack, prompts))
-    chooser = Chooser(model, Words.of(prompts.tokenizer), {"joint": Decoding("tree", 2.0)})
+    chooser = Chooser(model, Vocabulary.of(prompts.tokenizer), {"joint": Decoding("tree", 2.0)})
     chosen = development.chosen(chooser, dataset.batch(np.arange(N), C), K)["joint"]
     reranker = JointReranker.load(out, "tree", 2.0, device="cpu")
     for question in range(N):

@@ -9,7 +9,7 @@ import torch
 
 from jpr.errors import DataError
 from jpr.io.settings import apply_changes, parse_table
-from jpr.read.fusion import FusionReader
+from jpr.read.generate import FusionReader
 from jpr.rerank.prompt import Prompts, PromptSettings
 from jpr.train.answer_targets import END, NONE, SEPARATOR, answer_positions, target_tokens
 from jpr.train.batch import BatchBuilder
@@ -152,7 +152,7 @@ def test_a_reader_learns_to_write_the_answers(home: Path) -> None:
     dataset = open_dataset(DataConfig(str(home / "pack")))
     right = 0
     for question in dataset.usable.tolist():
-        answers = reader.read(ranking(dataset, question)).answers
+        answers = reader.read(ranking(dataset, question))
         right += {answer.text for answer in answers} == set(wanted(dataset, question, K))
     assert right >= 0.8 * len(dataset.usable)
 

@@ -13,7 +13,6 @@ FORMATS = Formats[Passage](
     "jsonl",
     "folder",
     "wikipedia",
-    "wikiextractor",
 )
 
 

@@ -1,4 +1,4 @@
-"""A folder of .txt and .md files, each one passage, in every subfolder but hidden ones.
+"""A folder of .txt and .md files, each one passage, and the walk through folders.
 
 The id is the path below the folder, the title a markdown file's first heading or the file's name
 without its ending. A folder's own files come before those of its subfolders, each sorted by name.
@@ -11,12 +11,11 @@ from pathlib import Path
 
 from jpr.errors import FormatError
 from jpr.formats.corpus.jsonl import is_beir
-from jpr.formats.corpus.wikiextractor import is_extracted
+from jpr.formats.corpus.wikipedia import is_extracted
 from jpr.formats.format import Format, Head, Located
 from jpr.io.text_files import read_lines
 from jpr.types import Passage
 
-_ENDINGS = (".txt", ".md")
 HEADING = re.compile(r"#{1,6}[ \t]++(.*)")
 FENCE = ("```", "~~~")
 
@@ -28,7 +27,7 @@ def _sniff(head: Head) -> bool:
 def _read(path: Path) -> Located[Passage]:
     root = path if path.is_dir() else path.parent
     found = False
-    for file in files_below(path, _ENDINGS) if path.is_dir() else (path,):
+    for file in files_below(path, (".txt", ".md")) if path.is_dir() else (path,):
         found = True
         lines = [text for _, text in read_lines(file)]
         title = _heading(lines) if file.suffix.lower() == ".md" else ""
@@ -37,20 +36,19 @@ def _read(path: Path) -> Located[Passage]:
         raise FormatError(path, 0, "the folder holds no .txt or .md file; name the right folder")
 
 
-def _refuse(problem: FormatError) -> None:
+def _raise(problem: FormatError) -> None:
     raise problem
 
 
 def files_below(
-    root: Path, endings: tuple[str, ...], refuse: Callable[[FormatError], None] = _refuse
+    root: Path, endings: tuple[str, ...], refuse: Callable[[FormatError], None] = _raise
 ) -> Iterator[Path]:
     """Yield the files with one of these endings, a folder's own before those of its subfolders.
 
-    Hidden ones are passed over, and links to folders are not followed. `refuse` is told of a
+    Hidden ones are skipped, and links to folders are not followed. `refuse` gets the error of a
     folder that cannot be listed.
     """
-
-    waiting = [root]  # not os.walk: before Python 3.12 it has no end for a thousand folders deep
+    waiting = [root]  # not os.walk: before Python 3.12 it never ends a thousand folders deep
     while waiting:
         folder = waiting.pop()
         try:
@@ -67,7 +65,7 @@ def files_below(
 
 
 def name_below(file: Path, root: Path) -> str:
-    """Return a file's path below a folder, as ids have it."""
+    """Return a file's path below a folder, for ids."""
     id = file.relative_to(root).as_posix()
     try:
         id.encode("utf-8")

@@ -1,9 +1,9 @@
 """Passages as JSON lines: BEIR's, pyserini's (and FlashRAG's), Atlas's.
 
-`contents` of pyserini holds the title as its first line where there is more than one line; a first
-line over 255 characters (no title of Wikipedia is longer) is taken for text, and so is all of
-`contents` where a `title` stands beside it, less a first line that repeats that title. Double
-quotes around a title are FlashRAG's, and go. Other keys of a record become its `meta`.
+`contents` of pyserini holds the title as its first line if there is more than one line; a first
+line over 255 characters (no title of Wikipedia is longer) is text. If there is also a `title`, all
+of `contents` is text, except a first line that repeats the title. Double quotes around a title are
+FlashRAG's and are removed. Other keys of a record become its `meta`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ _OF_QUESTIONS = ("question", "query", "answers", "answer", "ctxs", "contexts")
 
 
 def is_passage(head: Head, *keys: str) -> bool:
-    """Tell whether the first record has these keys and none that questions or runs have."""
+    """Return whether the first record has these keys and none of questions or runs."""
     return head.has(*keys) and not any(head.has(key) for key in _OF_QUESTIONS)
 
 
@@ -36,7 +36,7 @@ def _beir_file(folder: Path) -> Path | None:
 
 
 def is_beir(head: Head) -> bool:
-    """Recognise a BEIR corpus file, or the folder that holds it."""
+    """Recognize a BEIR corpus file, or the folder that holds it."""
     if head.path.is_dir():
         return _beir_file(head.path) is not None
     return is_passage(head, "_id", "title", "text")
@@ -61,10 +61,6 @@ def _write_beir(passages: Iterable[Passage], stream: TextIO) -> None:
     for passage in passages:
         record = {"_id": passage.id, "title": passage.title, "text": passage.text}
         stream.write(json_line({**record, "metadata": dict(passage.meta)}))
-
-
-def _sniff_pyserini(head: Head) -> bool:
-    return is_passage(head, "id", "contents")
 
 
 def _read_pyserini(path: Path) -> Located[Passage]:
@@ -129,7 +125,7 @@ BEIR = Format(
 PYSERINI = Format(
     "pyserini",
     "JSON lines of pyserini and FlashRAG: id and contents, whose first line is the title",
-    _sniff_pyserini,
+    lambda head: is_passage(head, "id", "contents"),
     _read_pyserini,
     _write_pyserini,
 )

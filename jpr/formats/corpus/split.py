@@ -1,7 +1,7 @@
 """Cut long texts into passages: 100 words as DPR does, or 288 wordpieces as the paper does.
 
-A passage is cut by itself, so a piece never spans two articles. Pieces keep title and meta; the
-id of piece i is `id#i`, or the passage's own where there is one piece.
+Each passage is cut separately, so a piece never spans two articles. Pieces keep title and meta; the
+id of piece i is `id#i`, or the passage's own if there is one piece.
 """
 
 import re
@@ -12,6 +12,7 @@ from pathlib import Path
 from tokenizers import Encoding, Tokenizer
 
 from jpr.errors import ConfigError, DataError, FormatError
+from jpr.io.atomic import explain_read_errors
 from jpr.types import Passage
 
 _WORD, _NO_SPACE = re.compile(r"\S++"), re.compile(r"\S")
@@ -19,7 +20,7 @@ _HALF = re.compile("[\ud800-\udfff]")
 
 
 def split_words(passage: Passage, words: int = 100) -> Iterator[Passage]:
-    """Cut a passage into disjoint windows of so many words; spacing becomes single spaces.
+    """Cut a passage into disjoint windows of words; spacing becomes single spaces.
 
     >>> [piece.text for piece in split_words(Passage("7", "Bees", "bees make  honey"), words=2)]
     ['bees make', 'honey']
@@ -40,16 +41,15 @@ def _pieces(passage: Passage, texts: Sequence[str]) -> Iterator[Passage]:
 
 
 def load_tokenizer(path: str | Path) -> Tokenizer:
-    """Open a `tokenizer.json`, or the one in a model's folder, to count with: it never cuts."""
+    """Open a `tokenizer.json`, or the one in a folder, without its truncation and padding."""
     file = Path(path)
     if file.is_dir():
         file = file / "tokenizer.json"
     try:
-        tokenizer = Tokenizer.from_buffer(file.read_bytes())
-    except OSError as error:
-        raise FormatError(file, 0, f"cannot be opened: {error.strerror}") from error
+        with explain_read_errors(file):
+            tokenizer = Tokenizer.from_buffer(file.read_bytes())
     except ValueError as error:
-        problem = f"not a tokenizer.json of the tokenizers library ({error})"
+        problem = f"is not a tokenizer of the tokenizers library ({error}); copy it again"
         raise FormatError(file, 0, problem) from error
     tokenizer.no_truncation()
     tokenizer.no_padding()
@@ -59,13 +59,13 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
 def split_wordpieces(passage: Passage, tokenizer: Tokenizer, limit: int = 288) -> Iterator[Passage]:
     """Cut a passage between words so that no piece has more wordpieces than `limit`.
 
-    Special tokens do not count. A piece is a slice of the text, white space at its ends removed;
+    Special tokens do not count. A piece is a slice of the text without white space at its ends;
     only a word that alone exceeds the limit is cut inside.
     """
     if limit < 1:
         raise ConfigError(f"a piece needs at least one wordpiece, not {limit}")
     if tokenizer.truncation is not None or tokenizer.padding is not None:
-        raise ConfigError("the tokenizer cuts or pads what it reads; open it with load_tokenizer")
+        raise ConfigError("the tokenizer truncates or pads; open it with load_tokenizer")
     return _pieces(passage, list(_slices(passage, tokenizer, limit)))
 
 
@@ -84,7 +84,7 @@ def _slices(passage: Passage, tokenizer: Tokenizer, limit: int) -> Iterator[str]
         start = first.start()
         uncut = word_ends[bisect_right(word_ends, start)]
         if uncut > reach(start, 2 * limit):
-            uncut = start + 1  # hopeless, so not worth encoding
+            uncut = start + 1  # too long in any case, so not worth encoding
         end = _word_end(word_ends, start, max(uncut, reach(start, limit)))
         while len(tokens := _encode(text[start:end], tokenizer)) > limit:
             if end == start + 1:

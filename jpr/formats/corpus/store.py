@@ -1,9 +1,9 @@
 """Passages on disk: row or id → passage in microseconds, compressed and memory-mapped.
 
-A store is four files: `passages.zst`, one small zstd frame per passage, with a checksum and made
-with a dictionary learnt from the first passages (`passages.dict`); `offsets.npy`, where each frame
-begins; and `keys.npy`, sorted pairs (64-bit hash of an id, row). A row keeps its number for good:
-the frame of a removed passage stays, and only its key goes.
+A store is four files: `passages.zst`, one small zstd frame with a checksum per passage, compressed
+with a dictionary trained on the first passages (`passages.dict`); `offsets.npy`, where each frame
+begins; and `keys.npy`, sorted pairs (64-bit hash of an id, row). A row never changes its number:
+the frame of a removed passage stays, only its key is dropped.
 """
 
 import hashlib
@@ -11,10 +11,9 @@ import json
 import shutil
 import threading
 from array import array
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import BinaryIO, NamedTuple, Self
 
 import numpy as np
 import zstandard
@@ -32,28 +31,19 @@ _LEVEL = 3
 _TO_JSON = json.JSONEncoder(ensure_ascii=False).encode
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
-    """What a writer has put into a store."""
+class Written(NamedTuple):
+    """The passages that a writer has added to a store."""
 
     passages: int
     sha256: str
-    """Of the passages just written, with all that is known of them, in their order."""
-
-
-def write_store(passages: Iterable[Passage], folder: Path) -> Written:
-    """Write a store into an existing folder. Memory holds 16 bytes a passage."""
-    with StoreWriter(folder) as writer:
-        for passage in passages:
-            writer.add(passage)
-        return writer.close()
+    """Of their ids, titles, texts and meta, in their order."""
 
 
 class StoreWriter:
-    """Writes a store passage by passage; it is whole when `close` has returned."""
+    """Writes a store passage by passage, complete after `close`; memory holds 16 bytes of each."""
 
     def __init__(self, folder: Path, base: Path | None = None) -> None:
-        """Begin in an existing folder: anew, or with a copy of what another store holds."""
+        """Begin in an existing folder, empty or with a copy of another store."""
         self._folder = folder
         self._offsets, self._keys = array("Q", [0]), array("Q")
         self._digest = hashlib.sha256()
@@ -87,12 +77,12 @@ class StoreWriter:
         else:
             self._sample.append(packed)
             if len(self._sample) == _SAMPLE:
-                self._learn()
+                self._train()
         return row
 
-    def _learn(self) -> None:
-        """Make the dictionary of the first passages, and write these."""
-        dictionary = _learnt(self._sample)
+    def _train(self) -> None:
+        """Train the dictionary on the first passages, and write these."""
+        dictionary = _dictionary(self._sample)
         (self._folder / "passages.dict").write_bytes(dictionary.as_bytes())
         self._compressor = _compressor(dictionary)
         for packed in self._sample:
@@ -108,20 +98,17 @@ class StoreWriter:
         self._offsets.append(self._offsets[-1] + self._stream.write(compressor.compress(packed)))
 
     def close(self, removed: Collection[int] = ()) -> Written:
-        """Finish the store, less some rows of the one it began with.
-
-        A store without a passage and an id that comes twice are errors.
-        """
+        """Finish the store, without some rows of the base; refuse an empty one and repeated ids."""
         if self._sample:
-            self._learn()
+            self._train()
         if self._stream is not None:
             self._stream.close()
         elif self._base is not None:
             link(self._base.frames, self._folder / "passages.zst")
         hashes, rows = self._live(removed)
         if not len(hashes):
-            whole = "the corpus holds no passage; was its download cut short?"
-            raise DataError(whole if self._base is None else "no passage would be left")
+            empty = "the corpus holds no passage; was its download cut short?"
+            raise DataError(empty if self._base is None else "no passage would be left")
         order = np.argsort(hashes, kind="stable")
         np.save(self._folder / "offsets.npy", np.frombuffer(self._offsets, dtype=np.uint64))
         np.save(self._folder / "keys.npy", np.stack([hashes[order], rows[order]]))
@@ -145,8 +132,8 @@ def _compressor(dictionary: zstandard.ZstdCompressionDict) -> zstandard.ZstdComp
     return zstandard.ZstdCompressor(level=_LEVEL, dict_data=dictionary, write_checksum=True)
 
 
-def _learnt(samples: list[bytes]) -> zstandard.ZstdCompressionDict:
-    """Learn what passages have in common; too few samples are their own dictionary."""
+def _dictionary(samples: list[bytes]) -> zstandard.ZstdCompressionDict:
+    """Train a dictionary; too few samples are themselves the dictionary."""
     try:
         return zstandard.train_dictionary(_DICTIONARY_BYTES, [*samples])
     except zstandard.ZstdError:
@@ -180,7 +167,7 @@ class PassageStore:
     """An open store; threads may share it."""
 
     def __init__(self, folder: Path) -> None:
-        """Map the files of a store; nothing is read until it is asked for."""
+        """Map the files of a store; passages are read when they are needed."""
         self._folder = folder
         self.frames = folder / "passages.zst"
         try:
@@ -192,7 +179,7 @@ class PassageStore:
             )
         except (OSError, ValueError, TypeError, EOFError) as error:
             raise FormatError(
-                folder, 0, f"is no whole passage store ({error}); build it again"
+                folder, 0, f"is not a complete passage store ({error}); build it again"
             ) from error
         if len(self._offsets) <= len(self.keys) or self._offsets[-1] != len(self._frames):
             raise FormatError(folder, 0, "its files do not fit together; build the store again")
@@ -203,7 +190,7 @@ class PassageStore:
 
     @property
     def end(self) -> int:
-        """The row after the last: as many as there are passages and ones that were removed."""
+        """The number of rows, those of removed passages included."""
         return len(self._offsets) - 1
 
     def __getitem__(self, row: int) -> Passage:
@@ -233,7 +220,7 @@ class PassageStore:
         return None
 
     def _decompressor(self) -> zstandard.ZstdDecompressor:
-        """Return this thread's own decompressor, which must not be shared."""
+        """Return this thread's decompressor, which must not be shared."""
         known: zstandard.ZstdDecompressor | None = getattr(self._local, "decompressor", None)
         if known is None:
             known = zstandard.ZstdDecompressor(dict_data=self._dictionary)
@@ -242,7 +229,7 @@ class PassageStore:
 
 
 def _refuse_repeated(store: PassageStore) -> None:
-    """Look at the ids whose hashes agree."""
+    """Compare the ids whose hashes are equal."""
     keys, rows = np.asarray(store.keys), np.asarray(store.rows)
     for at in np.flatnonzero(keys[1:] == keys[:-1]).tolist():
         first, second = (store[int(rows[i])].id for i in (at, at + 1))

@@ -1,9 +1,8 @@
 """Passages as tab-separated lines: DPR's, the same without a header, and MS MARCO's.
 
 With DPR's header (`id text title`) a field may be quoted as in csv, a quote inside it doubled, and
-further columns go to `meta` under their names. Without a header a quote is a plain character, and
-a fourth column is the `source`. On writing, a tab or line end inside a field becomes a space;
-half a surrogate pair, which UTF-8 cannot hold, is refused.
+further columns become `meta` under their names. Without a header a quote is a plain character, and
+a fourth column is the `source`. On writing, a tab or line end inside a field becomes a space.
 """
 
 import re
@@ -43,24 +42,20 @@ def _read_dpr(path: Path) -> Located[Passage]:
             continue
         fields = _csv_fields(path, line, text, lines) if '"' in text else text.split("\t")
         if not names:
-            names = _header(path, line, fields)
+            if not _is_header(fields) or len(set(fields)) < len(fields):
+                raise FormatError(path, line, "expected a header with columns id, text and title")
+            names = fields
             continue
         if len(fields) != len(names):
-            wrong = f"{len(fields)} columns instead of the header's {len(names)}"
-            raise FormatError(path, line, f"{wrong}; {_QUOTES_HINT}")
+            problem = f"{len(fields)} columns instead of the header's {len(names)}"
+            raise FormatError(path, line, f"{problem}; {_QUOTES_HINT}")
         meta = dict(zip(names, fields, strict=True))
         id, body, title = (meta.pop(column) for column in _DPR_COLUMNS)
         yield line, Passage(_checked_id(path, line, id), title, body, meta)
 
 
-def _header(path: Path, line: int, fields: list[str]) -> list[str]:
-    if not _is_header(fields) or len(set(fields)) < len(fields):
-        raise FormatError(path, line, "a header with the columns id, text and title is expected")
-    return fields
-
-
 def _csv_fields(path: Path, line: int, text: str, lines: Lines) -> list[str]:
-    """Split a row with quotes, taking further lines while a field is open."""
+    """Split a row with quotes, reading more lines while a field is open."""
     for _ in range(_LINES_IN_FIELD):
         if (fields := _split_quoted(path, line, text)) is not None:
             return fields
@@ -72,7 +67,7 @@ def _csv_fields(path: Path, line: int, text: str, lines: Lines) -> list[str]:
 
 
 def _split_quoted(path: Path, line: int, text: str) -> list[str] | None:
-    """Split a row by csv's rules; None where its last field is still open."""
+    """Split a row by csv's rules; None if its last field is still open."""
     fields: list[str] = []
     at = 0
     while True:
@@ -102,38 +97,32 @@ def _write_dpr(passages: Iterable[Passage], stream: TextIO) -> None:
     stream.write("\t".join(_DPR_COLUMNS) + "\n")
     for passage in passages:
         fields = (passage.id, passage.text, passage.title)
-        stream.write(_row(passage, [_quoted(_flat(field)) for field in fields]))
+        stream.write(_row(passage, map(_quoted, fields)))
 
 
 def _quoted(field: str) -> str:
     return '"' + field.replace('"', '""') + '"' if '"' in field else field
 
 
-def _flat(field: str) -> str:
-    return _BREAK.sub(" ", field)
-
-
 def _row(passage: Passage, fields: Iterable[str]) -> str:
-    row = "\t".join(fields) + "\n"
+    row = "\t".join(_BREAK.sub(" ", field) for field in fields) + "\n"
     try:
         row.encode()
     except UnicodeEncodeError as error:
-        half = f"half a character ({row[error.start]!r})"
-        problem = f"passage {passage.id!r} holds {half}, which a TSV file cannot"
+        problem = f"passage {passage.id!r} holds half a character ({row[error.start]!r})"
         raise DataError(f"{problem}; repair it, or write a JSON format such as beir") from error
     return row
 
 
 def _is_prose(columns: list[str]) -> bool:
-    """Tell a passage's line from one of a run, of judgements or of questions with answers."""
+    """Return whether a line is a passage's, not of a run, of judgements or of questions."""
     id, text = columns[:2]
     named = bool(id) and not any(map(str.isspace, id))
     return named and len(text.split(maxsplit=1)) == 2 and not any(map(_LIST.match, columns[1:]))
 
 
 def _sniff_plain(head: Head) -> bool:
-    columns = head.columns()
-    return len(columns) in (3, 4) and head.value is None and _is_prose(columns)
+    return head.line.count("\t") in (2, 3) and head.value is None and _is_prose(head.columns())
 
 
 def _read_plain(path: Path) -> Located[Passage]:
@@ -143,8 +132,8 @@ def _read_plain(path: Path) -> Located[Passage]:
         if not 3 <= len(columns) <= 4:
             if not text.strip():
                 continue
-            wrong = f"{len(columns)} columns instead of id, text, title and perhaps source"
-            raise FormatError(path, line, f"{wrong}; separate them by single tabs")
+            problem = f"{len(columns)} columns instead of id, text, title and perhaps source"
+            raise FormatError(path, line, f"{problem}; separate them by single tabs")
         if line == 1 and _is_header(columns):
             continue
         source = columns[3] if len(columns) == 4 else ""
@@ -158,12 +147,11 @@ def _write_plain(passages: Iterable[Passage], stream: TextIO) -> None:
         fields = [passage.id, passage.text, passage.title]
         if "source" in passage.meta:
             fields.append(str(passage.meta["source"]))
-        stream.write(_row(passage, map(_flat, fields)))
+        stream.write(_row(passage, fields))
 
 
 def _sniff_msmarco(head: Head) -> bool:
-    columns = head.columns()
-    return len(columns) == 2 and head.value is None and _is_prose(columns)
+    return head.line.count("\t") == 1 and head.value is None and _is_prose(head.columns())
 
 
 def _read_msmarco(path: Path) -> Located[Passage]:
@@ -172,8 +160,8 @@ def _read_msmarco(path: Path) -> Located[Passage]:
             continue
         columns = text.split("\t")
         if len(columns) != 2:
-            wrong = f"{len(columns)} columns instead of an id and a passage"
-            raise FormatError(path, line, f"{wrong}; separate them by one tab")
+            problem = f"{len(columns)} columns instead of an id and a passage"
+            raise FormatError(path, line, f"{problem}; separate them by one tab")
         yield line, Passage(_checked_id(path, line, columns[0]), "", columns[1])
 
 

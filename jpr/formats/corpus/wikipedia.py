@@ -1,14 +1,22 @@
-"""A Wikipedia XML dump (`pages-articles`), a passage per article, read as a stream.
+"""Wikipedia, a passage per article: an XML dump (`pages-articles`), or WikiExtractor's output.
 
-Only pages of the article namespace that are wiki markup and no redirect count; of several
-revisions the last does. The id is the page's, `meta` has the revision's `revid` and `timestamp`.
+Of a dump, read as a stream, pages of the article namespace count that are wiki markup and not a
+redirect; of several revisions the last. The id is the page's, `meta` has the revision's `revid`
+and `timestamp`.
+
+WikiExtractor writes a folder of files `AA/wiki_00`; one of them can be read too. A file holds
+`<doc id= url= title=>` … `</doc>`, or an object per line (`--json`). A document's first line is
+dropped if it repeats the title, entities become characters, and an article without text, which
+WikiExtractor leaves of a redirect, is skipped.
 """
 
+import html
 import re
 from pathlib import Path
 from xml.etree import ElementTree
 
 from jpr.errors import FormatError
+from jpr.formats.corpus.jsonl import is_passage, read_objects
 from jpr.formats.corpus.markup import UNSEEN_NAMESPACES, plain_text
 from jpr.formats.format import Format, Head, Located
 from jpr.io.text_files import read_lines
@@ -17,13 +25,16 @@ from jpr.types import Passage
 _LINES_AT_ONCE = 10_000
 _UNSEEN_KEYS = ("-2", "6", "14")  # media, file and category, whatever the language calls them
 _REDIRECT = re.compile(r"\s*+#REDIRECT\b", re.IGNORECASE)
+_DOC = re.compile(r'<doc ((?:[a-z]+="[^"]*" )*+)title="(.*)">')
+_ATTRIBUTE = re.compile(r'(?<![a-z])([a-z]++)="([^"]*+)"')
+_NAME = "wiki_[0-9]*"
 
 
-def _sniff(head: Head) -> bool:
+def _sniff_dump(head: Head) -> bool:
     return head.line.lstrip().startswith("<mediawiki")
 
 
-def _read(path: Path) -> Located[Passage]:
+def _read_dump(path: Path) -> Located[Passage]:
     source = _PageByPage(path)
     unseen: set[str] = set(UNSEEN_NAMESPACES)
     try:
@@ -34,7 +45,7 @@ def _read(path: Path) -> Located[Passage]:
             if event == "end" and name == "siteinfo":
                 unseen |= _unseen_namespaces(element)
             elif event == "end" and name == "page":
-                if passage := _passage(element, unseen, path, source.line):
+                if passage := _article(element, unseen, path, source.line):
                     yield source.line, passage
                 root.clear()
     except ElementTree.ParseError as error:
@@ -43,14 +54,14 @@ def _read(path: Path) -> Located[Passage]:
 
 
 class _PageByPage:
-    """Gives the parser a page at a time, so that `line` is where the page at hand begins."""
+    """Feeds the parser a page at a time, so that `line` is where the current page begins."""
 
     def __init__(self, path: Path) -> None:
         self.line = 1
         self._lines = read_lines(path)
 
     def read(self, _size: int = -1, /) -> str:
-        """Return the lines up to a page's end, whatever size was asked for; "" at the end."""
+        """Return the lines up to a page's end, whatever the size; "" at the end."""
         block: list[str] = []
         for line, text in self._lines:
             block.append(text + "\n")
@@ -70,8 +81,8 @@ def _unseen_namespaces(siteinfo: ElementTree.Element) -> set[str]:
     }
 
 
-def _passage(page: ElementTree.Element, unseen: set[str], path: Path, line: int) -> Passage | None:
-    """Return the article of a page, or None where it has none."""
+def _article(page: ElementTree.Element, unseen: set[str], path: Path, line: int) -> Passage | None:
+    """Return the article of a page, or None if it has none."""
     id, title = page.findtext("{*}id"), page.findtext("{*}title")
     if not id or not title:
         raise FormatError(path, line, "the page has no id or no title; is this a pages dump?")
@@ -83,17 +94,71 @@ def _passage(page: ElementTree.Element, unseen: set[str], path: Path, line: int)
     if not is_article or revision.findtext("{*}model", "wikitext") != "wikitext":
         return None
     text = "" if _REDIRECT.match(markup) else plain_text(markup, unseen)
-    return Passage(id, title, text, _meta(revision)) if text else None
+    keys = {"revid": "{*}id", "timestamp": "{*}timestamp"}
+    meta = {key: value for key, place in keys.items() if (value := revision.findtext(place))}
+    return Passage(id, title, text, meta) if text else None
 
 
-def _meta(revision: ElementTree.Element) -> dict[str, object]:
-    given = (
-        ("revid", revision.findtext("{*}id")),
-        ("timestamp", revision.findtext("{*}timestamp")),
-    )
-    return {key: value for key, value in given if value}
+def is_extracted(head: Head) -> bool:
+    """Recognize a file of WikiExtractor by its first document, a folder by its files' names."""
+    if head.path.is_dir():
+        return any(any(head.path.glob(where + _NAME)) for where in ("", "[A-Z][A-Z]/"))
+    if is_passage(head, "id", "url", "title", "text"):
+        return not head.has("section") and not head.has("contents")
+    return _DOC.fullmatch(head.line.strip()) is not None
 
 
-FORMAT = Format(
-    "wikipedia", "a Wikipedia XML dump, pages-articles.xml, compressed or not", _sniff, _read
+def _read_extracted(path: Path) -> Located[Passage]:
+    if not path.is_dir():
+        yield from _read_file(path)
+        return
+    for file in sorted(path.rglob(_NAME)):
+        yield from ((0, passage) for _, passage in _read_file(file))
+
+
+def _read_file(path: Path) -> Located[Passage]:
+    first = next((text for _, text in read_lines(path) if text.strip()), "")
+    read = read_objects if first.lstrip().startswith(("{", "[")) else _read_docs
+    for line, passage in read(path):
+        title, text = html.unescape(passage.title), html.unescape(passage.text).strip()
+        if text:
+            yield line, Passage(passage.id, title, text, passage.meta)
+
+
+def _read_docs(path: Path) -> Located[Passage]:
+    lines = read_lines(path)
+    for line, text in lines:
+        if not text.strip():
+            continue
+        tag = _DOC.fullmatch(text.strip())
+        meta: dict[str, object] = dict(_ATTRIBUTE.findall(tag[1])) if tag else {}
+        if tag is None or not meta.get("id"):
+            raise FormatError(path, line, 'expected a line <doc id="…" url="…" title="…">')
+        body: list[str] = []
+        for _, inner in lines:
+            if inner == "</doc>" or _DOC.fullmatch(inner):
+                break
+            body.append(inner)
+        else:
+            inner = ""
+        if inner != "</doc>":
+            problem = "</doc> is missing after this document; was the file cut short?"
+            raise FormatError(path, line, problem)
+        title = tag[2]
+        text = "\n".join(body[body[:1] == [title] :])
+        yield line, Passage(str(meta.pop("id")), title, text, meta)
+
+
+DUMP = Format(
+    "wikipedia",
+    "a Wikipedia XML dump, pages-articles.xml, compressed or not",
+    _sniff_dump,
+    _read_dump,
 )
+WIKIEXTRACTOR = Format(
+    "wikiextractor",
+    "WikiExtractor's output: its folder or one file, <doc> or --json form",
+    is_extracted,
+    _read_extracted,
+)
+FORMATS = (DUMP, WIKIEXTRACTOR)

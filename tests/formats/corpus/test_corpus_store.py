@@ -1,4 +1,5 @@
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -6,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jpr.errors import DataError, FormatError
-from jpr.formats.corpus.store import FILES, PassageStore, StoreWriter, write_store
+from jpr.formats.corpus.store import FILES, PassageStore, StoreWriter, Written
 from jpr.types import Passage
 
 TEXT = st.text(max_size=12)
@@ -16,6 +17,13 @@ PASSAGES = st.lists(
     max_size=6,
     unique_by=lambda passage: passage.id,
 )
+
+
+def write_store(passages: Iterable[Passage], folder: Path) -> Written:
+    with StoreWriter(folder) as writer:
+        for passage in passages:
+            writer.add(passage)
+        return writer.close()
 
 
 def stored(folder: Path, count: int) -> PassageStore:
@@ -114,7 +122,7 @@ def test_a_file_that_is_missing_or_cut_short_is_noticed(tmp_path: Path, name: st
     with pytest.raises(FormatError, match="build"):
         _ = PassageStore(tmp_path)[49]
     (tmp_path / name).unlink()
-    with pytest.raises(FormatError, match="is no whole passage store"):
+    with pytest.raises(FormatError, match="passage store"):
         PassageStore(tmp_path)
 
 

@@ -62,7 +62,7 @@ def test_an_open_quote_does_not_swallow_a_large_file(tmp_path: Path) -> None:
 
 
 def test_dpr_needs_its_header(tmp_path: Path) -> None:
-    with pytest.raises(FormatError, match=r"p.tsv:1: a header with the columns id, text and title"):
+    with pytest.raises(FormatError, match=r"p.tsv:1: .*id, text and title"):
         list(read_passages(stored(tmp_path, "1\tx\tX\n"), "dpr"))
 
 
@@ -78,9 +78,7 @@ def test_dpr_is_written_with_header_and_quotes_only_where_needed() -> None:
     [Passage("7\ud83d", "", ""), Passage("7", "\ud83d", ""), Passage("7", "é", "a \ud83d b")],
 )
 def test_half_a_character_is_refused(name: str, passage: Passage) -> None:
-    with pytest.raises(
-        DataError, match=r"passage '7.*' holds half a character \('\\ud83d'\), .* such as beir"
-    ):
+    with pytest.raises(DataError, match=r"passage '7.*' holds half a character \('\\ud83d'\)"):
         write_passages([passage], io.StringIO(), name)
 
 

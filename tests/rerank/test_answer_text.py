@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from jpr.decode import Covering, Evidence, Limits, decode_many, sequence
+from jpr.decode import Covering, Evidence, Limits, chosen_passages, decode_many, sequence
 from jpr.encode.tokenizer import truncated_tokens
-from jpr.rerank.evidence import Words
-from jpr.rerank.explain import Added, Places, added
+from jpr.rerank.answer_text import AnswerLocator, expected_answers
+from jpr.rerank.evidence import Vocabulary
 from jpr.rerank.joint import JointReranker
-from jpr.types import Hit, Passage, Question, Ranking
+from jpr.types import ExpectedAnswer, Hit, Passage, Question, Ranking
 from tests.rerank.tiny import NAMES, QUESTION, hits, tokenizer, write_pointer
 
 GIVEN = Ranking(
@@ -38,13 +38,17 @@ def test_each_passage_tells_what_it_adds_and_where() -> None:
         lambda wanted: [later if prefix else first_step for _, prefix in wanted], [evidence()]
     )
     (decoded,) = decode_many([sequence(3, Limits(3))], covering)
-    assert decoded.passages == (0, 2, 1)
+    assert chosen_passages(decoded) == (0, 2, 1)
     text = GIVEN.hits[0].passage.text
     places = (0, len(NAMES[0])), (len(text) - len(NAMES[0]), len(text))
-    found = Places(tokenizer(), Words.of(tokenizer()))
-    first, second, third = added(covering, 0, decoded, GIVEN, found)
-    assert first == (Added(NAMES[0], first[0].probability, first[0].overall, places),)
-    assert second == (Added(NAMES[1], second[0].probability, second[0].overall, ()),)  # a title
+    found = AnswerLocator(tokenizer(), Vocabulary.of(tokenizer()))
+    first, second, third = (
+        tuple(expected_answers(covering, 0, node, GIVEN, found)) for node in decoded
+    )
+    assert first == (ExpectedAnswer(NAMES[0], first[0].probability, first[0].overall, places),)
+    assert second == (
+        ExpectedAnswer(NAMES[1], second[0].probability, second[0].overall, ()),
+    )  # a title
     assert [first[0].probability, second[0].probability] == pytest.approx([0.8, 0.9])
     flat = np.array([0.5, 0.3, 0.2]) ** (1 / 1.5)
     assert [first[0].overall, second[0].overall] == pytest.approx(
@@ -57,7 +61,7 @@ def test_places_are_whole_words_without_the_space_before() -> None:
     made = Tokenizer(models.Unigram([("<unk>", 0.0), ("▁light", -1.0), ("house", -1.0)], 0))
     made.pre_tokenizer = pre_tokenizers.Metaspace()
     passage = Passage("1", "lighthouse", "lighthouse light")
-    found = Places(made, Words.of(made)).of(passage, [(1,), (1, 2)])
+    found = AnswerLocator(made, Vocabulary.of(made)).locate(passage, [(1,), (1, 2)])
     assert list(found) == [("light", ((11, 16),)), ("lighthouse", ((0, 10),))]
 
 
@@ -65,13 +69,12 @@ def test_a_reranker_tells_it_unless_it_does_not_look_at_answers(tmp_path: Path) 
     folder = write_pointer(tmp_path, answers=True)
     given = [Ranking(QUESTION, tuple(hits(NAMES)))]
     (choice,) = JointReranker.load(folder, "seq", device="cpu").decode_many(given, 3)
-    assert len(choice.adds) == len(choice.decoded.nodes) == 3
-    told = [one for adds in choice.adds for one in adds]
-    assert told
-    for hit, adds in zip(choice.ranking.hits, choice.adds, strict=True):
-        for one in adds:
+    assert len(choice.nodes) == 3
+    assert any(node.expected for node in choice.nodes)
+    for hit, node in zip(choice.ranking.hits, choice.nodes, strict=True):
+        for one in node.expected:
             assert 0 < one.probability <= 1
             assert all(hit.passage.text[slice(*span)] == one.text for span in one.spans[:1])
     for decoder, answers in (("independent", True), ("seq", False)):
         reranker = JointReranker.load(folder, decoder, device="cpu", answers=answers)
-        assert next(reranker.decode_many(given, 3)).adds == ()
+        assert not any(node.expected for node in next(reranker.decode_many(given, 3)).nodes)

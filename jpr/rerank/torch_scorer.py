@@ -1,55 +1,54 @@
-"""A joint model in torch: on a GPU in 16 bits, or on the CPU where it was not exported.
+"""A joint model in torch: on a GPU in 16 bits, or on the CPU if it was not exported.
 
-Where a folder has only ONNX files, their weights are turned back into weights for torch.
+If a folder has only ONNX files, their weights are converted back to torch.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
 
 from jpr.encode.encoder_folder import weight_files, weights_digest
 from jpr.errors import ConfigError
-from jpr.io.checksums import known_sums
 from jpr.models.candidates import EncodedBatch, PackedCandidates
 from jpr.models.decoder_cache import CachePool, PrefixScorer
 from jpr.models.heads import IndexHead, in_passages
 from jpr.models.joint import JointModel
 from jpr.models.joint_checkpoint import read_joint
-from jpr.models.joint_config import ENCODER_FILE, JOINT_JSON, STEP_FILE
-from jpr.rerank.evidence import Passages
-from jpr.rerank.scorer import Asked, Opened
+from jpr.models.joint_config import ENCODER_FILE, STEP_FILE
+from jpr.rerank.evidence import PassageTokens
+from jpr.rerank.scorer import ModelInput, Opened
 
 
 class TorchScorer:
     """A `JointModel` on its device."""
 
     batch = 8
-    stays_open = False  # the next questions take the room
+    stays_open = False  # the next questions reuse its buffers
 
     def __init__(self, model: JointModel, key: str = "") -> None:
         """Take a model where it is; `key` names its weights."""
-        self._model, self._rooms, self.key = model, CachePool(model), key
+        self._model, self._caches, self.key = model, CachePool(model), key
         self.ahead = 12 if next(model.parameters()).is_cuda else 4
         self.reads_answers = model.answers is not None
         self.numbers = len(model.head.tokens) if isinstance(model.head, IndexHead) else 0
 
     @classmethod
-    def load(cls, folder: Path, device: str) -> "TorchScorer":
-        """Read a folder's weights for a device: `cuda` or `cpu`."""
+    def load(cls, folder: Path, sums: Mapping[Path, str], device: str) -> "TorchScorer":
+        """Read a folder's weights for a device, `cuda` or `cpu`; `sums` are their known hashes."""
         if device == "cuda" and not torch.cuda.is_available():
             raise ConfigError("device cuda: torch sees no GPU here; use cpu or auto")
         model, files = _read(folder)
         dtype = torch.bfloat16 if device == "cuda" else torch.float32
-        return cls(model.to(device, dtype), weights_digest(files, known_sums(folder / JOINT_JSON)))
+        return cls(model.to(device, dtype), weights_digest(files, sums))
 
     @torch.inference_mode()
-    def open(self, asked: Sequence[Asked]) -> Opened:
+    def open(self, inputs: Sequence[ModelInput]) -> Opened:
         """Read the candidates of several questions at once."""
-        candidates = _candidates(asked, next(self._model.parameters()).device)
-        encoded = self._rooms.encode(candidates)
+        candidates = _candidates(inputs, next(self._model.parameters()).device)
+        encoded = self._caches.encode(candidates)
         return Opened(
-            PrefixScorer(self._model, encoded, self._rooms), passages_of(candidates, encoded)
+            PrefixScorer(self._model, encoded, self._caches), passage_tokens(candidates, encoded)
         )
 
 
@@ -62,7 +61,9 @@ def _read(folder: Path) -> tuple[JointModel, list[Path]]:
     return joint_from_onnx(folder), [folder / name for name in (ENCODER_FILE, STEP_FILE)]
 
 
-def passages_of(candidates: PackedCandidates, encoded: EncodedBatch) -> list[Passages] | None:
+def passage_tokens(
+    candidates: PackedCandidates, encoded: EncodedBatch
+) -> list[PassageTokens] | None:
     """Return where answers may be in the passages of each question."""
     if encoded.answers is None:
         return None
@@ -75,19 +76,19 @@ def passages_of(candidates: PackedCandidates, encoded: EncodedBatch) -> list[Pas
         torch.split(all_[kept].cpu(), tokens) for all_ in (candidates.ids, encoded.answers)
     )
     return [
-        Passages(own.numpy(), of_each.numpy(), where.numpy())
+        PassageTokens(own.numpy(), of_each.numpy(), where.numpy())
         for own, of_each, where in zip(ids, sizes, answers, strict=True)
     ]
 
 
-def _candidates(asked: Sequence[Asked], device: torch.device) -> PackedCandidates:
-    flat = [one for question in asked for one in question.prompted]
-    numbers = [number for question in asked for number in question.numbers]
-    prior = torch.cat([torch.from_numpy(question.prior) for question in asked])
+def _candidates(inputs: Sequence[ModelInput], device: torch.device) -> PackedCandidates:
+    flat = [one for question in inputs for one in question.prompted]
+    numbers = [number for question in inputs for number in question.numbers]
+    prior = torch.cat([torch.from_numpy(question.prior) for question in inputs])
     return PackedCandidates(
         ids=torch.tensor([token for one in flat for token in one.ids], device=device),
         lengths=torch.tensor([len(one.ids) for one in flat], device=device),
-        counts=tuple(len(question.prompted) for question in asked),
+        counts=tuple(len(question.prompted) for question in inputs),
         marks=torch.tensor([one.mark for one in flat], device=device),
         passage_starts=torch.tensor([one.text for one in flat], device=device),
         index_ids=torch.tensor(numbers, device=device),

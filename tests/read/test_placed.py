@@ -5,9 +5,9 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from jpr.models.generation import GeneratedAnswer
-from jpr.read.fusion import placed
-from jpr.rerank.evidence import Words
-from jpr.rerank.explain import Places
+from jpr.read.generate import placed
+from jpr.rerank.answer_text import AnswerLocator
+from jpr.rerank.evidence import Vocabulary
 from jpr.text import answer_spans
 from jpr.types import Hit, Passage
 
@@ -28,10 +28,10 @@ def ids(*pieces: str) -> tuple[int, ...]:
 
 
 def test_pieces_that_go_on_with_a_word_are_known(tokenizer: Tokenizer) -> None:
-    words = Words.of(tokenizer)
+    words = Vocabulary.of(tokenizer)
     inner = {PIECES[at] for at in np.flatnonzero(words.inner)}
     assert inner == {"n", "shire", "<unk>"}
-    after = words.going_on(np.array(ids("▁Paris", "▁", ",", "▁in")))
+    after = words.continues(np.array(ids("▁Paris", "▁", ",", "▁in")))
     assert after.tolist() == [False, False, True, False]
 
 
@@ -52,7 +52,9 @@ def test_only_whole_words_are_found(
     tokenizer: Tokenizer, text: str, tokens: tuple[int, ...], wanted: str
 ) -> None:
     passage = Passage("1", "", text)
-    ((written, spans),) = Places(tokenizer, Words.of(tokenizer)).of(passage, [tokens])
+    ((written, spans),) = AnswerLocator(tokenizer, Vocabulary.of(tokenizer)).locate(
+        passage, [tokens]
+    )
     assert written == wanted
     assert [text[first:last] for first, last in spans] == [wanted] * bool(wanted)
     assert not wanted or set(spans) <= set(answer_spans(text, wanted))
@@ -60,7 +62,7 @@ def test_only_whole_words_are_found(
 
 def test_a_title_supports_only_what_it_has_as_words(tokenizer: Tokenizer) -> None:
     hits = [Hit(Passage("1", "", "in York"), 1.0), Hit(Passage("2", "Yorkshire", "in"), 1.0)]
-    places = Places(tokenizer, Words.of(tokenizer))
+    places = AnswerLocator(tokenizer, Vocabulary.of(tokenizer))
     (answer,) = placed([GeneratedAnswer(ids("▁York"), -1.0)], hits, places)
     assert [support.passage.id for support in answer.support] == ["1"]
     assert placed([GeneratedAnswer(ids("▁Paris"), -1.0)], hits, places) == ()

@@ -1,4 +1,4 @@
-"""Replies: answers, passages and the tree, from one reading of the candidates."""
+"""The path of a question: answers, passages and the search, from one pass over the candidates."""
 
 import asyncio
 import json
@@ -11,21 +11,13 @@ import pytest
 
 from jpr import DataError, FunctionRetriever, JointReranker, Pipeline, SpanReader
 from jpr.errors import ConfigError
+from jpr.formats.replies import answers_json, passages_json, reply_json
 from jpr.io.atomic import publish_folder
-from jpr.reply import (
-    Reply,
-    open_question,
-    passages_json,
-    replies_to,
-    reply_json,
-    reply_to,
-    reply_to_async,
-)
 from jpr.rerank.decoding import DECODERS, TREES
 from jpr.rerank.order import FirstStageOrder
 from jpr.rerank.save import export_joint
 from jpr.text import normalize_answer
-from jpr.types import Answer, Hit, Outcome, Passage, Question, Ranking
+from jpr.types import Answer, Hit, Passage, Question, Ranking, Reply
 from tests.rerank.tiny import NAMES, hits, write_pointer
 
 QUESTION = "which colour ?"
@@ -95,15 +87,12 @@ def check_tree(told: dict[str, object]) -> None:
     assert depths == {passage["id"]: passage["depth"] for passage in passages}
 
 
-def test_a_reply_is_the_outcome_of_the_pipeline_and_how_it_came_about(pipeline: Pipeline) -> None:
-    reply, outcome = reply_to(pipeline, QUESTION), pipeline(QUESTION)
-    assert reply.answers == outcome.answers
-    assert [hit.passage for hit in reply.ranking.hits] == [
-        hit.passage for hit in outcome.ranking.hits
-    ]
-    assert (reply.question, reply.tree.decoder, reply.tree.beta) == (QUESTION, "seq", None)
-    assert [len(node.prefix) for node in reply.tree.nodes] == [0, 1, 2, 3]
-    scores = [answer["score"] for answer in reply_json(reply)["answers"]]  # type: ignore[attr-defined]
+def test_a_reply_has_answers_passages_and_the_search(pipeline: Pipeline) -> None:
+    reply = pipeline.ask(QUESTION)
+    assert (reply.question, reply.decoder, reply.beta) == (QUESTION, "seq", None)
+    assert [len(node.prefix) for node in reply.nodes] == [0, 1, 2, 3]
+    assert all(node.worth <= 1e-6 for node in reply.nodes)
+    scores = [answer["score"] for answer in answers_json(reply)]
     assert scores == [round(exp(answer.log_prob), 4) for answer in reply.answers]
     check(reply)
 
@@ -112,30 +101,30 @@ def test_a_reply_is_the_outcome_of_the_pipeline_and_how_it_came_about(pipeline: 
 def test_what_was_read_once_is_decoded_as_if_it_were_read_anew(
     pipeline: Pipeline, decoder: str
 ) -> None:
-    opened = open_question(pipeline, QUESTION)
-    reply_to(pipeline, "another ?")  # the model reads something else meanwhile
+    opened = pipeline.open(QUESTION)
+    pipeline.ask("another ?")  # the model reads something else meanwhile
     for beta in (None, -1.0, 3.0) if decoder in TREES else (None,):
         for k in (1, 5):
             again = opened.reply(decoder=decoder, beta=beta, k=k)
-            anew = reply_to(pipeline, QUESTION, decoder=decoder, beta=beta, k=k)
+            anew = pipeline.ask(QUESTION, decoder=decoder, beta=beta, k=k)
             assert [hit.passage.id for hit in again.ranking.hits] == [
                 hit.passage.id for hit in anew.ranking.hits
             ]
             assert [a.text for a in again.answers] == [a.text for a in anew.answers]
             assert len(again.ranking.hits) == k
-            assert again.tree.decoder == decoder
+            assert again.decoder == decoder
             check(again)
 
 
 def test_beta_alone_asks_for_a_tree(pipeline: Pipeline) -> None:
-    tree = reply_to(pipeline, QUESTION, beta=0.5).tree
+    tree = pipeline.ask(QUESTION, beta=0.5)
     assert (tree.decoder, tree.beta) == ("tree", 0.5)
-    wide, deep = (reply_to(pipeline, QUESTION, beta=beta).tree.depths for beta in (30.0, -30.0))
+    wide, deep = (pipeline.ask(QUESTION, beta=beta).depths for beta in (30.0, -30.0))
     assert max(wide) < max(deep)
 
 
 def test_threads_may_share_a_question(pipeline: Pipeline) -> None:
-    opened = open_question(pipeline, QUESTION)
+    opened = pipeline.open(QUESTION)
     betas = [float(beta) for beta in range(-4, 5)] * 3
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda beta: opened.reply(beta=beta), betas))
@@ -148,73 +137,70 @@ def test_threads_may_share_a_question(pipeline: Pipeline) -> None:
 
 def test_many_questions_are_answered_as_one_by_one(pipeline: Pipeline) -> None:
     asked = [Question(str(n), text) for n, text in enumerate((QUESTION, "none", "which red ?"))]
-    for question, reply in zip(asked, replies_to(pipeline, asked), strict=True):
-        alone = reply_to(pipeline, question.text)
+    for question, reply in zip(asked, pipeline.ask_many(asked), strict=True):
+        alone = pipeline.ask(question.text)
         assert reply.ranking.question == question
         assert [a.text for a in reply.answers] == [a.text for a in alone.answers]
-        assert reply.adds == alone.adds
+        assert reply.new_answers == alone.new_answers
         check(reply)
 
 
 def test_a_question_without_passages_has_no_answers(pipeline: Pipeline) -> None:
-    reply = reply_to(pipeline, "none")
-    assert (reply.answers, reply.ranking.hits, reply.adds, reply.tree.nodes) == ((), (), (), ())
+    reply = pipeline.ask("none")
+    assert (reply.answers, reply.ranking.hits, reply.new_answers, reply.nodes) == ((), (), (), ())
     check(reply)
 
 
 def test_a_question_is_answered_in_a_thread(pipeline: Pipeline) -> None:
-    reply = asyncio.run(reply_to_async(pipeline, QUESTION, k=2))
-    assert [a.text for a in reply.answers] == [
-        a.text for a in reply_to(pipeline, QUESTION, k=2).answers
-    ]
+    reply = asyncio.run(asyncio.to_thread(pipeline.ask, QUESTION, k=2))
+    assert [a.text for a in reply.answers] == [a.text for a in pipeline.ask(QUESTION, k=2).answers]
 
 
 def test_what_has_no_meaning_is_told(pipeline: Pipeline) -> None:
     for question in ("", " \n"):
         with pytest.raises(DataError, match="has no text"):
-            reply_to(pipeline, question)
+            pipeline.ask(question)
         with pytest.raises(DataError, match="has no text"):
-            list(replies_to(pipeline, [Question("1", question)]))
+            list(pipeline.ask_many([Question("1", question)]))
     with pytest.raises(ConfigError, match="k = 0"):
-        reply_to(pipeline, QUESTION, k=0)
-    with pytest.raises(ConfigError, match="choose of tree, sets"):
-        reply_to(pipeline, QUESTION, decoder="bush")
-    with pytest.raises(ConfigError, match="β is for the decoders tree and sets"):
-        reply_to(pipeline, QUESTION, decoder="seq", beta=1.0)
-    with pytest.raises(ConfigError, match="give a finite number"):
-        reply_to(pipeline, QUESTION, beta=float("nan"))
+        pipeline.ask(QUESTION, k=0)
+    with pytest.raises(ConfigError, match="tree, sets"):
+        pipeline.ask(QUESTION, decoder="bush")
+    with pytest.raises(ConfigError, match="tree and sets"):
+        pipeline.ask(QUESTION, decoder="seq", beta=1.0)
+    with pytest.raises(ConfigError, match="finite"):
+        pipeline.ask(QUESTION, beta=float("nan"))
 
 
 class FirstWord:
     """A reader that takes the first word of every passage for an answer."""
 
-    def read(self, ranking: Ranking) -> Outcome:
-        answers = (Answer(h.passage.text.split()[0], -1.0) for h in ranking.hits)
-        return Outcome(ranking, tuple(answers))
+    def read(self, ranking: Ranking) -> tuple[Answer, ...]:
+        return tuple(Answer(h.passage.text.split()[0], -1.0) for h in ranking.hits)
 
-    def read_many(self, rankings: Iterable[Ranking]) -> Iterator[Outcome]:
+    def read_many(self, rankings: Iterable[Ranking]) -> Iterator[tuple[Answer, ...]]:
         return map(self.read, rankings)
 
 
 def test_other_rerankers_and_readers_reply_too(joint: JointReranker) -> None:
     first = Pipeline(FunctionRetriever(find), FirstStageOrder(), FirstWord(), 2, 20)
-    assert [answer.text for answer in reply_to(first, QUESTION).answers] == NAMES[:2]
-    ((reply,), (empty,)) = (list(replies_to(first, [Question("1", t)])) for t in ("all", "none"))
-    assert (reply.tree.decoder, reply.tree.depths, empty.answers) == ("", (1, 1), ())
+    assert [answer.text for answer in first.ask(QUESTION).answers] == NAMES[:2]
+    ((reply,), (empty,)) = (list(first.ask_many([Question("1", t)])) for t in ("all", "none"))
+    assert (reply.decoder, reply.depths, empty.answers) == ("", (1, 1), ())
     assert reply_json(reply)["tree"] == {"decoder": "", "beta": None, "nodes": [], "titles": {}}
     with pytest.raises(ConfigError, match="are for a joint model"):
-        reply_to(first, QUESTION, beta=1.0)
+        first.ask(QUESTION, beta=1.0)
     mixed = Pipeline(FunctionRetriever(find), joint, FirstWord(), 2, 20)
-    told = reply_to(mixed, QUESTION)
+    told = mixed.ask(QUESTION)
     assert [answer.text for answer in told.answers] == [
         hit.passage.id.rstrip("+") for hit in told.ranking.hits
     ]
-    assert len(told.tree.nodes) == 2
+    assert len(told.nodes) == 2
 
 
 def test_what_is_known_of_a_passage_is_in_the_reply(joint: JointReranker) -> None:
     passage = Passage("report.pdf#3", "report", "red which red", {"file": "report.pdf", "page": 2})
     found = FunctionRetriever(lambda *_: [Hit(passage, 1.0)])
-    reply = reply_to(Pipeline(found, joint, SpanReader(joint), 1, 1), QUESTION)
+    reply = Pipeline(found, joint, SpanReader(joint), 1, 1).ask(QUESTION)
     (told,) = passages_json(reply)
     assert told["meta"] == {"file": "report.pdf", "page": 2}

@@ -15,11 +15,11 @@ from jpr.encode.tokenizer import read_tokenizer
 from jpr.errors import ConfigError, FormatError, MissingExtraError
 from jpr.io.atomic import publish_folder
 from jpr.models.onnx_weights import write_for_torch
-from jpr.rerank.joint import DEFAULT, JointReranker, ask
-from jpr.rerank.joint_onnx import OnnxScorer
-from jpr.rerank.joint_torch import TorchScorer
+from jpr.rerank.joint import BUNDLED_MODEL, JointReranker, model_input
+from jpr.rerank.onnx_scorer import OnnxScorer
 from jpr.rerank.prompt import Prompts, read_prompt_settings
 from jpr.rerank.save import export_joint
+from jpr.rerank.torch_scorer import TorchScorer
 from jpr.types import Ranking
 from tests.rerank.tiny import NAMES, QUESTION, hits, ranking, write_pointer, write_t5
 
@@ -52,9 +52,12 @@ def differences(folder: Path) -> list[float]:
     There are ten candidates: so few, ONNX Runtime reads them all without rounding inputs.
     """
     prompts = Prompts(read_tokenizer(folder / "tokenizer.json"), read_prompt_settings(folder))
-    asked = [ask(prompts, 0, ranking())]
+    asked = [model_input(prompts, 0, ranking())]
     assert len(asked[0].prompted) == 10
-    ours, theirs = TorchScorer.load(folder, "cpu").open(asked), OnnxScorer(folder, 1).open(asked)
+    ours, theirs = (
+        TorchScorer.load(folder, {}, "cpu").open(asked),
+        OnnxScorer(folder, {}, 1).open(asked),
+    )
     pairs = list(zip(ours.ask(PREFIXES), theirs.ask(PREFIXES), strict=True))
     assert (ours.passages is None) == (theirs.passages is None)
     if ours.passages is not None and theirs.passages is not None:
@@ -76,7 +79,7 @@ def test_torch_says_what_onnx_runtime_says(
 
 
 def test_so_it_does_of_the_model_inside() -> None:
-    assert max(differences(DEFAULT)) < 1e-4
+    assert max(differences(BUNDLED_MODEL)) < 1e-4
 
 
 def test_what_was_exported_can_be_trained_further(tmp_path: Path) -> None:
@@ -85,17 +88,19 @@ def test_what_was_exported_can_be_trained_further(tmp_path: Path) -> None:
     for folder in (tmp_path / "torch", tmp_path / "again"):
         prompts = Prompts(read_tokenizer(folder / "tokenizer.json"), read_prompt_settings(folder))
         rows.append(
-            TorchScorer.load(folder, "cpu").open([ask(prompts, 0, ranking())]).ask(PREFIXES)
+            TorchScorer.load(folder, {}, "cpu")
+            .open([model_input(prompts, 0, ranking())])
+            .ask(PREFIXES)
         )
     assert np.allclose(rows[0], rows[1], atol=1e-5)
 
 
 def test_the_weights_go_by_the_name_of_their_files(tmp_path: Path) -> None:
     folder = exported(tmp_path, [])
-    found = TorchScorer.load(folder, "cpu")
+    found = TorchScorer.load(folder, {}, "cpu")
     assert found.key == weights_digest([folder / name for name in ("encoder.onnx", "step.onnx")])
-    assert found.key == OnnxScorer(folder, 1).key
-    assert found.key != TorchScorer.load(tmp_path / "torch", "cpu").key
+    assert found.key == OnnxScorer(folder, {}, 1).key
+    assert found.key != TorchScorer.load(tmp_path / "torch", {}, "cpu").key
 
 
 @without_gpu
@@ -122,7 +127,7 @@ def test_where_there_may_be_a_gpu_torch_is_asked(
 @pytest.mark.parametrize("head", ["pointer", "index"])
 def test_a_t5_in_onnx_runs_on_the_cpu_alone(tmp_path: Path, head: str) -> None:
     with pytest.raises(FormatError, match="BERT with a pointer head"):
-        TorchScorer.load(exported_t5(tmp_path, head), "cpu")
+        TorchScorer.load(exported_t5(tmp_path, head), {}, "cpu")
 
 
 @pytest.mark.parametrize("missing", ["torch", "onnx", "safetensors"])

@@ -23,14 +23,13 @@ from jpr.models.joint_config import read_model_json
 from jpr.models.t5 import T5
 from jpr.models.t5_checkpoint import read_t5, write_t5
 from jpr.models.tries import Tries
-from jpr.read.ground import distinct, grounded
-from jpr.rerank.evidence import Words
-from jpr.rerank.explain import Places
+from jpr.read.grounding import distinct, grounded
+from jpr.rerank.answer_text import AnswerLocator, merged_support
+from jpr.rerank.evidence import Vocabulary
 from jpr.rerank.prompt import Prompts, PromptSettings, prompt_settings
-from jpr.rerank.told import together
-from jpr.types import Answer, Hit, Outcome, Passage, Ranking, Support
+from jpr.types import Answer, Hit, Passage, Ranking, Support
 
-ABOUT = "reader.json"
+READER_JSON = "reader.json"
 KIND, FORMAT = "reader", 1
 LONGEST_ANSWER = 16
 """Tokens of one answer at most."""
@@ -48,17 +47,17 @@ class FusionReader:
         ways: GenerateOptions,
         *,
         is_grounded: bool = True,
-        most: int = 20,
+        max_answers: int = 20,
         key: str = "",
     ) -> None:
         """Take a model where it is; `key` names its weights, `most` is of answers given."""
-        if most < 1:
-            raise ConfigError(f"most {most}; ask for at least one answer")
+        if max_answers < 1:
+            raise ConfigError(f"max_answers = {max_answers}; give at least 1")
         self._model, self._prompts, self._ways = model, prompts, ways
-        self._is_grounded, self._most = is_grounded, most
-        self._words = Words.of(prompts.tokenizer)
-        self._places = Places(prompts.tokenizer, self._words)
-        self.key = f"fusion {key} {prompts.settings} {ways} {is_grounded} {most}"
+        self._is_grounded, self._max_answers = is_grounded, max_answers
+        self._vocabulary = Vocabulary.of(prompts.tokenizer)
+        self._locator = AnswerLocator(prompts.tokenizer, self._vocabulary)
+        self.key = f"fusion {key} {prompts.settings} {ways} {is_grounded} {max_answers}"
 
     @classmethod
     def load(
@@ -68,12 +67,13 @@ class FusionReader:
         is_grounded: bool = True,
         width: int | None = None,
         stop_penalty: float | None = None,
-        most: int = 20,
+        max_answers: int = 20,
         device: str = "auto",
     ) -> "FusionReader":
         """Open a reader's folder; width and penalty are those it was tuned with by default."""
         home = Path(folder)
-        (settings, ways), sums = read_about(home), checked_sums(home / ABOUT)
+        settings, ways = read_reader_json(home)
+        sums = checked_sums(home / READER_JSON)
         changes = {"width": width, "stop_penalty": stop_penalty}
         ways = replace(ways, **{name: v for name, v in changes.items() if v is not None})  # type: ignore[arg-type]  # as they are
         on_gpu = uses_gpu(device)
@@ -81,28 +81,29 @@ class FusionReader:
         prompts = Prompts(read_tokenizer(home / "tokenizer.json"), settings)
         key = weights_digest(weight_files(home), sums)
         there = model.to("cuda" if on_gpu else "cpu").eval()
-        return cls(there, prompts, ways, is_grounded=is_grounded, most=most, key=key)
+        return cls(there, prompts, ways, is_grounded=is_grounded, max_answers=max_answers, key=key)
 
-    def read(self, ranking: Ranking) -> Outcome:
+    def read(self, ranking: Ranking) -> tuple[Answer, ...]:
         """Return the answers that a question's passages give."""
         return next(self.read_many([ranking]))
 
-    def read_many(self, rankings: Iterable[Ranking]) -> Iterator[Outcome]:
+    def read_many(self, rankings: Iterable[Ranking]) -> Iterator[tuple[Answer, ...]]:
         """Do the same for many questions, some at a time."""
         rest = iter(rankings)
         while batch := list(islice(rest, self.batch)):
             some = [ranking for ranking in batch if _has_text(ranking)]
             found = iter(self._written(some) if some else ())
             for ranking in batch:
-                answers = self._answers(ranking, next(found)) if _has_text(ranking) else ()
-                yield Outcome(ranking, answers)
+                yield self._answers(ranking, next(found)) if _has_text(ranking) else ()
 
     @torch.inference_mode()
     def _written(self, rankings: Sequence[Ranking]) -> list[list[GeneratedAnswer]]:
         """Let the model write for questions that have passages."""
-        build = self._prompts.build
         prompted = [
-            [one.ids for one in build(r.question.text, _passages(r), [0] * len(r.hits))]
+            [
+                one.ids
+                for one in self._prompts.build(r.question.text, _passages(r), [0] * len(r.hits))
+            ]
             for r in rankings
         ]
         device = next(self._model.parameters()).device
@@ -118,13 +119,13 @@ class FusionReader:
         most = self._prompts.settings.max_tokens
         ids, lengths = _end_to_end(truncated_tokens(self._prompts.tokenizer, texts, most), device)
         counts = torch.tensor([2 * len(ranking.hits) for ranking in rankings], device=device)
-        return tries_of(ids, lengths, counts, self._words, self._prompts, self._ways)
+        return tries_of(ids, lengths, counts, self._vocabulary, self._prompts, self._ways)
 
     def _answers(self, ranking: Ranking, written: Sequence[GeneratedAnswer]) -> tuple[Answer, ...]:
         """Return what was written, likeliest first, where the passages have it."""
         if self._is_grounded:
-            return placed(written, ranking.hits, self._places)[: self._most]
-        return in_order(self._decoded(written, ranking.hits))[: self._most]
+            return placed(written, ranking.hits, self._locator)[: self._max_answers]
+        return in_order(self._decoded(written, ranking.hits))[: self._max_answers]
 
     def _decoded(self, written: Sequence[GeneratedAnswer], hits: Sequence[Hit]) -> Iterator[Answer]:
         """Yield answers as they were written where no passage contains them."""
@@ -137,7 +138,7 @@ def tries_of(
     ids: Tensor,
     lengths: Tensor,
     texts: Tensor,
-    words: Words,
+    vocabulary: Vocabulary,
     prompts: Prompts,
     ways: GenerateOptions,
 ) -> Tries:
@@ -145,11 +146,15 @@ def tries_of(
 
     None has a token that stands for what has none, or that means something else to the model.
     """
-    special, index = prompts.special.values(), prompts.settings.number_tokens
-    own = [words.unknown, ways.separator, *special, *index]
+    own = [
+        vocabulary.unknown,
+        ways.separator,
+        *prompts.special.values(),
+        *prompts.settings.number_tokens,
+    ]
     kept = ids.masked_fill(torch.isin(ids, torch.tensor(own, device=ids.device)), -1)
-    inner = torch.from_numpy(words.inner).to(ids.device)[ids]
-    inner[1:] |= ids[:-1] == words.lone
+    inner = torch.from_numpy(vocabulary.inner).to(ids.device)[ids]
+    inner[1:] |= ids[:-1] == vocabulary.lone
     return Tries.of(kept, lengths, texts, inner, LONGEST_ANSWER)
 
 
@@ -160,18 +165,20 @@ def _end_to_end(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Te
 
 
 def placed(
-    written: Sequence[GeneratedAnswer], hits: Sequence[Hit], places: Places
+    written: Sequence[GeneratedAnswer], hits: Sequence[Hit], locator: AnswerLocator
 ) -> tuple[Answer, ...]:
     """Return answers as the first passages that have their tokens write them, likeliest first."""
     runs = [one.tokens for one in written]
     texts, supports = [""] * len(runs), [list[Support]() for _ in runs]
     for hit in hits:
-        for at, (text, spans) in enumerate(places.of(hit.passage, runs)):
+        for at, (text, spans) in enumerate(locator.locate(hit.passage, runs)):
             if text:
                 texts[at] = texts[at] or text
                 supports[at].append(Support(hit.passage, spans))
     found = zip(written, texts, supports, strict=True)
-    return in_order(Answer(text, one.log_prob, together(own)) for one, text, own in found if own)
+    return in_order(
+        Answer(text, one.log_prob, merged_support(own)) for one, text, own in found if own
+    )
 
 
 def in_order(answers: Iterable[Answer]) -> tuple[Answer, ...]:
@@ -194,15 +201,15 @@ def _passages(ranking: Ranking) -> list[Passage]:
 def write_reader(folder: Path, model: T5, settings: PromptSettings, ways: GenerateOptions) -> None:
     """Write a reader's folder but for its tokenizer, which is there already."""
     about = {"kind": KIND, "format": FORMAT, "prompt": asdict(settings), "ways": asdict(ways)}
-    write_folder(folder / ABOUT, about, lambda: write_t5(folder, model))
+    write_folder(folder / READER_JSON, about, lambda: write_t5(folder, model))
 
 
-def read_about(folder: Path) -> tuple[PromptSettings, GenerateOptions]:
+def read_reader_json(folder: Path) -> tuple[PromptSettings, GenerateOptions]:
     """Read how a reader reads and writes."""
-    file = folder / ABOUT
+    file = folder / READER_JSON
     if not file.exists():
-        raise FormatError(folder, 0, f"is no reader: {ABOUT} is missing")
-    about = read_model_json(file, KIND, FORMAT)
+        raise FormatError(folder, 0, f"is no reader: {READER_JSON} is missing")
+    about, _ = read_model_json(file, KIND, FORMAT)
     return prompt_settings(about, file), _ways(about.get("ways"), file)
 
 

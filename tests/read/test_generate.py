@@ -11,7 +11,7 @@ from jpr.errors import DataError, FormatError
 from jpr.models.config import T5Config
 from jpr.models.generation import GenerateOptions
 from jpr.models.t5 import T5
-from jpr.read.fusion import FusionReader, write_reader
+from jpr.read.generate import FusionReader, write_reader
 from jpr.read.load import load_reader
 from jpr.read.spans import SpanReader
 from jpr.rerank.prompt import PromptSettings
@@ -50,18 +50,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("seed", range(3))
 def test_what_is_written_stands_in_the_passages(tmp_path: Path, seed: int, width: int) -> None:
     reader = FusionReader.load(write_tiny(tmp_path, seed), width=width, device="cpu")
-    for outcome, given in zip(reader.read_many(MANY), MANY, strict=True):
-        assert outcome.ranking == given
-        assert outcome.answers
-        check_laws(outcome)
+    for answers, given in zip(reader.read_many(MANY), MANY, strict=True):
+        assert answers
+        check_laws(given, answers)
 
 
 def test_a_batch_reads_as_each_question_by_itself(folder: Path) -> None:
     reader = FusionReader.load(folder, device="cpu")
-    for outcome, given in zip(reader.read_many(MANY), MANY, strict=True):
-        alone = reader.read(given).answers
-        assert [a.text for a in alone] == [a.text for a in outcome.answers]
-        scores = [a.log_prob for a in outcome.answers]
+    for answers, given in zip(reader.read_many(MANY), MANY, strict=True):
+        alone = reader.read(given)
+        assert [a.text for a in alone] == [a.text for a in answers]
+        scores = [a.log_prob for a in answers]
         assert [a.log_prob for a in alone] == pytest.approx(scores, abs=1e-4)
 
 
@@ -70,7 +69,7 @@ def test_freely_it_may_write_what_no_passage_has(tmp_path: Path) -> None:
     for seed in (0, 5):  # whose answers come to an end
         home = write_tiny(tmp_path / str(seed), seed)
         reader = FusionReader.load(home, is_grounded=False, stop_penalty=0.0, device="cpu")
-        found += [answer for outcome in reader.read_many(MANY) for answer in outcome.answers]
+        found += [answer for answers in reader.read_many(MANY) for answer in answers]
     assert any(not answer.support for answer in found)
 
 
@@ -78,12 +77,12 @@ def test_nothing_to_read_gives_no_answers(folder: Path) -> None:
     reader = FusionReader.load(folder, device="cpu")
     blank = Ranking(Question("b", "which colour ?"), (Hit(Passage("1", "", " "), 1.0),))
     empty = Ranking(Question("e", "which colour ?"), ())
-    found = [bool(one.answers) for one in reader.read_many([empty, MANY[0], blank])]
+    found = [bool(one) for one in reader.read_many([empty, MANY[0], blank])]
     assert found == [False, True, False]
     with pytest.raises(DataError, match="has no text"):
         reader.read(Ranking(Question("q", " "), MANY[0].hits))
     foreign = Ranking(Question("f", "どの色？"), MANY[0].hits)
-    check_laws(reader.read(foreign))
+    check_laws(foreign, reader.read(foreign))
 
 
 def test_folders_are_recognised(folder: Path, tmp_path: Path) -> None:
@@ -98,7 +97,7 @@ def test_folders_are_recognised(folder: Path, tmp_path: Path) -> None:
         ({"kind": "joint"}, "is of kind 'joint'"),
         ({"ways": {"longest": 9}}, "its ways are not known"),
         ({"ways": {"separator": 1, "width": "wide"}}, "width is 'wide'; give a whole number"),
-        ({"prompt": None}, "reader.json: .*prompt"),
+        ({"prompt": None}, "prompt"),
     ],
 )
 def test_a_damaged_description_is_told(

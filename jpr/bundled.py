@@ -1,8 +1,4 @@
-"""A question to the models inside, over an index, a folder of documents, or the encyclopedia.
-
-The function is `jpr.ask`; this file has another name because a module and a public function cannot
-share one.
-"""
+"""The bundled models over an index, a folder of documents, or the bundled encyclopedia."""
 
 import asyncio
 import hashlib
@@ -18,7 +14,6 @@ from jpr.formats.corpus.jsonl import read_objects
 from jpr.io.locks import cache_folder
 from jpr.pipeline import Pipeline
 from jpr.read.spans import SpanReader
-from jpr.reply import Reply, reply_to
 from jpr.rerank.joint import JointReranker
 from jpr.retrieve.document_index import (
     ProgressBar,
@@ -29,10 +24,10 @@ from jpr.retrieve.document_index import (
 from jpr.retrieve.index import build_index
 from jpr.retrieve.retrievers import KeyedRetriever, open_retriever
 from jpr.retrieve.versions import is_built
-from jpr.types import Passage
+from jpr.types import Passage, Reply
 
 ENCYCLOPEDIA = Path(__file__).parent / "assets" / "encyclopedia"
-"""Passages and questions that this project wrote, and the vectors of the passages."""
+"""Passages and questions of this project, and the vectors of the passages."""
 CANDIDATES = 100
 
 
@@ -43,11 +38,11 @@ def ask(
     index: str | Path | None = None,
     k: int = 5,
 ) -> Reply:
-    """Answer a question from a folder of documents, an index, or else the encyclopedia inside.
+    """Answer a question from a folder of documents, an index, or else the bundled encyclopedia.
 
-    Documents are indexed when they are first asked, and again what has changed since.
+    Documents are indexed at the first question; later questions index what has changed.
     """
-    return reply_to(open_pipeline(docs, index, k, device="cpu"), question)
+    return open_pipeline(docs, index, k, device="cpu").ask(question)
 
 
 async def ask_async(
@@ -57,7 +52,7 @@ async def ask_async(
     index: str | Path | None = None,
     k: int = 5,
 ) -> Reply:
-    """Do the same in a thread, while others are served."""
+    """Do the same in a thread."""
     return await asyncio.to_thread(ask, question, docs=docs, index=index, k=k)
 
 
@@ -70,13 +65,12 @@ def open_pipeline(
     device: str = "auto",
     watched: ProgressBar = no_progress_bar,
 ) -> Pipeline:
-    """Open the models inside over documents, an index, or else the encyclopedia.
+    """Open the bundled models over documents, an index, or else the bundled encyclopedia.
 
-    They choose k passages of at least so many candidates. Models are loaded once and shared;
-    `watched` shows how far an indexing has come.
+    Models are loaded once and shared; `watched` shows the progress of indexing.
     """
     if docs is not None and index is not None:
-        raise ConfigError("ask documents or an index, not both; leave one out")
+        raise ConfigError("give documents or an index, not both")
     if index is not None:
         retriever: KeyedRetriever = open_retriever(index)
     else:
@@ -95,7 +89,7 @@ def open_pipeline(
 
 @cache
 def shared_encoder(device: str) -> TextEncoder:
-    """Return the encoder inside, loaded once."""
+    """Return the bundled encoder, loaded once."""
     return load_encoder(device=device)
 
 
@@ -106,18 +100,18 @@ def _model(device: str) -> tuple[JointReranker, SpanReader]:
 
 
 def encyclopedia(home: Path, encoder: TextEncoder) -> Path:
-    """Return the index of the encyclopedia, which is made of its vectors where there is none."""
+    """Return the index of the encyclopedia, built from the bundled vectors if it is missing."""
     source = ENCYCLOPEDIA / "passages.jsonl"
     try:
         text = source.read_bytes()
     except OSError as error:
-        raise FormatError(source, 0, "is missing; install jpr again") from error
+        raise FormatError(source, 0, "is missing; reinstall jpr") from error
     folder = home / hashlib.sha256(text + encoder.key.encode()).hexdigest()[:24]
     index = folder / "index"
     if is_built(index):
         return index
     with exclusive_folder(folder):
-        if not is_built(index):  # by another, while we waited
+        if not is_built(index):  # another process built it meanwhile
             passages = [passage for _, passage in read_objects(source)]
             stored = _stored_vectors(passages, encoder)
             vectors = None if stored is None else lambda *_: stored
@@ -126,7 +120,7 @@ def encyclopedia(home: Path, encoder: TextEncoder) -> Path:
 
 
 def _stored_vectors(passages: Sequence[Passage], encoder: TextEncoder) -> StoredVectors | None:
-    """Open the vectors that come along, if they are of these passages and this encoder."""
+    """Open the bundled vectors if they belong to these passages and this encoder."""
     try:
         stored = open_vectors(ENCYCLOPEDIA / "vectors")
         fit = stored.key == encoder.key and len(list(stored.checked(passages))) == len(stored)

@@ -1,14 +1,13 @@
-"""`jpr.ask`: the models inside over documents, an index, or the encyclopedia."""
+"""`jpr.ask`: the bundled models over documents, an index, or the encyclopedia."""
 
 import asyncio
 from pathlib import Path
 
 import pytest
 
-from jpr import Index, asking, build_index, read_passages
-from jpr.asking import ENCYCLOPEDIA, ask, ask_async, open_pipeline
+from jpr import Index, build_index, bundled, read_passages
+from jpr.bundled import ENCYCLOPEDIA, ask, ask_async, open_pipeline
 from jpr.errors import ConfigError, FormatError
-from jpr.reply import reply_to
 from jpr.types import Passage
 
 FACTS = {
@@ -47,19 +46,19 @@ def test_an_index_is_asked_and_models_are_loaded_once(tmp_path: Path) -> None:
     first, second = (open_pipeline(index=tmp_path / "index", device="cpu") for _ in range(2))
     assert first.reranker is second.reranker
     assert open_pipeline(index=tmp_path / "index", k=200, device="cpu").candidates == 200
-    assert reply_to(first, "who invented the telephone").answers[0].text == "Alexander Graham Bell"
+    assert first.ask("who invented the telephone").answers[0].text == "Alexander Graham Bell"
 
 
 def test_the_encyclopedia_is_asked_where_nothing_else_is() -> None:
     """Of all 100 candidates, README.md and docs/ask.md are asked (`tests/test_docs.py`)."""
-    reply = reply_to(open_pipeline(candidates=20, device="cpu"), "Who plays Mark on Roseanne?")
+    reply = open_pipeline(candidates=20, device="cpu").ask("Who plays Mark on Roseanne?")
     assert "Glenn Quinn" in [answer.text for answer in reply.answers]
     assert len(reply.ranking.hits) == 5
 
 
 def test_the_vectors_that_come_along_are_those_of_the_encyclopedia() -> None:
     passages = list(read_passages(ENCYCLOPEDIA / "passages.jsonl"))
-    stored = asking._stored_vectors(passages, asking.shared_encoder("cpu"))
+    stored = bundled._stored_vectors(passages, bundled.shared_encoder("cpu"))
     assert stored is not None
     assert len(stored) == len(passages)
 
@@ -69,10 +68,10 @@ def test_an_encyclopedia_without_its_vectors_is_encoded(
 ) -> None:
     lines = ['{"id": "1", "title": "Bees", "text": "Bees make honey."}\n']
     (tmp_path / "passages.jsonl").write_text("".join(lines), encoding="utf-8")
-    monkeypatch.setattr(asking, "ENCYCLOPEDIA", tmp_path)
+    monkeypatch.setattr(bundled, "ENCYCLOPEDIA", tmp_path)
     assert ask("what do bees make").answers[0].text == "honey"
-    monkeypatch.setattr(asking, "ENCYCLOPEDIA", tmp_path / "nowhere")
-    with pytest.raises(FormatError, match="is missing; install jpr again"):
+    monkeypatch.setattr(bundled, "ENCYCLOPEDIA", tmp_path / "nowhere")
+    with pytest.raises(FormatError, match="is missing"):
         ask("what do bees make")
 
 

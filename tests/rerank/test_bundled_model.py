@@ -11,12 +11,12 @@ import pytest
 from jpr import JointReranker, MRecall, evaluate, load_questions, load_rankings
 from jpr.cli import main
 from jpr.encode.tokenizer import read_tokenizer
-from jpr.rerank.explain import Choice
-from jpr.rerank.joint import DEFAULT, Decoding
-from jpr.rerank.joint_onnx import _FEW
-from jpr.rerank.joint_torch import TorchScorer
+from jpr.rerank.decoding import Decoding
+from jpr.rerank.joint import BUNDLED_MODEL
+from jpr.rerank.onnx_scorer import EXACT_CANDIDATES
 from jpr.rerank.prompt import Prompts, read_prompt_settings
-from jpr.types import Ranking
+from jpr.rerank.torch_scorer import TorchScorer
+from jpr.types import Ranking, Reply
 from tests.cli.running import EXAMPLE, jpr
 
 RUN, QUESTIONS = EXAMPLE / "independent.jsonl", EXAMPLE / "questions.jsonl"
@@ -24,18 +24,18 @@ MB = 1e6
 
 
 def settings() -> tuple[Prompts, Decoding]:
-    tokenizer = read_tokenizer(DEFAULT / "tokenizer.json")
-    return Prompts(tokenizer, read_prompt_settings(DEFAULT)), Decoding("seq")
+    tokenizer = read_tokenizer(BUNDLED_MODEL / "tokenizer.json")
+    return Prompts(tokenizer, read_prompt_settings(BUNDLED_MODEL)), Decoding("seq")
 
 
 @cache
-def inside() -> JointReranker:
+def bundled() -> JointReranker:
     return JointReranker.load(device="cpu", threads=1)
 
 
 @cache
-def chosen() -> list[Choice]:
-    return list(inside().decode_many(load_rankings(RUN), 5))
+def chosen() -> list[Reply]:
+    return list(bundled().decode_many(load_rankings(RUN), 5))
 
 
 def test_it_covers_more_answers_than_the_order_it_is_given() -> None:
@@ -50,10 +50,10 @@ def test_it_covers_more_answers_than_the_order_it_is_given() -> None:
 
 def test_both_actors_of_mark_are_in_its_first_two_passages_on_roseanne() -> None:
     choice = next(one for one in chosen() if one.ranking.question.id == "mark-on-roseanne")
-    added = [adds[0].text for adds in choice.adds[:2]]
+    added = [node.expected[0].text for node in choice.nodes[:2]]
     assert sorted(added) == ["Ames McNamara", "Glenn Quinn"]
-    for adds, hit in zip(choice.adds, choice.ranking.hits, strict=True):
-        for answer in adds:
+    for node, hit in zip(choice.nodes, choice.ranking.hits, strict=True):
+        for answer in node.expected:
             assert [hit.passage.text[a:b] for a, b in answer.spans] == [answer.text] * len(
                 answer.spans
             )
@@ -61,17 +61,17 @@ def test_both_actors_of_mark_are_in_its_first_two_passages_on_roseanne() -> None
 
 def test_auto_gives_the_two_actors_of_mark_two_passages_and_others_more() -> None:
     rankings = list(load_rankings(RUN))[:2]
-    sizes = [len(ranking.hits) for ranking in inside().rank_many(rankings, "auto")]
+    sizes = [len(ranking.hits) for ranking in bundled().rank_many(rankings, "auto")]
     assert sizes[0] == 2
-    assert 2 < sizes[1] <= inside().most
+    assert 2 < sizes[1] <= bundled().max_k
 
 
 def test_with_more_than_a_few_candidates_rounding_changes_little() -> None:
     one, *others = load_rankings(RUN)
     every = Ranking(one.question, (*one.hits, *(hit for r in others[:2] for hit in r.hits)))
-    assert len(every.hits) > 2 * _FEW  # most are read by whole numbers alone
-    rounded = inside().rank(one.question, every.hits, 5)
-    exact = JointReranker(TorchScorer.load(DEFAULT, "cpu"), *settings()).rank(
+    assert len(every.hits) > 2 * EXACT_CANDIDATES  # most are read by whole numbers alone
+    rounded = bundled().rank(one.question, every.hits, 5)
+    exact = JointReranker(TorchScorer.load(BUNDLED_MODEL, {}, "cpu"), *settings()).rank(
         one.question, every.hits, 5
     )
     ids = [[hit.passage.id for hit in ranking.hits] for ranking in (rounded, exact)]
@@ -110,7 +110,7 @@ def test_it_runs_without_torch_and_is_small() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
     sizes = {
         folder.name: sum(file.stat().st_size for file in folder.iterdir())
-        for folder in DEFAULT.parent.iterdir()
+        for folder in BUNDLED_MODEL.parent.iterdir()
         if folder.is_dir()
     }
     assert sizes["joint"] < 45 * MB
