@@ -5,7 +5,7 @@ question with another β, decoder or k then takes milliseconds.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import exp, inf, nextafter
 from typing import TypeVar
@@ -85,6 +85,7 @@ class SearchJob:
 
 
 Job = TypeVar("Job")
+Key = TypeVar("Key")
 Placed = tuple[int, Job]
 """A job, or its result, after the job's position in a batch."""
 
@@ -130,28 +131,25 @@ class ServiceEngine:
 
     def search(self, jobs: Sequence[SearchJob]) -> Iterator[Placed[Ranking]]:
         """Run the first stage, for queries to the same corpus together; any thread may call it."""
-        groups: dict[tuple[int, int], list[int]] = {}
-        for place, job in enumerate(jobs):
-            groups.setdefault((id(job.pipeline.retriever), job.k), []).append(place)
-        for (_, k), places in groups.items():
-            questions = [as_question(jobs[place].query) for place in places]
-            retriever = jobs[places[0]].pipeline.retriever
-            yield from zip(places, retriever.retrieve_many(questions, k), strict=True)
+        groups = _grouped(enumerate(jobs), lambda job: (id(job.pipeline.retriever), job.k))
+        for (_, k), group in groups.items():
+            questions = [as_question(job.query) for _, job in group]
+            found = group[0][1].pipeline.retriever.retrieve_many(questions, k)
+            yield from zip((place for place, _ in group), found, strict=True)
 
     def _ask_cached(self, asks: Sequence[Placed[AskJob]]) -> Iterator[Placed[dict[str, object]]]:
         """Answer one question after another, keeping what is encoded; cached ones come first."""
-        new = {ask.key: ask for _, ask in asks if ask.key not in self._cache}
-        searches = [
-            SearchJob(ask.pipeline, ask.question, ask.pipeline.candidates) for ask in new.values()
-        ]
-        found = dict(self.search(searches))
+        new = {
+            ask.key: SearchJob(ask.pipeline, ask.question, ask.pipeline.candidates)
+            for _, ask in asks
+            if ask.key not in self._cache
+        }
+        found = dict(self.search(list(new.values())))
         candidates = {key: found[at] for at, key in enumerate(new)}
         for place, ask in sorted(asks, key=lambda one: one[1].key in new):
             opened = self._cache.pop(ask.key, None)
-            if opened is None:
-                opened = OpenQuestion(ask.pipeline, candidates[ask.key])
-            else:
-                self._count("reused", 1)
+            self._count("reused", int(opened is not None))
+            opened = opened or OpenQuestion(ask.pipeline, candidates[ask.key])
             self._cache[ask.key] = opened
             if len(self._cache) > CACHED_QUESTIONS:
                 self._cache.popitem(last=False)
@@ -163,33 +161,25 @@ class ServiceEngine:
 
     def _ask_batched(self, asks: Sequence[Placed[AskJob]]) -> Iterator[Placed[dict[str, object]]]:
         """Answer questions with the same options together."""
-        groups: dict[tuple[int, DecodeOptions, bool], list[Placed[AskJob]]] = {}
-        for place, ask in asks:
-            key = id(ask.pipeline.retriever), ask.options, ask.compare
-            groups.setdefault(key, []).append((place, ask))
+        groups = _grouped(asks, lambda ask: (id(ask.pipeline.retriever), ask.options, ask.compare))
         for (_, options, compare), group in groups.items():
-            own = [ask for _, ask in group]
-            replies = self._replies(own, options)
-            others: Sequence[Reply | None] = [None] * len(own)
+            pipeline = group[0][1].pipeline
+            questions = [as_question(ask.question) for _, ask in group]
+            replies = list(
+                pipeline.ask_many(
+                    questions, beta=options.beta, decoder=options.decoder, k=options.k
+                )
+            )
+            others: Iterable[Reply | None] = [None] * len(group)
             if compare:
-                others = self._replies(own, DecodeOptions(options.k, INDEPENDENT))
+                others = pipeline.ask_many(questions, decoder=INDEPENDENT, k=options.k)
             for (place, _), reply, alone in zip(group, replies, others, strict=True):
                 yield place, reply_json(reply, alone)
 
-    def _replies(self, asks: Sequence[AskJob], options: DecodeOptions) -> list[Reply]:
-        questions, pipeline = [as_question(ask.question) for ask in asks], asks[0].pipeline
-        return list(
-            pipeline.ask_many(questions, beta=options.beta, decoder=options.decoder, k=options.k)
-        )
-
     def _rerank(self, jobs: Sequence[Placed[RerankJob]]) -> Iterator[Placed[RerankResult]]:
         """Choose for jobs with the same options together."""
-        groups: dict[DecodeOptions, list[Placed[RerankJob]]] = {}
-        for place, job in jobs:
-            options = replace(job.options, k=min(job.options.k or MAX_JOINT, MAX_JOINT))
-            groups.setdefault(options, []).append((place, job))
         size = self._scorer.batch
-        for options, group in groups.items():
+        for options, group in _grouped(jobs, lambda job: job.options).items():
             for first in range(0, len(group), size):
                 yield from self._rerank_batch(group[first : first + size], options)
 
@@ -198,21 +188,25 @@ class ServiceEngine:
     ) -> Iterator[Placed[RerankResult]]:
         decoding = self._joint.decoding.with_decoder(options.decoder, options.beta)
         encoded = self._joint.encode([job.candidates for _, job in jobs])
-        choices = list(encoded.choose(decoding, options.k or MAX_JOINT, explain=True))
+        k = min(options.k or MAX_JOINT, MAX_JOINT)
+        choices = list(encoded.choose(decoding, k, explain=True))
         longest = max(len(job.candidates.hits) for _, job in jobs)
         alone = encoded.choose(Decoding(INDEPENDENT), longest, explain=False)
-        for at, ((place, job), rest) in enumerate(zip(jobs, alone, strict=True)):
-            hits, choice = job.candidates.hits, choices[at]
+        tokens = self._scorer.tokens
+        for (place, _), choice, rest, read in zip(jobs, choices, alone, tokens, strict=True):
             order = _decreasing([*choice.ranking.hits, *rest.ranking.hits])
-            yield (
-                place,
-                RerankResult(
-                    tuple(order.items())[: job.options.k or len(hits)],
-                    choice.answers,
-                    tree_json(choice),
-                    self._scorer.tokens[at],
-                ),
-            )
+            chosen = tuple(order.items())[: options.k]
+            yield place, RerankResult(chosen, choice.answers, tree_json(choice), read)
+
+
+def _grouped(
+    jobs: Iterable[Placed[Job]], key: Callable[[Job], Key]
+) -> dict[Key, list[Placed[Job]]]:
+    """Return the jobs that can run together."""
+    groups: dict[Key, list[Placed[Job]]] = {}
+    for place, job in jobs:
+        groups.setdefault(key(job), []).append((place, job))
+    return groups
 
 
 def _decreasing(hits: Sequence[Hit]) -> dict[int, float]:
