@@ -111,7 +111,7 @@ function answersOf(node, font) {
   if (node.likely && !node.title.includes(node.likely) && widthOf(likely, font) <= node.space) return [likely];
   const letters = (answers, before, kind) =>
     answers.map((answer) => draw("tspan", { class: `${kind} ${colour(answer)}` }, `${before}${letter(answer)} `));
-  return [...letters(node.answers, "+", "adds"), ...letters(node.again, "repeats ", "again")];
+  return [...letters(node.answers, "+", "adds"), ...letters(node.again, "again ", "again")];
 }
 
 /** Break a text at its spaces into lines of a width in pixels; truncate what does not fit. */
