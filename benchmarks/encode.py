@@ -5,7 +5,7 @@ python benchmarks/encode.py --encoder FOLDER --corpus FILE [--passages 500] [--o
 FOLDER is one of sentence-transformers, such as all-MiniLM-L6-v2's. Ours is measured as 8-bit ONNX
 (scaled by passages of the same corpus that are not measured), as 32-bit ONNX and in torch. All run
 in one process with one thread, in turn, several times; the figure is the median of passages per
-second of CPU time, tokenisation included. Vectors are compared with sentence-transformers' by their
+second of CPU time, tokenization included. Vectors are compared with sentence-transformers' by their
 cosines and by how far the lists of nearest passages agree.
 """
 

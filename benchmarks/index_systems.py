@@ -113,8 +113,8 @@ def reading(task: Task, folder: Path) -> None:
         pass
 
 
-def build_words(task: Task, folder: Path) -> None:
-    """Our BM25 alone, without the passages themselves."""
+def build_bm25(task: Task, folder: Path) -> None:
+    """Our BM25 only, without the passage store."""
     from jpr.retrieve.bm25 import Bm25Writer
 
     writer = Bm25Writer(folder)
@@ -123,7 +123,7 @@ def build_words(task: Task, folder: Path) -> None:
     writer.close()
 
 
-def open_words(task: Task, folder: Path) -> Search:
+def open_bm25(task: Task, folder: Path) -> Search:
     """Search our BM25."""
     from jpr.retrieve.bm25 import Bm25Searcher
 
@@ -131,15 +131,15 @@ def open_words(task: Task, folder: Path) -> Search:
     return lambda i: [row for row, _ in index.search(texts[i], K)]
 
 
-def build_both(task: Task, folder: Path) -> None:
+def build_hybrid(task: Task, folder: Path) -> None:
     """Our complete index: passages, lexical and dense."""
     from jpr.retrieve.index import build_index
 
     build_index(task.corpus(), folder, source="corpus", vectors=lambda *_: task.source())
 
 
-def open_both(task: Task, folder: Path) -> Search:
-    """Search words and vectors, fuse, and read the passages."""
+def open_hybrid(task: Task, folder: Path) -> Search:
+    """Search lexical and dense, fuse, and read the passages."""
     from jpr.retrieve.index import Index
     from jpr.retrieve.retrievers import HybridRetriever
 
@@ -166,7 +166,7 @@ def open_both(task: Task, folder: Path) -> Search:
 
 
 def build_dense(exact_up_to: int) -> Callable[[Task, Path], None]:
-    """Our vectors, exact or in lists."""
+    """Our dense index, exact or with lists."""
 
     def build(task: Task, folder: Path) -> None:
         from jpr.retrieve.dense import write_vectors
@@ -178,7 +178,7 @@ def build_dense(exact_up_to: int) -> Callable[[Task, Path], None]:
 
 
 def open_dense(task: Task, folder: Path) -> Search:
-    """Search our vectors."""
+    """Search our dense index."""
     from jpr.retrieve.dense import DenseSearcher
     from jpr.retrieve.index_manifest import DenseManifest
 
@@ -268,7 +268,7 @@ def open_lancedb(task: Task, folder: Path) -> Search:
 
 @dataclass(frozen=True)
 class System:
-    """Something that is measured."""
+    """A system to measure."""
 
     build: Callable[[Task, Path], None]
     open: Callable[[Task, Path], Search] | None
@@ -277,11 +277,11 @@ class System:
 
 SYSTEMS = {
     "reading alone": System(reading, None),
-    "jpr BM25": System(build_words, open_words),
+    "jpr BM25": System(build_bm25, open_bm25),
     "bm25s + numba": System(build_bm25s, open_bm25s),
     "faiss flat float32": System(build_flat, open_flat, of_vectors=True),
     "jpr SQ8 exact": System(build_dense(10**9), open_dense, of_vectors=True),
     "jpr IVF SQ8": System(build_dense(0), open_dense, of_vectors=True),
     "LanceDB IVF-PQ": System(build_lancedb, open_lancedb, of_vectors=True),
-    "jpr index, hybrid": System(build_both, open_both),
+    "jpr index, hybrid": System(build_hybrid, open_hybrid),
 }

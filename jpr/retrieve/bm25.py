@@ -1,6 +1,6 @@
 """The lexical index: BM25 over title and text, with tantivy.
 
-The analyser lower-cases, folds accents, stems, and removes stop words, including question words:
+The analyzer lower-cases, folds accents, stems, and removes stop words, including question words:
 "what" and "who" are so rare in an encyclopedia that BM25 would give them weight (`docs/lab.md`: 2
 to 4 points of recall). A passage also has the terms of `jpr.retrieve.filters`.
 """
@@ -22,7 +22,7 @@ from jpr.io.atomic import explain_write_errors, link
 from jpr.retrieve.filters import Clauses, terms
 from jpr.types import Passage
 
-ANALYSER = "simple, 64 bytes at most, lower case, ASCII folding, stop words, English stems"
+ANALYZER = "simple, 64 bytes at most, lower case, ASCII folding, stop words, English stems"
 _MEMORY = 200_000_000
 _SURROGATE = re.compile("[\ud800-\udfff]")
 """Unpaired surrogates, which tantivy does not accept."""
@@ -43,7 +43,7 @@ def _schema() -> tantivy.Schema:
     return builder.build()
 
 
-def _analyser() -> tantivy.TextAnalyzer:
+def _analyzer() -> tantivy.TextAnalyzer:
     return (
         tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple())
         .filter(tantivy.Filter.remove_long(64))
@@ -71,7 +71,7 @@ class Bm25Writer:
         with explain_write_errors(folder, ValueError):  # tantivy's only type of error
             home = str(folder)
             index = tantivy.Index.open(home) if base else tantivy.Index(_schema(), home)
-            index.register_tokenizer("jpr", _analyser())
+            index.register_tokenizer("jpr", _analyzer())
             self._writer = index.writer(heap_size=_MEMORY, num_threads=1)
 
     def __enter__(self) -> Self:
@@ -138,14 +138,14 @@ class Bm25Searcher:
             index = _open(folder)
             self._searcher = index.searcher()
         self._schema = index.schema
-        self._analyser = _analyser()
+        self._analyzer = _analyzer()
 
     def __len__(self) -> int:
         return int(self._searcher.num_docs)
 
     def search(self, text: str, k: int, where: Clauses = ()) -> list[tuple[int, float]]:
         """Return (row, score) of the k best passages, best first; ties by row."""
-        tokens = dict.fromkeys(self._analyser.analyze(_SURROGATE.sub("\ufffd", text)))
+        tokens = dict.fromkeys(self._analyzer.analyze(_SURROGATE.sub("\ufffd", text)))
         if not tokens or k < 1:
             return []
         queries = (tantivy.Query.term_query(self._schema, "body", t, "freq") for t in tokens)

@@ -2,7 +2,7 @@
 
 Vectors are quantized to one byte per value (SQ8). Up to a million passages a search is exhaustive.
 Above that they are clustered into about 2·√n lists (IVF), and a search visits the lists nearest to
-the question: as many as it takes to find `TARGET` of the exact 100 nearest neighbours. That is
+the question: as many as it takes to find `TARGET` of the exact 100 nearest neighbors. That is
 measured at the build: `QUERIES` random passages are the questions (their own row does not count),
 and the truth is exact search over the vectors before quantization.
 
@@ -75,7 +75,7 @@ def write_vectors(
     index = _untrained(source.dimension, lists)
     index.train(sample)
     chosen = np.random.default_rng(1).permutation(len(rows))[:QUERIES]
-    truth = _ExactNeighbours(rows[chosen], sample[chosen])
+    truth = _ExactNeighbors(rows[chosen], sample[chosen])
     del sample
     for block in source.blocks():
         start = int(index.ntotal)
@@ -138,8 +138,8 @@ def _untrained(dimension: int, lists: int) -> Any:  # noqa: ANN401  faiss has no
     return index
 
 
-class _ExactNeighbours:
-    """The exact nearest neighbours of some vectors, updated block by block."""
+class _ExactNeighbors:
+    """The exact nearest neighbors of some vectors, updated block by block."""
 
     def __init__(self, rows: Rows, queries: Vectors) -> None:
         self._own, self._queries = rows[:, None], queries
@@ -157,7 +157,7 @@ class _ExactNeighbours:
         self._rows = np.take_along_axis(rows, best, axis=1)
 
     def recall(self, index: Any, parameters: Any) -> float:  # noqa: ANN401  faiss's own
-        """Return the share of the neighbours that an index finds."""
+        """Return the share of the neighbors that an index finds."""
         _, found = index.search(self._queries, self._rows.shape[1], params=parameters)
         hits = total = 0
         for own, exact, got in zip(self._own, self._rows, found, strict=True):
@@ -169,7 +169,7 @@ class _ExactNeighbours:
 
 def _choose_nprobe(
     index: Any,  # noqa: ANN401  faiss's own
-    truth: _ExactNeighbours,
+    truth: _ExactNeighbors,
     lists: int,
     fixed: int | None,
 ) -> tuple[int, float]:

@@ -1,7 +1,7 @@
 """An index on disk: passages with a lexical (BM25) and a dense index, built and changed as one.
 
 DIR/CURRENT               "v3", the version in use
-DIR/v3/manifest.json      counts, sizes, checksums, analyser, encoder, history
+DIR/v3/manifest.json      counts, sizes, checksums, analyzer, encoder, history
 DIR/v3/store/…            the passages
 DIR/v3/bm25/…             the lexical index
 DIR/v3/vectors/…          the dense index, if any

@@ -46,7 +46,7 @@ class DenseManifest:
     nprobe: int
     """Lists searched per question; 0 if there are none."""
     recall: float
-    """Share of the exact 100 nearest neighbours that a search finds, measured at the build."""
+    """Share of the exact 100 nearest neighbors that a search finds, measured at the build."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self, overload
 from jpr.errors import DataError
 from jpr.formats.corpus.store import PassageStore, StoreWriter
 from jpr.io.atomic import link
-from jpr.retrieve.bm25 import ANALYSER, Bm25Writer
+from jpr.retrieve.bm25 import ANALYZER, Bm25Writer
 from jpr.retrieve.index_manifest import (
     Change,
     DenseManifest,
@@ -91,7 +91,7 @@ class VersionWriter:
         self._bm25.close()
         digest = written.sha256
         if before is None:
-            before = IndexManifest(0, 0, source, "", ANALYSER, ("title",), None, (), {})
+            before = IndexManifest(0, 0, source, "", ANALYZER, ("title",), None, (), {})
         else:
             chain = (before.corpus_sha256, what, digest, sorted(self._removed))
             digest = hashlib.sha256(repr(chain).encode()).hexdigest()

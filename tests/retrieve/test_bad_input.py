@@ -23,8 +23,8 @@ def refused_apart(*arguments: object, before: Callable[[], object] | None = None
     command = [sys.executable, "-m", "jpr", *map(str, arguments)]
     result = subprocess.run(command, capture_output=True, text=True, preexec_fn=before, check=False)
     assert result.returncode == 2, result.stderr
-    (expected,) = result.stderr.splitlines()
-    return expected.removeprefix("jpr: ")
+    (message,) = result.stderr.splitlines()
+    return message.removeprefix("jpr: ")
 
 
 def corpus_file(folder: Path, corpus: list[Passage]) -> Path:
@@ -164,9 +164,9 @@ def test_who_may_only_read_can_search_but_not_write(tmp_path: Path, index: Path)
     command = [sys.executable, "-c", NOBODY, str(index)]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert not result.stderr
-    found, expected = result.stdout.splitlines()
+    found, message = result.stdout.splitlines()
     assert found == "5"
-    assert expected.endswith("cannot be written: Permission denied")
+    assert message.endswith("cannot be written: Permission denied")
     for folder in folders:
         folder.chmod(0o755)
 

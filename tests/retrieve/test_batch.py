@@ -142,11 +142,11 @@ def test_options_without_meaning_are_refused(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def expected(*options: object) -> str:
+    def error_of(*options: object) -> str:
         return fails(capsys, monkeypatch, "retrieve", folder, "castle", *options)
 
-    assert "choose one of bm25, dense, hybrid" in expected("--retriever", "colbert")
-    assert "-k 0" in expected("-k", 0)
-    assert "write field=value" in expected("--where", "guide")
-    assert "no passage has a field 'colour'" in expected("--where", "colour=red")
-    assert "nothing: " in expected("--encoder", tmp_path / "nothing")
+    assert "choose one of bm25, dense, hybrid" in error_of("--retriever", "colbert")
+    assert "-k 0" in error_of("-k", 0)
+    assert "write field=value" in error_of("--where", "guide")
+    assert "no passage has a field 'colour'" in error_of("--where", "colour=red")
+    assert "nothing: " in error_of("--encoder", tmp_path / "nothing")

@@ -31,7 +31,7 @@ def overlap(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("overlap")
-def test_it_builds_is_recognised_and_is_searched(
+def test_it_builds_and_is_recognized_and_searched(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     corpus, index = tmp_path / "p.tsv", tmp_path / "index"

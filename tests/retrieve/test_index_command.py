@@ -81,7 +81,7 @@ def test_vectors_made_before_are_as_good(
 
 
 def noted(*arguments: object) -> str:
-    """Run a command that must succeed, and return what it expected beside its result."""
+    """Run a command that must succeed, and return its messages on stderr."""
     result = CliRunner().invoke(app, [str(argument) for argument in arguments])
     assert result.exit_code == 0, result.output
     return result.stderr
