@@ -1,7 +1,7 @@
 """Which passages cover which answers: the matrix that measures, oracles and training share.
 
-`Coverage` holds it for many questions at once as flat arrays, so that whatever is computed from it
-is computed for all questions together.
+`Coverage` holds it for many questions as flat arrays, so that computations run over all questions
+at once.
 """
 
 import hashlib
@@ -27,18 +27,18 @@ from jpr.types import Question, Ranking
 Ints = NDArray[np.int64]
 
 _VERSION = "1"
-"""Part of every cache key; raised when the definition of a match changes."""
+"""Part of every cache key; increased when the definition of a match changes."""
 _CHUNK = 50
-"""Questions handed to a worker at a time: about 4 MB of text."""
-_WORTH_SHARING = 500
-"""Fewer questions are done before another process has started."""
+"""Questions per task of a worker: about 4 MB of text."""
+_MIN_PARALLEL = 500
+"""Fewer questions take less time than starting a process."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Coverage:
     """For each question, which of its ranked passages contain which of its answers.
 
-    Entry i says: the passage at `rank[i]` (from 0) of question `question[i]` contains answer
+    Entry i: the passage at `rank[i]` (from 0) of question `question[i]` contains answer
     `answer[i]`. Entries are sorted by question, then rank, then answer.
 
     >>> coverage = Coverage.of_lists([2], [[{0}, set(), {0, 1}]])
@@ -58,7 +58,7 @@ class Coverage:
     def of_lists(
         cls, n_answers: Sequence[int], covers: Sequence[Sequence[Collection[int]]]
     ) -> "Coverage":
-        """Build it from `covers[question][rank]`, the answers that passage contains."""
+        """Build it from `covers[question][rank]`, the answers that the passage contains."""
         entries = [
             (question, rank, answer)
             for question, ranking in enumerate(covers)
@@ -99,7 +99,7 @@ class Coverage:
     def reorder(self, positions: Sequence[Sequence[int]]) -> "Coverage":
         """Return the coverage of other rankings of the same passages.
 
-        `positions[question]` lists, best first, where each passage stands in this coverage.
+        `positions[question]` lists, best first, the rank of each passage in this coverage.
         """
         lengths = np.fromiter(map(len, positions), dtype=np.int64, count=len(positions))
         start_new, start_old = starts(lengths), starts(self.n_passages)
@@ -120,7 +120,7 @@ class Coverage:
 
 
 def starts(lengths: Ints) -> Ints:
-    """Return where each segment begins when segments of these lengths are laid end to end."""
+    """Return the starts of consecutive segments of these lengths."""
     return np.cumsum(lengths) - lengths
 
 
@@ -134,9 +134,8 @@ def cover(
 ) -> Coverage:
     """Search every answer in every passage of its question's ranking.
 
-    `strict` ignores lone numerals and stop words (see `jpr.text`). With `workers` above 1 the
-    work is shared among processes; the result is the same. With a `cache` folder the result is
-    kept under a hash of all texts and answers and read from there the next time.
+    `strict` ignores lone numerals and stop words (see `jpr.text`). `workers` processes share the
+    work. A `cache` folder keeps the result under a hash of all texts and answers.
     """
     stored = cache and cache / f"coverage-{_key(rankings, strict)}.npz"
     if stored and (known := _load(stored)):
@@ -150,12 +149,12 @@ def cover(
         progress(len(rows))
     if timed_out:
         warnings.warn(
-            f"{len(timed_out)} regular expressions ran out of time and count as not found there: "
+            f"{len(timed_out)} regular expressions timed out and count as not found: "
             f"questions {', '.join(timed_out[:5])}",
             stacklevel=2,
         )
     coverage = Coverage.of_lists([_n_answers(r.question) for r in rankings], found)
-    if stored and not timed_out:  # another time there may be time enough
+    if stored and not timed_out:  # they may end in time next time
         _save(coverage, stored)
     return coverage
 
@@ -163,7 +162,7 @@ def cover(
 def cover_by_ids(
     rankings: Sequence[Ranking], relevant: Mapping[str, Mapping[str, Collection[str]]]
 ) -> Coverage:
-    """Take answers to be clusters of gold passages: question id -> answer -> passage ids."""
+    """Use clusters of gold passages as answers: question id -> answer -> passage ids."""
     covers = []
     for ranking in rankings:
         holds: dict[str, list[int]] = {}
@@ -185,7 +184,7 @@ _Found = tuple[list[list[tuple[int, ...]]], list[str]]
 
 def _search(rankings: Sequence[Ranking], strict: bool, workers: int) -> Iterator[_Found]:
     search = partial(_search_chunk, strict=strict)
-    if workers <= 1 or len(rankings) < _WORTH_SHARING:
+    if workers <= 1 or len(rankings) < _MIN_PARALLEL:
         yield from map(search, _chunks(rankings))
         return
     # spawn: a forked copy of a process with threads (a progress display has one) may deadlock
@@ -229,7 +228,7 @@ def _save(coverage: Coverage, path: Path) -> None:
         with publish_binary(path) as stream:
             np.savez(stream, **{f.name: getattr(coverage, f.name) for f in fields(Coverage)})
     except (ConfigError, OSError) as error:
-        warnings.warn(f"what was found is not kept for the next time: {error}", stacklevel=3)
+        warnings.warn(f"the coverage is not cached: {error}", stacklevel=3)
 
 
 def _load(path: Path) -> Coverage | None:
@@ -237,4 +236,4 @@ def _load(path: Path) -> Coverage | None:
         with np.load(path, allow_pickle=False) as arrays:
             return Coverage(*(arrays[f.name] for f in fields(Coverage)))
     except (OSError, KeyError, ValueError, zipfile.BadZipFile):
-        return None  # absent or damaged: it is computed again
+        return None  # missing or damaged: computed again

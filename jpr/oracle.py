@@ -1,4 +1,4 @@
-"""The best order of given passages: greedy, and exact within a bound of work."""
+"""The oracle ordering of passages: greedy, and exact within a limit of work."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ Floats = NDArray[np.float64]
 
 
 def found(coverage: Coverage, k: int | None = None) -> Ints:
-    """Return how many distinct answers the first k passages (or all) of each question contain."""
+    """Return the number of distinct answers in the first k passages (or all) of each question."""
     top = coverage.rank < (coverage.n_passages.max(initial=0) if k is None else k)
     offsets = starts(coverage.n_answers)
     seen = np.unique(offsets[coverage.question[top]] + coverage.answer[top])
@@ -27,12 +27,12 @@ def sums_of(group: Ints, values: Floats, size: int) -> Floats:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Greedy:
-    """The greedy best order of each question's passages, cut after k."""
+    """The greedy ordering of each question's passages, cut after k."""
 
     gains: Floats
-    """(questions × k or the longest ranking) the gain at each rank, 0 where nothing is left."""
+    """(questions × k or the longest ranking) the gain at each rank, 0 if nothing is left."""
     passages: Ints
-    """(questions × k) the passage chosen at each rank, -1 where no passage adds anything."""
+    """(questions × k) the passage chosen at each rank, -1 if no passage adds anything."""
 
     def positions(self) -> list[list[int]]:
         """Return the passages chosen for each question, best first."""
@@ -40,10 +40,10 @@ class Greedy:
 
 
 def greedy(pool: Coverage, k: int, alpha: float) -> Greedy:
-    """At each rank take the passage that adds most; the first of equal ones.
+    """At each rank take the passage that adds most; ties go to the first.
 
     With α = 1 an answer counts once: the greedy maximum coverage. The exact ideal of α-nDCG is
-    NP-hard; the field, and `ndeval`, take this one.
+    NP-hard; the field, and `ndeval`, use this one.
     """
     k = min(k, int(pool.n_passages.max(initial=1)))
     gains = np.zeros((len(pool), k))
@@ -56,9 +56,8 @@ def greedy(pool: Coverage, k: int, alpha: float) -> Greedy:
     ids: Ints
     passage: Ints
     ids, passage = np.unique(start[pool.question] + pool.rank, return_inverse=True)
-    owner: Ints = (
-        np.searchsorted(start, ids, side="right") - 1
-    )  # the question of each useful passage
+    # the question of each useful passage
+    owner: Ints = np.searchsorted(start, ids, side="right") - 1
     first = np.flatnonzero(np.r_[True, owner[1:] != owner[:-1]])
     segment = np.cumsum(np.r_[False, owner[1:] != owner[:-1]])
     worth = np.ones(int(pool.n_answers.sum()))
@@ -66,8 +65,8 @@ def greedy(pool: Coverage, k: int, alpha: float) -> Greedy:
     for rank in range(k):
         value = sums_of(passage, worth[answer], len(ids)) * free
         best = np.maximum.reduceat(value, first)
-        # Values are summed in the order of the answers and compared to the last bit, like
-        # ndeval's: a tolerance for rounding would break some ties otherwise than it does.
+        # Values are summed in the order of the answers and compared exactly, like ndeval's: a
+        # tolerance would break some ties differently.
         tied = np.flatnonzero((value == best[segment]) & (value > 0))
         chosen = tied[np.r_[True, owner[tied][1:] != owner[tied][:-1]]] if len(tied) else tied
         gains[owner[chosen], rank] = value[chosen]
@@ -89,7 +88,7 @@ class Order:
 
 
 def best_cover(coverage: Coverage, k: int) -> Order:
-    """Return the best k passages of every question, searching where greedy might not be best."""
+    """Return the best k passages of every question, with a search where greedy may not be best."""
     choice = greedy(coverage, k, alpha=1.0)
     positions = choice.positions()
     bounds = choice.gains.sum(axis=1).astype(np.int64)
@@ -107,14 +106,14 @@ class Cover:
     """The passages chosen, each with an answer that those before it lack."""
     covered: int
     bound: int
-    """No choice covers more than this; equal to `covered` where the choice is proven best."""
+    """No choice covers more than this; equal to `covered` if the choice is proven best."""
 
 
 def max_cover(covers: Sequence[frozenset[int]], k: int, work: int = 20_000) -> Cover:
     """Choose k passages that together contain the most answers, by branch and bound.
 
-    Maximum coverage is NP-hard: after `work` steps the best choice so far is returned with the
-    bound that holds for every choice.
+    Maximum coverage is NP-hard: after `work` steps it returns the best choice so far, and the
+    bound for every choice.
 
     >>> max_cover([frozenset({0, 1, 2}), frozenset({0, 1, 3}), frozenset({2, 4})], k=2)
     Cover(passages=(1, 2), covered=5, bound=5)
@@ -130,7 +129,7 @@ def max_cover(covers: Sequence[frozenset[int]], k: int, work: int = 20_000) -> C
 
 
 def _undominated(covers: Sequence[frozenset[int]]) -> dict[int, int]:
-    """Return passage -> answers as bits, without passages whose answers another has as well."""
+    """Return passage -> answers as bits, without passages dominated by another."""
     bits = {i: sum(1 << answer for answer in answers) for i, answers in enumerate(covers)}
     kept: dict[int, int] = {}
     for i in sorted(bits, key=lambda i: (-bits[i].bit_count(), i)):
@@ -164,7 +163,7 @@ def _reach(done: int, sets: Sequence[int], k: int) -> int:
 
 
 class _Search:
-    """Depth-first branch and bound; `best` improves, `work` runs down."""
+    """Depth-first branch and bound; `best` improves, `work` decreases."""
 
     def __init__(self, k: int, best: tuple[int, tuple[int, ...]], work: int) -> None:
         self.k = k
@@ -172,7 +171,7 @@ class _Search:
         self.work = work
 
     def explore(self, done: int, chosen: tuple[int, ...], sets: list[tuple[int, int]]) -> None:
-        """Try every way to go on from the chosen passages that might beat the best."""
+        """Try every extension of the chosen passages that might beat the best."""
         self.work -= 1
         if done.bit_count() > self.best[0]:
             self.best = (done.bit_count(), chosen)

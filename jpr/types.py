@@ -34,7 +34,7 @@ class Question:
     text: str
     answers: tuple[tuple[str, ...], ...] = ()
     annotations: tuple[tuple[tuple[str, ...], ...], ...] = ()
-    """Each annotator's own answers where there were several; empty means `answers` alone."""
+    """The answers of each annotator if there were several; empty means `answers` alone."""
     regex: str = ""
     """The expression that answers match (CuratedTREC), until it is grouped into `answers`."""
 
@@ -45,7 +45,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A passage with the score that put it where it is."""
+    """A passage with its score in a ranking."""
 
     passage: Passage
     score: float
@@ -59,7 +59,7 @@ class Ranking:
     hits: tuple[Hit, ...]
 
     def top(self, k: int) -> "Ranking":
-        """Return the ranking cut after its first `k` hits."""
+        """Return the first `k` hits."""
         return Ranking(self.question, self.hits[:k])
 
 

@@ -1,6 +1,8 @@
 """`jpr.ask`: the bundled models over documents, an index, or the encyclopedia."""
 
 import asyncio
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -78,3 +80,32 @@ def test_an_encyclopedia_without_its_vectors_is_encoded(
 def test_only_one_thing_is_asked(docs: Path) -> None:
     with pytest.raises(ConfigError, match="not both"):
         ask("why?", docs=docs, index=docs)
+
+
+def run_python(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def test_a_start_reads_the_record_of_the_model_once() -> None:
+    """An audit hook counts how often Python opens each file."""
+    code = """
+import collections, sys
+opened = collections.Counter()
+sys.addaudithook(lambda event, args: opened.update([str(args[0])]) if event == "open" else None)
+import jpr
+jpr.open_pipeline(candidates=20, device="cpu").ask("Who plays Mark on Roseanne?")
+print(sum(n for path, n in opened.items() if path.endswith("joint.json")))
+"""
+    assert run_python(code).split() == ["1"]
+
+
+def test_a_question_loads_no_parser_of_data_sets_nor_dask() -> None:
+    code = """
+import sys, jpr
+jpr.open_pipeline(candidates=20, device="cpu").ask("Who plays Mark on Roseanne?")
+parsers = [name for name in sys.modules if name.startswith(("jpr.formats.questions.", "jpr.train"))]
+heavy = [name for name in ("dask", "distributed", "torch") if name in sys.modules]
+print(*parsers, *heavy)
+"""
+    assert run_python(code).split() == []

@@ -1,7 +1,7 @@
 """Choose passages by the answers they add, with any search.
 
 A model gives P(c | prefix), how likely each candidate is to come next, and, if it reads answers,
-P(a | c), how likely an answer is what a candidate tells. Then the next answer is a with
+P(a | c), how likely an answer is the one that a candidate gives. Then the next answer is a with
 
     P(a | prefix) = Σ_c P(c | prefix) · P(a | c),
 

@@ -1,9 +1,9 @@
-"""The paper's reader: a T5 that reads passages apart and writes the answers from all of them.
+"""The paper's reader: a T5 that encodes passages separately and generates answers from all.
 
-    FOLDER/reader.json                                how it reads and writes; hashes of the others
+    FOLDER/reader.json                                settings; hashes of the other files
     FOLDER/config.json, model.safetensors, tokenizer.json   a Hugging Face T5
 
-Grounded, which is the default, it writes only what the passages contain, token by token.
+Grounded, the default, it generates only what the passages contain, token by token.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,11 +32,11 @@ from jpr.types import Answer, Hit, Passage, Ranking, Support
 READER_JSON = "reader.json"
 KIND, FORMAT = "reader", 1
 LONGEST_ANSWER = 16
-"""Tokens of one answer at most."""
+"""Maximum tokens of one answer."""
 
 
 class FusionReader:
-    """A T5 with the way to put texts to it; threads may share it."""
+    """A T5 with its prompts; threads may share it."""
 
     batch = 8
 
@@ -50,7 +50,7 @@ class FusionReader:
         max_answers: int = 20,
         key: str = "",
     ) -> None:
-        """Take a model where it is; `key` names its weights, `most` is of answers given."""
+        """Take a model on its device; `key` names its weights."""
         if max_answers < 1:
             raise ConfigError(f"max_answers = {max_answers}; give at least 1")
         self._model, self._prompts, self._ways = model, prompts, ways
@@ -70,7 +70,7 @@ class FusionReader:
         max_answers: int = 20,
         device: str = "auto",
     ) -> "FusionReader":
-        """Open a reader's folder; width and penalty are those it was tuned with by default."""
+        """Open a reader's folder; width and penalty default to those it was tuned with."""
         home = Path(folder)
         settings, ways = read_reader_json(home)
         sums = checked_sums(home / READER_JSON)
@@ -84,11 +84,11 @@ class FusionReader:
         return cls(there, prompts, ways, is_grounded=is_grounded, max_answers=max_answers, key=key)
 
     def read(self, ranking: Ranking) -> tuple[Answer, ...]:
-        """Return the answers that a question's passages give."""
+        """Return the answers in a question's passages."""
         return next(self.read_many([ranking]))
 
     def read_many(self, rankings: Iterable[Ranking]) -> Iterator[tuple[Answer, ...]]:
-        """Do the same for many questions, some at a time."""
+        """Do the same for many questions, in batches."""
         rest = iter(rankings)
         while batch := list(islice(rest, self.batch)):
             some = [ranking for ranking in batch if _has_text(ranking)]
@@ -98,7 +98,7 @@ class FusionReader:
 
     @torch.inference_mode()
     def _written(self, rankings: Sequence[Ranking]) -> list[list[GeneratedAnswer]]:
-        """Let the model write for questions that have passages."""
+        """Generate answers for questions with passages."""
         prompted = [
             [
                 one.ids
@@ -114,7 +114,7 @@ class FusionReader:
         return generate_answers(self._model, memory, whole, self._ways, tries)
 
     def _tries(self, rankings: Sequence[Ranking], device: torch.device) -> Tries:
-        """Return the runs of titles and texts, apart from each other."""
+        """Return the tries of all token sequences in titles and in texts."""
         texts = [text for r in rankings for p in _passages(r) for text in (p.title, p.text)]
         most = self._prompts.settings.max_tokens
         ids, lengths = _end_to_end(truncated_tokens(self._prompts.tokenizer, texts, most), device)
@@ -122,13 +122,13 @@ class FusionReader:
         return tries_of(ids, lengths, counts, self._vocabulary, self._prompts, self._ways)
 
     def _answers(self, ranking: Ranking, written: Sequence[GeneratedAnswer]) -> tuple[Answer, ...]:
-        """Return what was written, likeliest first, where the passages have it."""
+        """Return the generated answers, most likely first."""
         if self._is_grounded:
             return placed(written, ranking.hits, self._locator)[: self._max_answers]
         return in_order(self._decoded(written, ranking.hits))[: self._max_answers]
 
     def _decoded(self, written: Sequence[GeneratedAnswer], hits: Sequence[Hit]) -> Iterator[Answer]:
-        """Yield answers as they were written where no passage contains them."""
+        """Yield the generated answers, grounded if a passage contains them."""
         for one in written:
             text = self._prompts.tokenizer.decode(list(one.tokens)).strip()
             yield grounded(text, one.log_prob, hits) or Answer(text, one.log_prob)
@@ -142,9 +142,9 @@ def tries_of(
     prompts: Prompts,
     ways: GenerateOptions,
 ) -> Tries:
-    """Return the runs that an answer can be, of texts as tokens; see `Tries.of`.
+    """Return the tries of token sequences that can be answers; see `Tries.of`.
 
-    None has a token that stands for what has none, or that means something else to the model.
+    None contains the unknown token or a special token.
     """
     own = [
         vocabulary.unknown,
@@ -159,7 +159,7 @@ def tries_of(
 
 
 def _end_to_end(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return the tokens of all rows, and how many each has."""
+    """Return the concatenated tokens of all rows, and the length of each."""
     ids = torch.tensor([token for row in rows for token in row], dtype=torch.long, device=device)
     return ids, torch.tensor([len(row) for row in rows], dtype=torch.long, device=device)
 
@@ -167,7 +167,7 @@ def _end_to_end(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Te
 def placed(
     written: Sequence[GeneratedAnswer], hits: Sequence[Hit], locator: AnswerLocator
 ) -> tuple[Answer, ...]:
-    """Return answers as the first passages that have their tokens write them, likeliest first."""
+    """Return answers as the first passages with their tokens write them, most likely first."""
     runs = [one.tokens for one in written]
     texts, supports = [""] * len(runs), [list[Support]() for _ in runs]
     for hit in hits:
@@ -182,12 +182,12 @@ def placed(
 
 
 def in_order(answers: Iterable[Answer]) -> tuple[Answer, ...]:
-    """Return different answers, the likeliest first."""
+    """Return the distinct answers, most likely first."""
     return distinct(sorted(answers, key=lambda answer: -answer.log_prob))
 
 
 def _has_text(ranking: Ranking) -> bool:
-    """Tell whether there is anything to read; a question has to have words then."""
+    """Return whether there is anything to read; the question must have a text then."""
     there = any(hit.passage.text.strip() or hit.passage.title.strip() for hit in ranking.hits)
     if there and not ranking.question.text.strip():
         raise DataError(f"question {ranking.question.id!r} has no text; give the questions")
@@ -199,16 +199,16 @@ def _passages(ranking: Ranking) -> list[Passage]:
 
 
 def write_reader(folder: Path, model: T5, settings: PromptSettings, ways: GenerateOptions) -> None:
-    """Write a reader's folder but for its tokenizer, which is there already."""
+    """Write a reader's folder except its tokenizer, which must exist."""
     about = {"kind": KIND, "format": FORMAT, "prompt": asdict(settings), "ways": asdict(ways)}
     write_folder(folder / READER_JSON, about, lambda: write_t5(folder, model))
 
 
 def read_reader_json(folder: Path) -> tuple[PromptSettings, GenerateOptions]:
-    """Read how a reader reads and writes."""
+    """Read a reader's prompt settings and generation options."""
     file = folder / READER_JSON
     if not file.exists():
-        raise FormatError(folder, 0, f"is no reader: {READER_JSON} is missing")
+        raise FormatError(folder, 0, f"is not a reader: {READER_JSON} is missing")
     about, _ = read_model_json(file, KIND, FORMAT)
     return prompt_settings(about, file), _ways(about.get("ways"), file)
 

@@ -1,8 +1,8 @@
-"""Diversity by vectors: passages near to the question and far from each other.
+"""Diversification by vectors: passages near the question and far from each other.
 
-Relevance is the inner product of question and passage. A *strategy* trades it against likeness to
-the passages already chosen: `Mmr`, or one of the library pyversity's (`Pyversity`). None of them
-knows what an answer is, which is what the joint reranker has over them.
+Relevance is the inner product of question and passage. A *strategy* trades it against similarity
+to the passages already chosen: `Mmr`, or one of the library pyversity (`Pyversity`). Unlike the
+joint reranker, none of them knows what an answer is.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,11 +24,11 @@ from jpr.types import Hit, Passage, Question, Ranking
 Vectors = NDArray[np.float32]
 
 LIBRARY = ("dpp", "msd", "cover", "ssd")
-"""The strategies of pyversity beside MMR."""
+"""The strategies of pyversity except MMR."""
 LAMBDA = 0.9
-"""How much relevance counts unless it is said: on development data, less of it cost answers."""
+"""The default weight of relevance: on development data, lower values lost answers."""
 _BATCH = 8
-"""Questions whose candidates are encoded together: enough to fill the encoder's batches."""
+"""Questions encoded together: enough to fill the encoder's batches."""
 
 
 class Strategy(Protocol):
@@ -43,8 +43,8 @@ class Mmr:
     """Maximal marginal relevance (Carbonell and Goldstein, 1998).
 
     Each step takes the passage with the largest λ·(q·p) − (1−λ)·max(0, largest p·p′), where p′ are
-    those chosen before; of equal ones the candidate that stands first. Passages that point away
-    from each other count as unlike, not as better than unlike: so scores never rise.
+    those chosen before; ties go to the earlier candidate. A negative similarity counts as 0, so
+    that scores never increase.
 
     >>> vectors = np.array([[1, 0], [1, 0], [0.6, 0.8]], dtype=np.float32)
     >>> chosen = Mmr(0.4).choose(vectors @ vectors[0], vectors, 2)
@@ -60,16 +60,16 @@ class Mmr:
 
     def choose(self, relevance: Vectors, vectors: Vectors, k: int) -> list[Choice]:
         """Return k passages by k greedy steps."""
-        wanted = self.relevance * relevance.astype(np.float64)
-        likeness = np.zeros(len(vectors))
+        weighted = self.relevance * relevance.astype(np.float64)
+        similarity = np.zeros(len(vectors))
         free = np.ones(len(vectors), dtype=np.bool_)
         chosen: list[Choice] = []
         for _ in range(min(k, len(vectors))):
-            scores = np.where(free, wanted - (1 - self.relevance) * likeness, -np.inf)
+            scores = np.where(free, weighted - (1 - self.relevance) * similarity, -np.inf)
             best = int(scores.argmax())
             chosen.append((best, float(scores[best])))
             free[best] = False
-            likeness = np.maximum(likeness, inner(vectors, vectors[best]))
+            similarity = np.maximum(similarity, inner(vectors, vectors[best]))
         return chosen
 
 
@@ -78,7 +78,7 @@ class Pyversity:
     """A strategy of pyversity, over unit vectors: needs the `diversify` extra.
 
     `dpp`: the set with the largest determinant of similarities weighted by relevance, greedily;
-    `msd`: largest sum of distances; `cover`: likeness to all candidates, concave (facility
+    `msd`: largest sum of distances; `cover`: similarity to all candidates, concave (facility
     location); `ssd`: what is left of a vector outside the span of those chosen.
     """
 
@@ -119,7 +119,7 @@ def inner(vectors: Vectors, vector: Vectors) -> NDArray[np.float64]:
 
 
 class DiverseReranker:
-    """Encodes question and candidates, and chooses by their vectors."""
+    """Chooses candidates by the vectors of an encoder."""
 
     def __init__(self, encoder: Encoder, strategy: Strategy | None = None) -> None:
         """Choose by a strategy; without one, by `Mmr()`."""
@@ -131,7 +131,7 @@ class DiverseReranker:
         return next(self.rank_many([Ranking(question, tuple(candidates))], k))
 
     def rank_many(self, rankings: Iterable[Ranking], k: int) -> Iterator[Ranking]:
-        """Do the same for many questions; a passage that several share is encoded once."""
+        """Do the same for many questions; shared passages are encoded once."""
         checked(k)
         left = iter(rankings)
         while batch := list(islice(left, _BATCH)):
@@ -146,7 +146,7 @@ class DiverseReranker:
                 yield ranked(ranking.question, ranking.hits, chosen)
 
     def _encoded(self, rankings: Sequence[Ranking]) -> tuple[Vectors, list[list[int]]]:
-        """Return the vectors of all passages, and which rows are whose."""
+        """Return the vectors of the distinct passages, and the rows of each ranking."""
         row_of: dict[tuple[str, str], int] = {}
         distinct: list[Passage] = []
         for passage in (hit.passage for ranking in rankings for hit in ranking.hits):
@@ -181,4 +181,4 @@ def make(settings: DiversifySettings, options: RerankOptions) -> DiverseReranker
 
 def _check_finite(*vectors: Vectors) -> None:
     if not all(np.isfinite(each).all() for each in vectors):
-        raise DataError("the encoder gave a vector that is not a number; are its weights whole?")
+        raise DataError("the encoder returned a vector with NaN; check its weights")

@@ -214,7 +214,7 @@ def make(settings: JointSettings, options: RerankOptions) -> JointReranker:
 
 
 def model_input(prompts: Prompts, index_tokens: int, ranking: Ranking) -> ModelInput:
-    """Return a question's candidates as a model with so many index tokens takes them."""
+    """Return the input of a model for a question's candidates; it has `index_tokens`, or none."""
     question, n = ranking.question.text, len(ranking.hits)
     if index_tokens and n > index_tokens:
         raise ConfigError(
@@ -229,7 +229,7 @@ def model_input(prompts: Prompts, index_tokens: int, ranking: Ranking) -> ModelI
 def random_numbers(n: int, limit: int, question: str) -> list[int]:
     """Return n different numbers below `limit`, determined by the question alone.
 
-    Numbers by rank would tell an index head what the first stage thinks (paper, appendix).
+    Numbers by rank would reveal the first-stage order to an index head (paper, appendix).
 
     >>> sorted(random_numbers(4, 4, "which?"))
     [0, 1, 2, 3]

@@ -1,9 +1,9 @@
-"""The best choice there is, made by who knows the answers: how far a reranker could get.
+"""The oracle reranker, which knows the answers: the upper bound for any reranker.
 
-No k candidates contain more distinct answers than those it returns (where the search of
-`jpr.oracle` ends in time, which it does in practice). They come in the order in which each adds the
-most; the score is how many answers a passage adds. Where fewer passages than k hold all that can
-be found, the first stage's best fill the rest.
+No k candidates contain more distinct answers than those it returns (if the search of `jpr.oracle`
+ends within its limit, which it does in practice). Each passage adds the most to those before it;
+its score is the number of answers it adds. If fewer than k passages contain everything, the first
+of the other candidates fill the rest.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +17,7 @@ from jpr.rerank.order import Choice, checked, ranked
 from jpr.types import Hit, Question, Ranking
 
 _BATCH = 64
-"""Questions whose coverage is computed together."""
+"""Questions per batch of coverage."""
 
 
 class OracleReranker:
@@ -46,7 +46,7 @@ def make(_: NoSettings, __: RerankOptions) -> OracleReranker:
 
 
 def check_answers(question: Question) -> None:
-    """Refuse a question that no answer is known to."""
+    """Reject a question without gold answers."""
     if not question.answers and not question.regex:
         raise DataError(
             f"question {question.id!r} has no answers, which the oracle needs; "

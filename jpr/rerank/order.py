@@ -1,4 +1,4 @@
-"""Candidates in an order: the first stage's, or one that a reranker found."""
+"""The first-stage order, and what all rerankers share."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from math import inf, nextafter
@@ -8,11 +8,11 @@ from jpr.rerank.methods import NoSettings, RerankOptions
 from jpr.types import Hit, Question, Ranking
 
 Choice = tuple[int, float]
-"""The place of a candidate that was chosen, and its score."""
+"""The position of a chosen candidate, and its score."""
 
 
 class FirstStageOrder:
-    """The first k candidates as they come, with their scores: what any reranker has to beat."""
+    """The first k candidates with their first-stage scores: the baseline of rerankers."""
 
     key = "first stage"
 
@@ -31,17 +31,17 @@ def make(_: NoSettings, __: RerankOptions) -> FirstStageOrder:
 
 
 def checked(k: int) -> int:
-    """Refuse a k that has no meaning."""
+    """Return k, which must not be negative."""
     if k < 0:
-        raise ConfigError(f"k = {k}; ask for at least no passage")
+        raise ConfigError(f"k = {k}; k must be 0 or more")
     return k
 
 
 def ranked(question: Question, candidates: Sequence[Hit], chosen: Iterable[Choice]) -> Ranking:
     """Return the chosen candidates in the order in which they were chosen.
 
-    Programs sort runs by score, and judges break ties in ways of their own. So a score that is not
-    below the one before it is lowered to the next number that is.
+    Programs sort runs by score and break ties differently. So a score that is not below the
+    previous one is lowered to the next smaller number.
 
     >>> from jpr.types import Passage
     >>> hits = [Hit(Passage(id, "", id), 0.0) for id in ("a", "b", "c")]

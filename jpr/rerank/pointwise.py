@@ -1,7 +1,7 @@
-"""Each candidate by itself: how likely a T5 is to call it relevant (Nogueira et al., 2020).
+"""Pointwise ranking: how likely a T5 is to call a candidate relevant (Nogueira et al., 2020).
 
-The model reads `Query: … Document: … Relevant:` and says one word; the score is the log-probability
-of `true` against `false`. Public monoT5 checkpoints are Hugging Face T5 folders and load as such.
+The model reads `Query: … Document: … Relevant:` and predicts one word; the score is the
+log-probability of `true` against `false`. Public monoT5 checkpoints are Hugging Face T5 folders.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,7 +26,7 @@ _WORDS = ("true", "false")
 
 
 class PointwiseReranker:
-    """The k candidates that a yes/no T5 finds most relevant, one by one."""
+    """The k candidates that a yes/no T5 finds most relevant, each scored independently."""
 
     def __init__(self, model: "T5", tokenizer: Tokenizer, key: str = "") -> None:
         """Take a model and its tokenizer; `key` names the weights."""
@@ -36,7 +36,7 @@ class PointwiseReranker:
 
     @classmethod
     def load(cls, folder: Path, device: str = "auto") -> "PointwiseReranker":
-        """Open a Hugging Face T5 folder; on a GPU where there is one."""
+        """Open a Hugging Face T5 folder; on a GPU if one is present."""
         if not find_spec("torch"):
             raise MissingExtraError(f"{folder}: a T5", "train")
         from jpr.models.t5_checkpoint import read_t5
@@ -49,7 +49,7 @@ class PointwiseReranker:
             raise FormatError(folder, 0, str(error)) from error
 
     def rank(self, question: Question, candidates: Sequence[Hit], k: int) -> Ranking:
-        """Return the k most relevant candidates; equal ones as they came."""
+        """Return the k most relevant candidates; ties keep their order."""
         scores = self._scores(question, [hit.passage for hit in candidates])
         order = sorted(range(len(scores)), key=lambda place: -scores[place])[: checked(k)]
         return ranked(question, candidates, [(place, scores[place]) for place in order])

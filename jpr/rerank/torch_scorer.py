@@ -27,7 +27,7 @@ class TorchScorer:
     stays_open = False  # the next questions reuse its buffers
 
     def __init__(self, model: JointModel, key: str = "") -> None:
-        """Take a model where it is; `key` names its weights."""
+        """Take a model on its device; `key` names its weights."""
         self._model, self._caches, self.key = model, CachePool(model), key
         self.ahead = 12 if next(model.parameters()).is_cuda else 4
         self.reads_answers = model.answers is not None
@@ -53,7 +53,7 @@ class TorchScorer:
 
 
 def _read(folder: Path) -> tuple[JointModel, list[Path]]:
-    """Read a model, and say which files its weights are in."""
+    """Return a model, and the files of its weights."""
     if weights := weight_files(folder):
         return read_joint(folder)[0], weights
     from jpr.models.onnx_weights import joint_from_onnx  # needs onnx
