@@ -23,7 +23,15 @@ import numpy as np
 
 from jpr.coverage import Coverage, cover
 from jpr.evaluation.evaluation import evaluate
-from jpr.evaluation.measures import ERR_IA, Judged, Measure, MRecall, Recall, StRecall, alpha_nDCG
+from jpr.evaluation.measures import (
+    ERR_IA,
+    JudgedRun,
+    Measure,
+    MRecall,
+    Recall,
+    StRecall,
+    alpha_nDCG,
+)
 from jpr.formats.runs.trec import Judgement
 from jpr.io.atomic import publish
 from jpr.io.manifest import manifest
@@ -56,7 +64,7 @@ def timed(work: Callable[[], T]) -> Timed[T]:
 class Data:
     """The same judgements in our form and in the peer's."""
 
-    judged: Judged
+    judged: JudgedRun
     judgements: list[Judgement]
     rankings: list[Ranking]
     qrels: list[ir_measures.Qrel]
@@ -83,7 +91,7 @@ def random_data(n_questions: int, seed: int = 0) -> Data:
         ]
     coverage = Coverage.of_lists(n_answers, covers)
     return Data(
-        Judged(coverage, coverage),
+        JudgedRun(coverage, coverage),
         judgements,
         rankings,
         [ir_measures.Qrel(j.question_id, j.passage_id, 1, j.subtopic) for j in judgements],

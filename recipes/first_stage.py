@@ -81,7 +81,7 @@ def systems(
 
 def against_bm25(scored: Evaluation, data: str) -> list[dict[str, object]]:
     """Test every system against BM25: as they rank, and in their best order."""
-    best = tuple(RunScores(run.name, run.best.values) for run in scored.runs if run.best)
+    best = tuple(RunScores(run.name, run.oracle.values) for run in scored.runs if run.oracle)
     rows = []
     for order, evaluation in (("own", scored), ("best", replace(scored, runs=best))):
         rows += [comparison_row(data, found, order) for found in compare(evaluation, "BM25")]

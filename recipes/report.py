@@ -52,8 +52,8 @@ def records_of(evaluation: Evaluation, recipe: str, data: str, commit: str) -> I
     """Yield the records of an evaluation; each run is a system, and so is its oracle ordering."""
     for run in evaluation.runs:
         yield from _records(evaluation, run, (recipe, run.name, data), commit)
-        if run.best:
-            best = RunScores("", run.best.values)
+        if run.oracle:
+            best = RunScores("", run.oracle.values)
             yield from _records(evaluation, best, (recipe, f"{run.name}, best order", data), commit)
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jpr.coverage import Coverage
-from jpr.evaluation.measures import Judged, MRecall, StRecall, alpha_nDCG
+from jpr.evaluation.measures import JudgedRun, MRecall, StRecall, alpha_nDCG
 from jpr.oracle import best_cover, found, greedy, max_cover
 from tests.strategies import Covers, coverage_of, coverages
 
@@ -46,7 +46,7 @@ def test_the_best_order_beats_every_run(case: tuple[list[int], Covers], k: int) 
     run = coverage_of(case)
     best = run.reorder(best_cover(run, k).positions)
     for measure in (MRecall @ k, StRecall @ k):
-        assert (measure.of(Judged(best, run)) >= measure.of(Judged(run, run))).all()
+        assert (measure.of(JudgedRun(best, run)) >= measure.of(JudgedRun(run, run))).all()
 
 
 @given(coverages(), st.integers(1, 6))
@@ -55,7 +55,7 @@ def test_greedy_is_exact_for_mrecall(case: tuple[list[int], Covers], k: int) -> 
     run = coverage_of(case)
     quick = run.reorder(greedy(run, k, alpha=1.0).positions())
     exact = run.reorder(best_cover(run, k).positions)
-    judged = [(MRecall @ k).of(Judged(order, run)).tolist() for order in (quick, exact)]
+    judged = [(MRecall @ k).of(JudgedRun(order, run)).tolist() for order in (quick, exact)]
     assert judged[0] == judged[1]
 
 
@@ -65,7 +65,7 @@ def test_the_greedy_order_has_the_greedy_gain(
 ) -> None:
     pool = coverage_of(case)
     ideal = pool.reorder(greedy(pool, k, alpha).positions())
-    values = (alpha_nDCG(alpha) @ k).of(Judged(ideal, pool))
+    values = (alpha_nDCG(alpha) @ k).of(JudgedRun(ideal, pool))
     np.testing.assert_allclose(values, np.where(found(pool) > 0, 1.0, 0.0))
 
 

@@ -118,7 +118,7 @@ def _questions(questions: "Iterable[Question]") -> Facts:
 
 
 def _rankings(rankings: "Iterable[Ranking]") -> Facts:
-    from jpr.evaluation.pool import is_flat
+    from jpr.evaluation.pool import has_tied_scores
     from jpr.formats.runs.align import check_unique_passages
 
     lengths, bare, flat, answered = [], 0, 0, 0
@@ -126,7 +126,7 @@ def _rankings(rankings: "Iterable[Ranking]") -> Facts:
         check_unique_passages(ranking)
         lengths.append(len(ranking.hits))
         bare += sum(not hit.passage.text for hit in ranking.hits)
-        flat += is_flat(ranking)
+        flat += has_tied_scores(ranking)
         answered += bool(ranking.question.answers)
     return {
         "rankings": len(lengths),

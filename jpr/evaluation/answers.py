@@ -1,4 +1,4 @@
-"""Measures of generated answers: AmbigQA's F1 and exact match, after SQuAD's normal form."""
+"""Measures of generated answers: AmbigQA's F1 and exact match, after SQuAD's normalization."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,15 +24,14 @@ def _annotations(question: Question) -> tuple[tuple[tuple[str, ...], ...], ...]:
 
 
 def is_multi(question: Question) -> bool:
-    """Tell whether every annotator gave more than one answer: AmbigQA's multi-answer questions."""
+    """Return whether every annotator gave several answers: AmbigQA's multi-answer questions."""
     return all(len(answers) > 1 for answers in _annotations(question))
 
 
 def answer_f1(question: Question, given: Sequence[str]) -> float:
     """Return the F1 of the given answers against the annotator they agree with best.
 
-    A given answer is right if its normal form is that of an alias of a gold answer that no
-    earlier given answer has taken, so saying the same twice costs precision.
+    Each gold answer matches at most one given answer, so repeated answers reduce precision.
 
     >>> question = Question("1", "Mark on Roseanne?", (("Glenn Quinn",), ("Ames McNamara",)))
     >>> answer_f1(question, ["glenn quinn."])  # precision 1, recall 1/2

@@ -1,4 +1,4 @@
-"""Is one run better than another? Paired tests, question by question."""
+"""Paired comparisons of runs with a baseline."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -27,9 +27,9 @@ class Comparison:
     """`McNemar` for measures that are 0 or 1, `permutation` for the others."""
     p: float
     p_holm: float
-    """`p` corrected for the number of comparisons made together."""
+    """`p` corrected for multiple comparisons."""
     wins: tuple[str, ...]
-    """Ids of the questions on which the run is better, the clearest first."""
+    """Ids of the questions on which the run is better, largest difference first."""
     losses: tuple[str, ...]
 
 

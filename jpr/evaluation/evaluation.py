@@ -1,4 +1,4 @@
-"""Score runs: every question counts, whether or not a run has it."""
+"""Score runs; a question that a run lacks scores 0."""
 
 import functools
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 from jpr.coverage import Coverage, Ints, cover, cover_by_ids
 from jpr.errors import ConfigError, DataError
 from jpr.evaluation.answers import AnswerMeasure, is_multi
-from jpr.evaluation.measures import Judged, Measure, MRecall, MRecall_clusters
+from jpr.evaluation.measures import JudgedRun, Measure, MRecall, MRecall_clusters
 from jpr.evaluation.pool import (
     Clusters,
-    bare_in,
-    clusters_of,
-    is_flat,
+    break_ties,
+    count_bare,
+    has_tied_scores,
     pool_runs,
     positions_in,
-    settle_ties,
+    relevant_clusters,
 )
 from jpr.evaluation.statistics import bootstrap
 from jpr.formats.runs.align import align, align_predictions
@@ -43,20 +43,20 @@ class Score:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class BestOrder:
-    """What the best order of a run's own passages would score: its headroom."""
+class OracleScores:
+    """What the oracle ordering of a run's own passages scores: the upper bound of a reranker."""
 
     values: Floats
-    """(questions × measures), from the exact maximum coverage; from the greedy order where α
-    counts, since there the exact one is out of reach."""
+    """(questions × measures), from the exact maximum coverage; for measures with α, whose exact
+    optimum is out of reach, from the greedy order."""
     greedy: Floats
-    """The same from the greedy order."""
+    """From the greedy order."""
     bounds: Floats
-    """The same from above: more than `values` only where the search was cut short."""
+    """Upper bounds: above `values` only if the search was cut short."""
 
-    def first(self, n: int) -> "BestOrder":
-        """Return the same for the first n measures."""
-        return BestOrder(self.values[:, :n], self.greedy[:, :n], self.bounds[:, :n])
+    def first(self, n: int) -> "OracleScores":
+        """Keep the first n measures."""
+        return OracleScores(self.values[:, :n], self.greedy[:, :n], self.bounds[:, :n])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,21 +67,21 @@ class RunScores:
     values: Floats
     """(questions × measures)"""
     missing: tuple[str, ...] = ()
-    """Questions that the run lacks: they score 0."""
+    """Questions that the run lacks; they score 0."""
     unknown: tuple[str, ...] = ()
-    """Rankings for questions that were not asked: they are ignored."""
+    """Rankings for other questions; ignored."""
     differing: tuple[str, ...] = ()
-    """Questions whose text in the run is another than theirs, though the ids agree."""
+    """Questions with another text under the same id in the run."""
     flat: int = 0
-    """Questions whose passages mostly have equal scores; ties go by descending passage id."""
+    """Questions whose passages mostly have equal scores; ties are ordered by descending id."""
     bare: int = 0
-    """Passages that are only an id: no answer can be found in them."""
-    best: BestOrder | None = None
+    """Passages without text, in which no answer can be found."""
+    oracle: OracleScores | None = None
 
     def first(self, n: int) -> "RunScores":
-        """Return the same for the first n measures."""
-        best = self.best.first(n) if self.best else None
-        return replace(self, values=self.values[:, :n], best=best)
+        """Keep the first n measures."""
+        oracle = self.oracle.first(n) if self.oracle else None
+        return replace(self, values=self.values[:, :n], oracle=oracle)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,14 +91,14 @@ class Evaluation:
     questions: tuple[Question, ...]
     n_answers: Ints
     multi: NDArray[np.bool_]
-    """Which questions count as having several answers."""
+    """Which questions have several answers."""
     measures: tuple[Measure | AnswerMeasure, ...]
     runs: tuple[RunScores, ...]
     without_answers: tuple[str, ...] = ()
-    """Questions left out because no answer to them is known."""
+    """Questions left out because no answer is known."""
 
     def slice(self, name: str) -> NDArray[np.bool_]:
-        """Return which questions a slice holds: `all`, `multi`, or those with n answers, `"3"`."""
+        """Return the mask of a slice: `all`, `multi`, or a number of answers such as `"3"`."""
         if name == ALL:
             return np.ones(len(self.questions), dtype=np.bool_)
         return self.multi if name == MULTI else self.n_answers == int(name)
@@ -114,7 +114,7 @@ class Evaluation:
         ]
 
     def first(self, n: int) -> "Evaluation":
-        """Return the same for the first n measures."""
+        """Keep the first n measures."""
         runs = tuple(run.first(n) for run in self.runs)
         return replace(self, measures=self.measures[:n], runs=runs)
 
@@ -141,12 +141,12 @@ def evaluate(
     judged by id instead of by the answers in their texts.
     """
     _check(measures, by_ids=bool(qrels))
-    relevant = clusters_of(qrels)
+    relevant = relevant_clusters(qrels)
     inside = _judgeable(questions, relevant if qrels else None)
     known = list(compress(questions, inside))
     aligned = {name: align(questions, rankings) for name, rankings in runs.items()}
     ordered = {
-        name: [settle_ties(ranking) for ranking in compress(run.rankings, inside)]
+        name: [break_ties(ranking) for ranking in compress(run.rankings, inside)]
         for name, run in aligned.items()
     }
     others = [list(compress(align(questions, pool).rankings, inside))] if pool else []
@@ -177,13 +177,13 @@ def evaluate(
 
 
 def _judgeable(questions: Sequence[Question], relevant: Clusters | None) -> list[bool]:
-    """Tell for each question whether an answer to it, or a relevant passage, is known."""
+    """Return for each question whether an answer or a relevant passage is known."""
     if relevant is None:
         inside = [bool(question.answers or question.regex) for question in questions]
-        problem = "no question has an answer; give a questions file that holds them"
+        problem = "no question has an answer; give a file of questions with answers"
     else:
         inside = [question.id in relevant for question in questions]
-        problem = "no question has a relevant judgement; are the ids of both the same?"
+        problem = "no question has a relevant judgement; check that the question ids match"
     if not any(inside):
         raise DataError(problem)
     return inside
@@ -196,10 +196,10 @@ def _scored(
     coverage: Coverage,
     measures: Sequence[Measure],
 ) -> RunScores:
-    judged = Judged(coverage.reorder(positions_in(rankings, pooled)), coverage)
+    judged = JudgedRun(coverage.reorder(positions_in(rankings, pooled)), coverage)
     values = np.column_stack([measure.of(judged) for measure in measures])
-    flat = sum(map(is_flat, rankings))
-    return RunScores(name, values, flat=flat, best=_best(judged, measures))
+    flat = sum(map(has_tied_scores, rankings))
+    return RunScores(name, values, flat=flat, oracle=_oracle(judged, measures))
 
 
 def evaluate_answers(
@@ -210,7 +210,7 @@ def evaluate_answers(
     """Score the answers that systems gave; a question without any scores 0."""
     known = [question for question in questions if question.answers or question.annotations]
     if not known:
-        raise DataError("no question has an answer; give a questions file that holds them")
+        raise DataError("no question has an answer; give a file of questions with answers")
     scored = []
     for name, predictions in systems.items():
         given = align_predictions(known, predictions)
@@ -231,11 +231,11 @@ def evaluate_answers(
 
 def _check(measures: Sequence[Measure], by_ids: bool) -> None:
     if not measures:
-        raise ConfigError("no measure is asked for; write for example MRecall@5")
+        raise ConfigError("no measure is given; write for example MRecall@5")
     for measure in measures:
         measure.check()
     if len(set(measures)) < len(measures):
-        raise ConfigError("a measure is asked for twice; name each once")
+        raise ConfigError("a measure is given twice")
     names = {measure.name for measure in measures}
     if by_ids and MRecall.name in names:
         raise ConfigError("MRecall counts answer strings; with qrels write MRecall_clusters")
@@ -244,23 +244,23 @@ def _check(measures: Sequence[Measure], by_ids: bool) -> None:
 
 
 def _bare(name: str, rankings: Sequence[Ranking], pooled: Sequence[Ranking]) -> int:
-    """Count the passages of a run that are only ids; refuse a run that has no others."""
-    bare, total = bare_in(rankings, pooled)
+    """Count the passages of a run without text; reject a run in which none has text."""
+    bare, total = count_bare(rankings, pooled)
     if total and bare == total:
         raise DataError(
-            f"{name}: the run holds passage ids only; give their texts with --corpus or judgements "
+            f"{name}: the run holds only passage ids; give texts with --corpus or judgements "
             "with --qrels"
         )
     return bare
 
 
-def _best(judged: Judged, measures: Sequence[Measure]) -> BestOrder:
-    """Score the best order of each question's own passages."""
+def _oracle(judged: JudgedRun, measures: Sequence[Measure]) -> OracleScores:
+    """Score the oracle ordering of each question's own passages."""
     run, longest = judged.run, max(measure.k for measure in measures)
 
     @functools.cache
-    def greedy_order(alpha: float) -> Judged:  # its first k are the greedy order of length k
-        return Judged(run.reorder(greedy(run, longest, alpha).positions()), judged.pool)
+    def greedy_order(alpha: float) -> JudgedRun:  # its prefix of length k is the greedy order for k
+        return JudgedRun(run.reorder(greedy(run, longest, alpha).positions()), judged.pool)
 
     @functools.cache
     def exact_order(k: int) -> Order:
@@ -269,7 +269,7 @@ def _best(judged: Judged, measures: Sequence[Measure]) -> BestOrder:
     values, quick, bounds = [], [], []
     for measure in measures:
         quick.append(measure.of(greedy_order(1.0 if measure.alpha is None else measure.alpha)))
-        if measure.of_found is None or measure.greedy_is_exact:
+        if measure.of_found is None or measure.greedy_is_optimal:
             values.append(quick[-1])
             bounds.append(quick[-1])
             continue
@@ -277,4 +277,4 @@ def _best(judged: Judged, measures: Sequence[Measure]) -> BestOrder:
         covered = found(run.reorder(order.positions), measure.k)
         values.append(measure.of_found(covered, run.n_answers, measure.k))
         bounds.append(measure.of_found(order.bounds, run.n_answers, measure.k))
-    return BestOrder(np.column_stack(values), np.column_stack(quick), np.column_stack(bounds))
+    return OracleScores(np.column_stack(values), np.column_stack(quick), np.column_stack(bounds))

@@ -1,7 +1,7 @@
 """Measures of a ranking, as values: `MRecall @ 5`, `alpha_nDCG(0.9) @ 10`.
 
-A measure gives one number between 0 and 1 per question, for all questions at once. It sees only
-coverage: which ranks hold which answers. `docs/measures.md` has each with formula and reference.
+A measure maps coverage (which ranks contain which answers) to a value in [0, 1] per question.
+`docs/measures.md` has the formulas and references.
 """
 
 import re
@@ -16,15 +16,14 @@ from jpr.errors import ConfigError
 from jpr.evaluation.mrecall import mrecall
 from jpr.oracle import Floats, found, greedy, sums_of
 
-MOST_K = 1_000_000
+MAX_K = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Judged:
-    """A run's coverage beside that of the pool, all passages known for the same questions.
+class JudgedRun:
+    """A run's coverage, and that of the pool: all passages an ideal ranking may use.
 
-    The pool is what an ideal ranking may choose from. Its passages stand in descending order of
-    their ids, which is how ties between equally good ones are broken (as `ndeval` does).
+    The pool is in descending order of passage ids, which breaks ties as `ndeval` does.
     """
 
     run: Coverage
@@ -41,21 +40,21 @@ class Measure:
 
     name: str
     of_found: Callable[[Ints, Ints, int], Floats] | None = None
-    """The value from (answers found in the first k, answers in all, k), where that decides it."""
-    of_ranks: Callable[[Judged, int, float], Floats] | None = None
-    """The value from the ranks at which answers stand, and α."""
+    """The value from (answers found in the first k, number of answers, k)."""
+    of_ranks: Callable[[JudgedRun, int, float], Floats] | None = None
+    """The value from the ranks of the answers, k and α."""
     binary: bool = False
     """Whether every value is 0 or 1, so that McNemar's test applies."""
-    greedy_is_exact: bool = False
-    """Whether no order beats the greedy one: it asks for no more answers than passages."""
+    greedy_is_optimal: bool = False
+    """Whether no ordering beats the greedy one."""
     k: int = 0
     """Cut-off; 0 until `@ k` sets it."""
     alpha: float | None = None
-    """How little a repeated answer is worth; None where it is not set or has no meaning."""
+    """Penalty of a repeated answer; None if it is not set or not used."""
 
     def __matmul__(self, k: int) -> "Measure":
-        if not isinstance(k, int) or isinstance(k, bool) or not 1 <= k <= MOST_K:
-            raise ConfigError(f"{self.name}@{k}: k must be a whole number from 1 to {MOST_K:,}")
+        if not isinstance(k, int) or isinstance(k, bool) or not 1 <= k <= MAX_K:
+            raise ConfigError(f"{self.name}@{k}: k must be a whole number from 1 to {MAX_K:,}")
         return replace(self, k=k)
 
     def __call__(self, alpha: float) -> "Measure":
@@ -71,7 +70,7 @@ class Measure:
         return f"{self.name}{alpha}@{self.k or '?'}"
 
     def check(self) -> None:
-        """Refuse a measure whose k or α was never said."""
+        """Reject a measure without its k or α."""
         if not self.k:
             raise ConfigError(f"{self.name} needs its k: write {self.name}@5")
         if self.of_ranks and self.alpha is None:
@@ -80,7 +79,7 @@ class Measure:
                 f"ndeval's {self.name}(0.5)@{self.k}"
             )
 
-    def of(self, judged: Judged) -> Floats:
+    def of(self, judged: JudgedRun) -> Floats:
         """Return the measure's value for each question."""
         self.check()
         if self.of_ranks is not None and self.alpha is not None:
@@ -106,7 +105,7 @@ def _subtopic_recall(found: Ints, n: Ints, k: int) -> Floats:
     return share
 
 
-def _alpha_ndcg(judged: Judged, k: int, alpha: float) -> Floats:
+def _alpha_ndcg(judged: JudgedRun, k: int, alpha: float) -> Floats:
     k = min(k, int(judged.pool.n_passages.max(initial=1)))  # no ranking is longer than the pool
     discount = 1 / np.log2(np.arange(k) + 2)
     gained = _gains(judged.run, k, alpha) @ discount
@@ -114,7 +113,7 @@ def _alpha_ndcg(judged: Judged, k: int, alpha: float) -> Floats:
     return np.divide(gained, ideal, out=np.zeros_like(gained), where=ideal > 0)
 
 
-def _err_ia(judged: Judged, k: int, alpha: float) -> Floats:
+def _err_ia(judged: JudgedRun, k: int, alpha: float) -> Floats:
     discount = 1 / (np.arange(k) + 1)
     best = judged.run.n_answers * ((1 - alpha) ** np.arange(k) @ discount)
     gains = _gains(judged.run, min(k, int(judged.run.n_passages.max(initial=1))), alpha)
@@ -138,10 +137,10 @@ def _gains(run: Coverage, k: int, alpha: float) -> Floats:
     return sums_of(cell, gain, len(run) * k).reshape(len(run), k)
 
 
-MRecall = Measure("MRecall", _mrecall, binary=True, greedy_is_exact=True)
+MRecall = Measure("MRecall", _mrecall, binary=True, greedy_is_optimal=True)
 MRecall_superset = Measure("MRecall_superset", _mrecall_superset, binary=True)
-MRecall_clusters = Measure("MRecall_clusters", _mrecall, binary=True, greedy_is_exact=True)
-Recall = Measure("Recall", _recall, binary=True, greedy_is_exact=True)
+MRecall_clusters = Measure("MRecall_clusters", _mrecall, binary=True, greedy_is_optimal=True)
+Recall = Measure("Recall", _recall, binary=True, greedy_is_optimal=True)
 StRecall = Measure("StRecall", _subtopic_recall)
 alpha_nDCG = Measure("alpha_nDCG", of_ranks=_alpha_ndcg)
 ERR_IA = Measure("ERR_IA", of_ranks=_err_ia, alpha=0.5)
@@ -164,7 +163,7 @@ _FORM = re.compile(
 
 
 def parse_measure(text: str) -> Measure:
-    """Read a measure as papers write it.
+    """Parse the name of a measure.
 
     >>> parse_measure("alpha_nDCG(0.9)@10") == alpha_nDCG(0.9) @ 10
     True
@@ -180,8 +179,8 @@ def parse_measure(text: str) -> Measure:
         raise ConfigError(f"unknown measure {form['name']!r}; {hint}")
     if form["alpha"]:
         measure = measure(float(form["alpha"]))
-    if len(form["k"]) > len(str(MOST_K)):
-        raise ConfigError(f"{text}: k must be a whole number from 1 to {MOST_K:,}")
+    if len(form["k"]) > len(str(MAX_K)):
+        raise ConfigError(f"{text}: k must be a whole number from 1 to {MAX_K:,}")
     asked = measure @ int(form["k"])
     asked.check()
     return asked

@@ -1,7 +1,4 @@
-"""Two pictures of an evaluation: by number of answers, and as k grows.
-
-Needs the `plot` extra. A path's ending decides what is written: .svg, .png, .pdf.
-"""
+"""Plots of evaluations and training logs, as .svg, .png or .pdf; needs the `plot` extra."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,13 +16,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_MOST = 5
+_MAX_ANSWERS = 5
 """Questions with this many answers or more share a bar."""
-_ROOM = 75
-"""Characters of a legend that fit side by side."""
+_LEGEND_WIDTH = 75
+"""Characters of a legend that fit on a line."""
 
 
-PICTURES = ("svg", "png", "pdf")
+SUFFIXES = ("svg", "png", "pdf")
 
 
 def check_matplotlib() -> None:
@@ -34,37 +31,37 @@ def check_matplotlib() -> None:
 
 
 def main_measure(evaluation: Evaluation) -> str:
-    """Return the measure to draw by the number of answers: the first MRecall, if there is one."""
+    """Return the measure to plot by number of answers: the first MRecall, if any."""
     names = [repr(measure) for measure in evaluation.measures]
     return next((name for name in names if name.startswith(MRecall.name)), names[0])
 
 
 def has_curve(evaluation: Evaluation) -> bool:
-    """Tell whether there is anything for `plot_curve` to draw."""
+    """Return whether `plot_curve` has anything to plot."""
     return bool(_curve_columns(evaluation))
 
 
 def curve_measures(longest: int, upto: int = 20) -> list[Measure]:
-    """Return the measures that `plot_curve` draws, for rankings of the given length."""
+    """Return the measures that `plot_curve` plots, for rankings of this length."""
     return [MRecall @ k for k in range(1, max(1, min(longest, upto)) + 1)]
 
 
 def plot_by_answers(evaluation: Evaluation, measure: str, path: Path) -> None:
-    """Draw each run's score by the number of answers, and the share of such questions.
+    """Plot each run's score by the number of answers, and the share of such questions.
 
     This is the figure of the paper's appendix ("Gains with respect to the number of answers").
     """
     figure, axes = _figure()
     column = _column(evaluation, measure)
-    counts = np.minimum(evaluation.n_answers, _MOST)
-    groups = [n for n in range(1, _MOST + 1) if (counts == n).any()]
+    counts = np.minimum(evaluation.n_answers, _MAX_ANSWERS)
+    groups = [n for n in range(1, _MAX_ANSWERS + 1) if (counts == n).any()]
     names = _labels(evaluation)
     width = 0.8 / len(evaluation.runs)
     for i, run in enumerate(evaluation.runs):
         means = [100 * run.values[counts == n, column].mean() for n in groups]
         places = np.arange(len(groups)) + (i - (len(evaluation.runs) - 1) / 2) * width
         axes.bar(places, means, width, label=names[run.name])
-    axes.set_xticks(range(len(groups)), [f"{n}+" if n == _MOST else str(n) for n in groups])
+    axes.set_xticks(range(len(groups)), [f"{n}+" if n == _MAX_ANSWERS else str(n) for n in groups])
     axes.set_xlabel("number of distinct answers")
     axes.set_ylabel(f"{measure} (%)")
     share = axes.twinx()
@@ -78,15 +75,15 @@ def plot_by_answers(evaluation: Evaluation, measure: str, path: Path) -> None:
 
 
 def plot_curve(evaluation: Evaluation, path: Path) -> None:
-    """Draw each run's MRecall@k as k grows, dashed what the best order of its passages reaches."""
+    """Plot each run's MRecall@k by k, with its oracle ordering dashed."""
     figure, axes = _figure()
     columns = _curve_columns(evaluation)
     names = _labels(evaluation)
     for run in evaluation.runs:
         (line,) = axes.plot(*_points(columns, run.values), marker=".", label=names[run.name])
-        if run.best:
-            axes.plot(*_points(columns, run.best.values), "--", color=line.get_color())
-    axes.plot([], [], "k--", label="best order of the same passages")
+        if run.oracle:
+            axes.plot(*_points(columns, run.oracle.values), "--", color=line.get_color())
+    axes.plot([], [], "k--", label="oracle ordering of the same passages")
     axes.set_xlabel("k")
     axes.set_ylabel("MRecall@k (%)")
     _legend(figure)
@@ -110,12 +107,12 @@ def _points(
 def _column(evaluation: Evaluation, measure: str) -> int:
     names = [repr(known) for known in evaluation.measures]
     if measure not in names:
-        raise ConfigError(f"{measure} was not computed; there are: {', '.join(names)}")
+        raise ConfigError(f"{measure} was not computed; choose one of {', '.join(names)}")
     return names.index(measure)
 
 
 def plot_training(log: Sequence[Mapping[str, object]], path: Path) -> None:
-    """Draw the lines of a training's log: the loss, and scores on development data, by step."""
+    """Plot the loss and the development scores of a training log by step."""
     figure, axes = _figure()
     axes.plot(*_logged(log, "loss"), color="0.6", label="loss")
     axes.set_xlabel("step")
@@ -138,38 +135,38 @@ def _figure() -> "tuple[Figure, Axes]":
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise MissingExtraError("drawing", "plot") from error
+        raise MissingExtraError("plotting", "plot") from error
     figure = Figure(figsize=(6.4, 4), layout="constrained")
     return figure, figure.subplots()
 
 
 def _labels(evaluation: Evaluation) -> dict[str, str]:
-    """Return what the legend calls each run: of a long name the end, which tells files apart."""
+    """Return the name of each run in the legend, long ones shortened at the front."""
     return {run: _label(name) for run, name in short_names(evaluation).items()}
 
 
 def _label(name: str) -> str:
-    most = _ROOM - 10
+    most = _LEGEND_WIDTH - 10
     fitting = name if len(name) <= most else "…" + name[1 - most :]
-    literal = fitting.replace("$", r"\$")  # dollars would enclose a formula
-    return f" {literal}" if literal.startswith("_") else literal  # else it would be left out
+    literal = fitting.replace("$", r"\$")  # dollars would start a formula
+    return f" {literal}" if literal.startswith("_") else literal  # a leading _ would hide it
 
 
 def _legend(figure: "Figure") -> None:
-    """Put the names above the picture, as many side by side as it has room for."""
+    """Put the legend above the plot."""
     handles, labels = [], []
     for axes in figure.axes:
         of_axes = axes.get_legend_handles_labels()
         handles += of_axes[0]
         labels += of_axes[1]
-    columns = max(1, _ROOM // (max(map(len, labels)) + 7))  # 7: the line or box and the gaps
-    figure.legend(handles, labels, loc="outside upper center", ncols=columns)
+    columns = _LEGEND_WIDTH // (max(map(len, labels)) + 7)  # 7: the line or box and the gaps
+    figure.legend(handles, labels, loc="outside upper center", ncols=max(1, columns))
 
 
 def _save(figure: "Figure", path: Path) -> None:
     kind = path.suffix.removeprefix(".").lower()
-    if kind not in PICTURES:
-        raise ConfigError(f"{path}: a picture's name should end in .svg, .png or .pdf")
+    if kind not in SUFFIXES:
+        raise ConfigError(f"{path}: the name of a plot must end in .svg, .png or .pdf")
     from matplotlib import rc_context
 
     # Without a date and with a fixed salt the same evaluation gives the same file.

@@ -1,4 +1,4 @@
-"""The pool: all passages that any run found for a question, which an ideal ranking may use."""
+"""The pool: all passages of any run for a question, from which an ideal ranking may choose."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby, pairwise
@@ -11,8 +11,8 @@ Clusters = Mapping[str, Mapping[str, set[str]]]
 """Question id -> subtopic -> ids of its relevant passages."""
 
 
-def clusters_of(qrels: Iterable[Judgement]) -> Clusters:
-    """Group judgements by question and subtopic; a subtopic without a relevant passage is none."""
+def relevant_clusters(qrels: Iterable[Judgement]) -> Clusters:
+    """Group relevant judgements by question and subtopic."""
     relevant: dict[str, dict[str, set[str]]] = {}
     for judgement in sorted(qrels, key=lambda judgement: judgement.subtopic):
         if judgement.relevance > 0:
@@ -21,17 +21,16 @@ def clusters_of(qrels: Iterable[Judgement]) -> Clusters:
     return relevant
 
 
-def is_flat(ranking: Ranking) -> bool:
-    """Tell whether most neighbours have the same score: the passages are hardly ranked."""
+def has_tied_scores(ranking: Ranking) -> bool:
+    """Return whether most neighbouring passages have equal scores."""
     ties = sum(a.score == b.score for a, b in pairwise(ranking.hits))
     return 2 * ties > max(len(ranking.hits) - 1, 0)
 
 
-def settle_ties(ranking: Ranking) -> Ranking:
-    """Put neighbours of equal score in descending order of their ids, as trec_eval does.
+def break_ties(ranking: Ranking) -> Ranking:
+    """Order passages of equal score by descending id, as trec_eval does.
 
-    A system that gives every passage the same score has not ranked them: without this it would be
-    judged by the order of the file it was given.
+    Otherwise a system that gives all passages the same score would be judged by its input's order.
     """
     if all(a.score != b.score for a, b in pairwise(ranking.hits)):
         return ranking
@@ -59,23 +58,23 @@ def pool_runs(
 
 
 def _joined(hits: dict[str, Hit], ranking: Ranking) -> dict[str, Hit]:
-    """Add a ranking's passages to those known; the same id must stand for the same text."""
+    """Add a ranking's passages; the same id must have the same text."""
     for hit in ranking.hits:
         known = hits.setdefault(hit.passage.id, hit).passage
         if known.text == hit.passage.text:
             continue
-        if known.is_bare:  # another run may know what this id stands for
+        if known.is_bare:  # another run may have its text
             hits[known.id] = hit
         elif not hit.passage.is_bare:
             raise DataError(
                 f"question {ranking.question.id!r}: passage {known.id!r} has two different texts; "
-                "the runs come from different corpora"
+                "the runs are from different corpora"
             )
     return hits
 
 
-def bare_in(rankings: Sequence[Ranking], pooled: Sequence[Ranking]) -> tuple[int, int]:
-    """Return how many of a run's passages have no text even in the pool, and how many it has."""
+def count_bare(rankings: Sequence[Ranking], pooled: Sequence[Ranking]) -> tuple[int, int]:
+    """Return how many passages of a run have no text even in the pool, and its size."""
     bare = total = 0
     for ranking, pool in zip(rankings, pooled, strict=True):
         unknown = {hit.passage.id for hit in pool.hits if hit.passage.is_bare}
@@ -85,7 +84,7 @@ def bare_in(rankings: Sequence[Ranking], pooled: Sequence[Ranking]) -> tuple[int
 
 
 def positions_in(rankings: Sequence[Ranking], pooled: Sequence[Ranking]) -> list[list[int]]:
-    """Return where each ranking's passages stand in the pool."""
+    """Return the positions of each ranking's passages in the pool."""
     positions = []
     for ranking, pool in zip(rankings, pooled, strict=True):
         place = {hit.passage.id: i for i, hit in enumerate(pool.hits)}

@@ -1,8 +1,4 @@
-"""Intervals and paired tests over questions.
-
-Every random draw starts from a fixed seed: the same numbers give the same interval. The tests ask
-how likely a difference at least this large is if the two systems were equally good.
-"""
+"""Confidence intervals and paired tests over questions, with fixed seeds."""
 
 import math
 from collections.abc import Sequence
@@ -14,13 +10,13 @@ from jpr.oracle import Floats
 RESAMPLES = 10_000
 _SEED = 20211
 _BLOCK = 4_000_000
-"""Draws held in memory at a time."""
+"""Random numbers held in memory at a time."""
 
 
 def bootstrap(values: Floats, level: float = 0.95) -> Floats:
     """Return (2 × measures) the percentile interval of the mean of each column.
 
-    Rows are questions; they are drawn again with replacement, the same ones for every column.
+    Rows are questions, resampled with replacement, the same for every column.
 
     >>> bootstrap(np.ones((50, 1))).tolist()
     [[1.0], [1.0]]
@@ -42,9 +38,6 @@ def bootstrap(values: Floats, level: float = 0.95) -> Floats:
 def mcnemar(ours: Floats, theirs: Floats) -> float:
     """Return the exact two-sided p of McNemar's test on values that are 0 or 1.
 
-    Only questions on which the two disagree count; if neither is better each falls either way
-    like a fair coin.
-
     >>> round(mcnemar(np.array([1.0, 1, 1, 1, 1, 1]), np.zeros(6)), 9)  # 2 / 2**6
     0.03125
     """
@@ -63,9 +56,8 @@ def mcnemar(ours: Floats, theirs: Floats) -> float:
 def permutation(ours: Floats, theirs: Floats) -> float:
     """Return the two-sided p of the paired permutation test on the mean difference.
 
-    Under the null hypothesis each question's difference could as well have the other sign. All
-    sign patterns are counted up to 12 differences that are not 0, a random sample beyond that
-    (the observed pattern counts among the drawn ones, so p is never 0).
+    Exact up to 12 nonzero differences; beyond that, random sign patterns are sampled, with the
+    observed one among them, so that p is never 0.
 
     >>> permutation(np.array([0.9, 0.8, 0.7]), np.array([0.1, 0.2, 0.3]))  # 2 of 2**3 patterns
     0.25
@@ -88,7 +80,7 @@ def permutation(ours: Floats, theirs: Floats) -> float:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return the p-values corrected by Holm's method for being several.
+    """Return the p-values corrected by Holm's method for multiple tests.
 
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]

@@ -1,4 +1,4 @@
-"""An evaluation as rows of text: for a terminal, Markdown, LaTeX or JSON."""
+"""An evaluation as text: rows, Markdown, LaTeX, JSON."""
 
 from collections.abc import Sequence
 from pathlib import PurePath
@@ -16,15 +16,12 @@ HEADER: tuple[str, ...] = (
     "n",
     "multi",
     "n multi",
-    "best order",
+    "oracle",
 )
 
 
 def short_names(evaluation: Evaluation) -> dict[str, str]:
-    """Return what tells the runs apart: file names without ending, or as many folders as it takes.
-
-    A name that is no path, such as `one by one`, stays as it is.
-    """
+    """Return short names of the runs: file names without extension, with folders if needed."""
     paths = {run.name: PurePath(run.name) for run in evaluation.runs}
     short = {name: path.name.split(".")[0] or path.name for name, path in paths.items()}
     for n in range(1, 1 + max((len(path.parts) for path in paths.values()), default=0)):
@@ -35,10 +32,7 @@ def short_names(evaluation: Evaluation) -> dict[str, str]:
 
 
 def rows(evaluation: Evaluation) -> list[tuple[str, ...]]:
-    """Return a row of text per run and measure.
-
-    "best order" is what the best order of the run's own passages would score (all questions).
-    """
+    """Return a row of text per run and measure; "oracle" is the score of the oracle ordering."""
     table: list[tuple[str, ...]] = []
     names = short_names(evaluation)
     for run in evaluation.runs:
@@ -53,7 +47,7 @@ def rows(evaluation: Evaluation) -> list[tuple[str, ...]]:
                     str(overall[i].n),
                     _percent(multi[i].value),
                     str(multi[i].n),
-                    _best(run, i),
+                    _oracle(run, i),
                 )
             )
     return table
@@ -103,10 +97,10 @@ def _percent(value: float) -> str:
     return "–" if np.isnan(value) else f"{100 * value:.1f}"
 
 
-def _best(run: RunScores, i: int) -> str:
-    if run.best is None:
+def _oracle(run: RunScores, i: int) -> str:
+    if run.oracle is None:
         return ""
-    value, bound = run.best.values[:, i].mean(), run.best.bounds[:, i].mean()
+    value, bound = run.oracle.values[:, i].mean(), run.oracle.bounds[:, i].mean()
     return _percent(value) if bound == value else f"{_percent(value)} to {_percent(bound)}"
 
 
@@ -125,7 +119,7 @@ def markdown(header: Sequence[str], table: Sequence[Sequence[str]]) -> str:
 
 
 def latex(header: Sequence[str], table: Sequence[Sequence[str]]) -> str:
-    """Return a LaTeX tabular in booktabs style, numbers to the right."""
+    """Return a LaTeX tabular in booktabs style."""
     columns = "ll" + "r" * (len(header) - 2)
     lines = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", _latex_line(header), r"\midrule"]
     lines += [_latex_line(row) for row in table]
@@ -144,7 +138,7 @@ def _latex_text(text: str) -> str:
 
 
 def as_json(evaluation: Evaluation, comparisons: Sequence[Comparison] = ()) -> dict[str, object]:
-    """Return everything as one object; values are percentages in full precision."""
+    """Return everything as one JSON object; values are percentages in full precision."""
     result: dict[str, object] = {
         "runs": [_run_json(evaluation, run) for run in evaluation.runs],
         "without_answers": list(evaluation.without_answers),
@@ -161,7 +155,7 @@ def _run_json(evaluation: Evaluation, run: RunScores) -> dict[str, object]:
         measures[repr(measure)] = {
             **_score_json(overall[i], multi[i]),
             "by_answers": _by_answers(evaluation, run, i),
-            **_best_json(run, i),
+            **_oracle_json(run, i),
         }
     return {
         "run": run.name,
@@ -176,7 +170,7 @@ def _run_json(evaluation: Evaluation, run: RunScores) -> dict[str, object]:
 
 
 def _number(value: float) -> float | None:
-    """Return a percentage; None (JSON's null) where no question gave a value."""
+    """Return a percentage; None if no question has a value."""
     return None if np.isnan(value) else 100 * value
 
 
@@ -199,13 +193,13 @@ def _by_answers(evaluation: Evaluation, run: RunScores, i: int) -> dict[str, obj
     }
 
 
-def _best_json(run: RunScores, i: int) -> dict[str, object]:
-    if run.best is None:
+def _oracle_json(run: RunScores, i: int) -> dict[str, object]:
+    if run.oracle is None:
         return {}
-    values, bounds = run.best.values[:, i], run.best.bounds[:, i]
+    values, bounds = run.oracle.values[:, i], run.oracle.bounds[:, i]
     return {
         "best_order": 100 * float(values.mean()),
-        "best_order_greedy": 100 * float(run.best.greedy[:, i].mean()),
+        "best_order_greedy": 100 * float(run.oracle.greedy[:, i].mean()),
         "best_order_bound": 100 * float(bounds.mean()),
         "best_order_unproven": int((bounds > values).sum()),
     }

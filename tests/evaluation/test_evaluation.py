@@ -60,7 +60,7 @@ def test_scores_on_all_and_on_multi_answer_questions(evaluation: Evaluation) -> 
 
 
 def test_the_best_order_of_the_same_passages_is_the_headroom(evaluation: Evaluation) -> None:
-    best = evaluation.run("poor").best
+    best = evaluation.run("poor").oracle
     assert best is not None
     assert best.values[:, 0].tolist() == best.bounds[:, 0].tolist() == [1, 1, 1]
 
@@ -125,7 +125,7 @@ def test_judgements_by_id() -> None:
             {"r": [Ranking(Question("one", ""), (Hit(Passage("7", "", ""), 1.0),))]},
             [MRecall @ 5],
             DataError,
-            "ids only; give their texts",
+            "only passage ids",
         ),
         (
             {
@@ -217,7 +217,7 @@ def test_a_run_of_ids_takes_texts_from_other_runs_but_never_scores_without() -> 
     found = evaluate(QUESTIONS[1:2], runs, [MRecall @ 2]).run("ids")
     assert (found.values.tolist(), found.bare) == ([[1.0]], 1)
     runs["ids"] = [bare("two", "unheard of")]
-    with pytest.raises(DataError, match="ids: the run holds passage ids only"):
+    with pytest.raises(DataError, match="ids: the run holds only passage ids"):
         evaluate(QUESTIONS[1:2], runs, [MRecall @ 2])
 
 
@@ -260,8 +260,8 @@ def test_the_first_measures_alone(evaluation: Evaluation) -> None:
     assert [repr(measure) for measure in alone.measures] == ["MRecall@2"]
     assert compare(alone, "poor")[0].p_holm == 1.0  # two comparisons instead of four
     assert len(compare(alone, "poor")) == 2
-    assert alone.runs[0].best is not None
-    assert alone.runs[0].best.values.shape == (3, 1)
+    assert alone.runs[0].oracle is not None
+    assert alone.runs[0].oracle.values.shape == (3, 1)
 
 
 def test_a_search_cut_short_is_told_by_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -269,7 +269,7 @@ def test_a_search_cut_short_is_told_by_its_bound(monkeypatch: pytest.MonkeyPatch
         return Order([[0]] * len(coverage), np.array([1, 2, 3]))
 
     monkeypatch.setattr("jpr.evaluation.evaluation.best_cover", hurried)
-    best = evaluate(QUESTIONS, {"good": GOOD}, [StRecall @ 2]).runs[0].best
+    best = evaluate(QUESTIONS, {"good": GOOD}, [StRecall @ 2]).runs[0].oracle
     assert best is not None
     assert best.values[:, 0].tolist() == pytest.approx([1, 1 / 2, 2 / 3])
     assert best.bounds[:, 0].tolist() == [1, 1, 1]

@@ -11,7 +11,7 @@ from jpr.errors import ConfigError
 from jpr.evaluation.measures import (
     ERR_IA,
     MEASURES,
-    Judged,
+    JudgedRun,
     Measure,
     MRecall,
     MRecall_superset,
@@ -28,7 +28,7 @@ EVERY = [Recall, MRecall, MRecall_superset, StRecall, alpha_nDCG(0.9), alpha_nDC
 def value(measure: Measure, n_answers: int, ranking: list[set[int]]) -> float:
     """The measure of one ranking whose pool is itself."""
     run = Coverage.of_lists([n_answers], [ranking])
-    return float(measure.of(Judged(run, run))[0])
+    return float(measure.of(JudgedRun(run, run))[0])
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_alpha_ndcg_by_hand() -> None:
 def test_the_ideal_of_alpha_ndcg_may_use_the_pool() -> None:
     run = Coverage.of_lists([2], [[{0}]])
     pool = Coverage.of_lists([2], [[{0}, {0, 1}]])
-    assert (alpha_nDCG(0.9) @ 1).of(Judged(run, pool)).tolist() == [0.5]
+    assert (alpha_nDCG(0.9) @ 1).of(JudgedRun(run, pool)).tolist() == [0.5]
 
 
 def test_err_ia_by_hand() -> None:
@@ -94,7 +94,7 @@ def test_values_lie_between_0_and_1(
     case: tuple[list[int], Covers], measure: Measure, k: int
 ) -> None:
     run = coverage_of(case)
-    values = (measure @ k).of(Judged(run, run))
+    values = (measure @ k).of(JudgedRun(run, run))
     assert values.shape == (len(case[0]),)
     # The greedy ideal of α-nDCG is within 1 - 1/e of the best: a run may just beat it.
     assert ((values >= 0) & (values <= (1.6 if measure.name == "alpha_nDCG" else 1))).all()
@@ -107,8 +107,8 @@ def test_what_stands_after_k_changes_nothing(
     n_answers, covers = case
     pool = coverage_of(case)
     mixed = [ranking[:k] + chance.sample(ranking[k:], len(ranking[k:])) for ranking in covers]
-    before = (measure @ k).of(Judged(pool, pool))
-    after = (measure @ k).of(Judged(Coverage.of_lists(n_answers, mixed), pool))
+    before = (measure @ k).of(JudgedRun(pool, pool))
+    after = (measure @ k).of(JudgedRun(Coverage.of_lists(n_answers, mixed), pool))
     np.testing.assert_allclose(before, after)
 
 
@@ -117,13 +117,16 @@ def test_one_more_passage_never_lowers_subtopic_recall(
     case: tuple[list[int], Covers], k: int
 ) -> None:
     run = coverage_of(case)
-    fewer, more = (StRecall @ k).of(Judged(run, run)), (StRecall @ (k + 1)).of(Judged(run, run))
+    fewer, more = (
+        (StRecall @ k).of(JudgedRun(run, run)),
+        (StRecall @ (k + 1)).of(JudgedRun(run, run)),
+    )
     assert (more >= fewer).all()
 
 
 @given(coverages(), st.integers(1, 8))
 def test_the_strict_superset_never_exceeds_mrecall(case: tuple[list[int], Covers], k: int) -> None:
-    judged = Judged(coverage_of(case), coverage_of(case))
+    judged = JudgedRun(coverage_of(case), coverage_of(case))
     assert ((MRecall_superset @ k).of(judged) <= (MRecall @ k).of(judged)).all()
     assert ((MRecall @ k).of(judged) <= (Recall @ k).of(judged)).all()
 

@@ -6,7 +6,7 @@ import pyndeval
 import pytest
 
 from jpr.coverage import Coverage
-from jpr.evaluation.measures import ERR_IA, Judged, StRecall, alpha_nDCG
+from jpr.evaluation.measures import ERR_IA, JudgedRun, StRecall, alpha_nDCG
 
 N_QUESTIONS = 25
 
@@ -35,7 +35,7 @@ class RandomRun:
             pool.append([set(np.flatnonzero(row).tolist()) for row in holds[::-1]])
             positions.append([size - 1 - int(i) for i in order])
         coverage = Coverage.of_lists(n_answers, pool)
-        self.judged = Judged(coverage.reorder(positions), coverage)
+        self.judged = JudgedRun(coverage.reorder(positions), coverage)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from jpr.coverage import Coverage
 from jpr.errors import ConfigError
-from jpr.evaluation.measures import Judged, MRecall
+from jpr.evaluation.measures import JudgedRun, MRecall
 from jpr.evaluation.mrecall import mrecall
 from jpr.models.heads import IndexHead
 from jpr.models.joint import JointModel
@@ -258,7 +258,7 @@ def test_mrecall_is_that_of_evaluation(
     n = [len(set().union(*row)) + unfound for row in table]
     renumbered = [[{_rank(row, a) for a in held} for held in row] for row in table]
     run = Coverage.of_lists(n, [[row[place] for place in order] for row in renumbered])
-    expected = (MRecall @ k).of(Judged(run, run))
+    expected = (MRecall @ k).of(JudgedRun(run, run))
     found = mrecall(answers_found(bits(table), [order[:k]] * len(table)), np.array(n), k)
     assert found.tolist() == expected.astype(bool).tolist()
 
