@@ -4,17 +4,13 @@ The docstring of `run` is the command's help; its `Example:` paragraphs are prin
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
-from jpr.errors import ConfigError
-
 T = TypeVar("T")
-INPUT, OUTPUT, MODEL, SCALE = "Input", "Output", "Model", "Scale"
-"""Panels of the help."""
 
 
 def argument(help: str, metavar: str | None = None) -> Any:  # noqa: ANN401  typer's own
@@ -23,27 +19,27 @@ def argument(help: str, metavar: str | None = None) -> Any:  # noqa: ANN401  typ
 
 
 def option(panel: str, help: str, *names: str, **settings: Any) -> Any:  # noqa: ANN401  typer's own
-    """Declare an option, shown in this panel of the help."""
+    """Declare an option; the panels of the help are Input, Output, Model and Scale."""
     return typer.Option(*names, help=help, rich_help_panel=panel, **settings)
 
 
 Docs = Annotated[
     Path | None,
-    option(INPUT, "Folder of documents to search.", "--docs", metavar="FOLDER"),
+    option("Input", "Folder of documents to search.", "--docs", metavar="FOLDER"),
 ]
 IndexFolder = Annotated[
-    Path | None, option(INPUT, "Index made by `jpr index`.", "--index", metavar="DIR")
+    Path | None, option("Input", "Index made by `jpr index`.", "--index", metavar="DIR")
 ]
 Questions = Annotated[
-    Path | None, option(INPUT, "File of questions, if the run lacks them.", "--questions", "-q")
+    Path | None, option("Input", "File of questions, if the run lacks them.", "--questions", "-q")
 ]
 Corpus = Annotated[
-    Path | None, option(INPUT, "Passages, if the run holds only passage ids.", "--corpus")
+    Path | None, option("Input", "Passages, if the run holds only passage ids.", "--corpus")
 ]
 Split = Annotated[
     str | None,
     option(
-        INPUT,
+        "Input",
         "Split texts into passages: words:100, or wordpieces:288 (the paper's), optionally with "
         "a tokenizer: wordpieces:288:tokenizer.json.",
         metavar="UNIT:SIZE",
@@ -51,18 +47,18 @@ Split = Annotated[
 ]
 Strict = Annotated[
     bool,
-    option(INPUT, "Do not count a lone numeral or stop word as an answer found.", "--strict"),
+    option("Input", "Do not count a lone numeral or stop word as an answer found.", "--strict"),
 ]
-Out = Annotated[Path, option(OUTPUT, "File to write.", "--out", "-o")]
-Json = Annotated[bool, option(OUTPUT, "Print one JSON object.", "--json")]
+Out = Annotated[Path, option("Output", "File to write.", "--out", "-o")]
+Json = Annotated[bool, option("Output", "Print one JSON object.", "--json")]
 Settings = Annotated[
     list[str] | None,
-    option(MODEL, "Change a setting (see above); repeatable.", "--set", metavar="KEY=VALUE"),
+    option("Model", "Change a setting (see above); repeatable.", "--set", metavar="KEY=VALUE"),
 ]
 Workers = Annotated[
     str | None,
     option(
-        SCALE,
+        "Scale",
         "Number of local processes, or address of a Dask scheduler (tcp://node1:8786).",
         "--workers",
         metavar="N|ADDRESS",
@@ -88,29 +84,3 @@ def command(app: typer.Typer, run: Callable[[T], None]) -> None:
     name = run.__module__.rpartition(".")[2]
     help = "\n\n".join([summary, *body])
     app.command(name, help=help, epilog="\n\n".join(examples))(callback)
-
-
-def check_k(k: int) -> None:
-    """Reject a number of passages below 1."""
-    if k < 1:
-        raise ConfigError(f"-k {k}: must be at least 1")
-
-
-def check_source(docs: Path | None, index: Path | None) -> None:
-    """Reject two things to search."""
-    if docs is not None and index is not None:
-        raise ConfigError("--docs and --index exclude each other; give one of them")
-
-
-def check_out(out: Path, *inputs: Path | None) -> None:
-    """Reject an output file that is also read."""
-    for path in inputs:
-        if path is not None and path.exists() and out.exists() and out.samefile(path):
-            raise ConfigError(f"--out {out} is also an input file; choose another name")
-
-
-def reject(why: str, options: Mapping[str, object]) -> None:
-    """Reject options that would have no effect."""
-    given = [name for name, value in options.items() if value is not None and value is not False]
-    if given:
-        raise ConfigError(f"{', '.join(given)}: {why}")

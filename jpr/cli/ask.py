@@ -6,18 +6,8 @@ from math import isfinite
 from typing import Annotated
 
 from jpr.cli import output
-from jpr.cli.arguments import (
-    INPUT,
-    MODEL,
-    OUTPUT,
-    Docs,
-    IndexFolder,
-    Json,
-    argument,
-    check_k,
-    check_source,
-    option,
-)
+from jpr.cli.arguments import Docs, IndexFolder, Json, argument, option
+from jpr.cli.checks import check_k, check_source
 from jpr.errors import ConfigError
 
 DECODERS = ("tree", "sets", "seq", "beam", "independent")
@@ -31,21 +21,21 @@ class AskArguments:
     question: Annotated[str, argument("Question to answer.")]
     docs: Docs = None
     index: IndexFolder = None
-    k: Annotated[int, option(INPUT, "Number of passages to choose.", "-k")] = 5
+    k: Annotated[int, option("Input", "Number of passages to choose.", "-k")] = 5
     json: Json = False
     explain: Annotated[
-        bool, option(OUTPUT, "Show which answer each passage adds.", "--explain")
+        bool, option("Output", "Show which answer each passage adds.", "--explain")
     ] = False
     compare: Annotated[
-        bool, option(OUTPUT, "Also show the passages chosen independently.", "--compare")
+        bool, option("Output", "Also show the passages chosen independently.", "--compare")
     ] = False
     decode: Annotated[
         str | None,
-        option(MODEL, f"Decoder: {', '.join(DECODERS)}.", show_default="the model's"),
+        option("Model", f"Decoder: {', '.join(DECODERS)}.", show_default="the model's"),
     ] = None
     beta: Annotated[
         float | None,
-        option(MODEL, "Length penalty of tree and sets; a larger β gives a wider tree."),
+        option("Model", "Length penalty of tree and sets; a larger β gives a wider tree."),
     ] = None
 
     def __post_init__(self) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from jpr.cli import output
-from jpr.cli.arguments import INPUT, OUTPUT, Corpus, Questions, Split, argument, option
+from jpr.cli.arguments import Corpus, Questions, Split, argument, option
 from jpr.cli.files import fill_in, naming, recognize, split_passages, writable_format
 from jpr.errors import ConfigError, DataError
 
@@ -20,10 +20,10 @@ class ConvertArguments:
 
     source: Annotated[Path, argument("File or folder to read.")]
     target: Annotated[Path, argument("File to write.")]
-    to: Annotated[str, option(OUTPUT, "Format to write.", "--to", metavar="FORMAT")]
+    to: Annotated[str, option("Output", "Format to write.", "--to", metavar="FORMAT")]
     origin: Annotated[
         str | None,
-        option(INPUT, "Format to read.", "--from", metavar="FORMAT", show_default="detected"),
+        option("Input", "Format to read.", "--from", metavar="FORMAT", show_default="detected"),
     ] = None
     split: Split = None
     corpus: Corpus = None

@@ -143,20 +143,10 @@ def _encoder(folder: str, key: str) -> Found:
 
 
 def _index_lines(found: Found) -> Iterator[tuple[str, str]]:
-    removed = f" ({found['removed']:,} removed)" if found.get("removed") else ""
-    yield "index", f"{found['index']}, format {found['format']}, engine {found['engine']}"
-    yield "passages", f"{found['passages']:,}{removed}"
-    for name, size in found.get("bytes", {}).items():
-        if size:
-            yield name, f"{size / 1e6:.1f} MB"
-    if "checksums" in found:
-        count = found["checksums"]
-        yield "checksums", f"{count} files verified" if count else "none: built before 0.1.0"
-    dense = found["dense"]
-    yield "lexical", "BM25" if found["lexical"] else "absent"
-    yield "dense", f"{dense['kind']}, dimension {dense['dimension']}" if dense else "absent"
-    if encoder := found["encoder"]:
-        yield "encoder", f"{encoder['folder']}, {'found' if encoder['found'] else 'not found'}"
+    for name, value in found.items():
+        parts = value.items() if isinstance(value, dict) else ()
+        text = ", ".join(f"{key} {part}" for key, part in parts) or str(value)
+        yield name, "absent" if value is None or value is False else text
 
 
 def examine() -> Found:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from jpr.cli import output
-from jpr.cli.arguments import INPUT, OUTPUT, Corpus, Json, Strict, argument, option, reject
+from jpr.cli.arguments import Corpus, Json, Strict, argument, option
+from jpr.cli.checks import reject
 from jpr.cli.files import naming, read_corpus
 from jpr.errors import ConfigError, DataError
 from jpr.io.locks import cache_folder
@@ -35,32 +36,36 @@ class EvaluateArguments:
 
     runs: Annotated[list[Path] | None, argument("Runs: files of rankings.", "[RUN]...")] = None
     questions: Annotated[
-        Path | None, option(INPUT, "File of questions with answers.", "--questions", "-q")
+        Path | None, option("Input", "File of questions with answers.", "--questions", "-q")
     ] = None
     measure: Annotated[
         list[str] | None,
-        option(OUTPUT, "For example MRecall@5, alpha_nDCG(0.9)@10; repeatable.", "--measure", "-m"),
+        option(
+            "Output", "For example MRecall@5, alpha_nDCG(0.9)@10; repeatable.", "--measure", "-m"
+        ),
     ] = None
     baseline: Annotated[
-        Path | None, option(INPUT, "Run that the others are compared with, by paired tests.")
+        Path | None, option("Input", "Run that the others are compared with, by paired tests.")
     ] = None
     corpus: Corpus = None
     qrels: Annotated[
         Path | None,
-        option(INPUT, "Judge by passage ids: question, subtopic, passage, relevance."),
+        option("Input", "Judge by passage ids: question, subtopic, passage, relevance."),
     ] = None
     pool: Annotated[
-        Path | None, option(INPUT, "Run whose passages the ideal ranking of α-nDCG may also use.")
+        Path | None, option("Input", "Run whose passages the ideal ranking of α-nDCG may also use.")
     ] = None
     answers: Annotated[
         list[Path] | None,
-        option(INPUT, "File of answers, scored by AnswerF1 and EM; repeatable."),
+        option("Input", "File of answers, scored by AnswerF1 and EM; repeatable."),
     ] = None
     strict: Strict = False
-    plots: Annotated[Path | None, option(OUTPUT, "Folder for plots (needs the plot extra).")] = None
+    plots: Annotated[Path | None, option("Output", "Folder for plots (needs the plot extra).")] = (
+        None
+    )
     json: Json = False
-    table: Annotated[str, option(OUTPUT, f"Table format: {', '.join(STYLES)}.")] = STYLES[0]
-    example: Annotated[bool, option(INPUT, "Evaluate the bundled example.", "--example")] = False
+    table: Annotated[str, option("Output", f"Table format: {', '.join(STYLES)}.")] = STYLES[0]
+    example: Annotated[bool, option("Input", "Evaluate the bundled example.", "--example")] = False
 
     def __post_init__(self) -> None:
         files: dict[str, object] = {

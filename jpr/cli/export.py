@@ -7,17 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from jpr.cli import output
-from jpr.cli.arguments import (
-    INPUT,
-    OUTPUT,
-    Corpus,
-    Questions,
-    Settings,
-    argument,
-    check_k,
-    option,
-    reject,
-)
+from jpr.cli.arguments import Corpus, Questions, Settings, argument, option
+from jpr.cli.checks import check_k, reject
 from jpr.cli.files import naming, read_run
 from jpr.errors import ConfigError, DataError
 from jpr.io.settings import parse_settings
@@ -59,14 +50,14 @@ class ExportArguments:
     """What `jpr export` takes."""
 
     model: Annotated[Path, argument("Folder of a joint model or an encoder.")]
-    out: Annotated[Path | None, option(OUTPUT, "New folder to write.", "--out", "-o")] = None
+    out: Annotated[Path | None, option("Output", "New folder to write.", "--out", "-o")] = None
     sample: Annotated[
-        Path | None, option(INPUT, "int8: run with texts, for calibrating scales.", metavar="RUN")
+        Path | None, option("Input", "int8: run with texts, for calibrating scales.", metavar="RUN")
     ] = None
     calibrate: Annotated[
         Path | None,
         option(
-            INPUT,
+            "Input",
             "Find the stopping threshold of -k auto on this run; without --out, in place.",
             metavar="RUN",
         ),

@@ -9,17 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from jpr.cli import output
-from jpr.cli.arguments import (
-    INPUT,
-    MODEL,
-    OUTPUT,
-    Settings,
-    Split,
-    Workers,
-    argument,
-    option,
-    reject,
-)
+from jpr.cli.arguments import Settings, Split, Workers, argument, option
+from jpr.cli.checks import reject
 from jpr.cli.files import is_documents, read_corpus
 from jpr.cli.workers import cluster
 from jpr.errors import ConfigError
@@ -60,11 +51,11 @@ class IndexArguments:
     """What `jpr index` takes."""
 
     corpus: Annotated[Path | None, argument("File or folder of passages or documents.")] = None
-    out: Annotated[Path | None, option(OUTPUT, "Folder of the index.", "--out", "-o")] = None
+    out: Annotated[Path | None, option("Output", "Folder of the index.", "--out", "-o")] = None
     encoder: Annotated[
         str | None,
         option(
-            MODEL,
+            "Model",
             "Folder of an encoder, or none for a lexical index.",
             metavar="DIR|none",
             show_default="bundled",
@@ -73,23 +64,23 @@ class IndexArguments:
     vectors: Annotated[
         Path | None,
         option(
-            OUTPUT,
+            "Output",
             "Folder of the passages' vectors: used if complete, otherwise written and resumed. "
             "Without --out, only vectors are made.",
         ),
     ] = None
-    add: Annotated[bool, option(INPUT, "Add the corpus to the index.", "--add")] = False
+    add: Annotated[bool, option("Input", "Add the corpus to the index.", "--add")] = False
     replace: Annotated[
-        bool, option(INPUT, "With --add: replace passages that have the same id.", "--replace")
+        bool, option("Input", "With --add: replace passages that have the same id.", "--replace")
     ] = False
     remove: Annotated[
-        str | None, option(INPUT, "Remove passages: id,id,… or a file with one id per line.")
+        str | None, option("Input", "Remove passages: id,id,… or a file with one id per line.")
     ] = None
     workers: Workers = None
     milvus: Annotated[
         str | None,
         option(
-            OUTPUT, "Put the index into Milvus: address of a server, or file.db.", metavar="URI"
+            "Output", "Put the index into Milvus: address of a server, or file.db.", metavar="URI"
         ),
     ] = None
     split: Split = None

@@ -6,16 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from jpr.cli import output
-from jpr.cli.arguments import (
-    INPUT,
-    MODEL,
-    OUTPUT,
-    Corpus,
-    IndexFolder,
-    Strict,
-    argument,
-    option,
-)
+from jpr.cli.arguments import Corpus, IndexFolder, Strict, argument, option
 from jpr.cli.files import check_searchable, naming, read_corpus
 from jpr.errors import ConfigError
 
@@ -36,15 +27,15 @@ class PackArguments:
         list[Path] | None, argument("Runs, one per --questions and in their order.", "[RUN]...")
     ] = None
     questions: Annotated[
-        list[Path], option(INPUT, "File of questions; repeatable.", "--questions", "-q")
+        list[Path], option("Input", "File of questions; repeatable.", "--questions", "-q")
     ]
     tokenizer: Annotated[
-        Path, option(MODEL, "tokenizer.json of the model, or the folder that holds it.")
+        Path, option("Model", "tokenizer.json of the model, or the folder that holds it.")
     ]
-    out: Annotated[Path, option(OUTPUT, "Folder of the pack.", "--out", "-o")]
+    out: Annotated[Path, option("Output", "Folder of the pack.", "--out", "-o")]
     index: IndexFolder = None
     corpus: Corpus = None
-    k: Annotated[int, option(OUTPUT, "Number of candidates per question.", "-k")] = 100
+    k: Annotated[int, option("Output", "Number of candidates per question.", "-k")] = 100
     strict: Strict = False
 
     def __post_init__(self) -> None:

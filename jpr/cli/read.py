@@ -6,20 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from jpr.cli import output
-from jpr.cli.arguments import (
-    INPUT,
-    MODEL,
-    OUTPUT,
-    Corpus,
-    Out,
-    Questions,
-    Settings,
-    Workers,
-    argument,
-    check_out,
-    option,
-    reject,
-)
+from jpr.cli.arguments import Corpus, Out, Questions, Settings, Workers, argument, option
+from jpr.cli.checks import check_out, reject
 from jpr.cli.files import read_run
 from jpr.cli.workers import spread
 from jpr.io.settings import parse_settings
@@ -35,12 +23,12 @@ class ReadArguments:
     source: Annotated[Path, argument("Run: file of rankings.", "RUN")]
     out: Out
     k: Annotated[
-        int | None, option(INPUT, "Read the first k passages.", "-k", min=1, show_default="all")
+        int | None, option("Input", "Read the first k passages.", "-k", min=1, show_default="all")
     ] = None
     choose: Annotated[
         int | None,
         option(
-            MODEL,
+            "Model",
             "Choose this many passages jointly and keep the answers they contain; all passages "
             "are read.",
             min=1,
@@ -49,25 +37,25 @@ class ReadArguments:
     model: Annotated[
         str | None,
         option(
-            MODEL,
+            "Model",
             "Folder of a joint model or a T5; with --llm, the name of the endpoint's model.",
             show_default="bundled",
         ),
     ] = None
     llm: Annotated[
         str | None,
-        option(MODEL, "Base URL of an OpenAI-compatible endpoint; its key is OPENAI_API_KEY."),
+        option("Model", "Base URL of an OpenAI-compatible endpoint; its key is OPENAI_API_KEY."),
     ] = None
     min_ratio: Annotated[
         float | None,
         option(
-            OUTPUT,
+            "Output",
             "Minimum probability of an answer, relative to the most likely one.",
             show_default="0.3",
         ),
     ] = None
     max_answers: Annotated[
-        int, option(OUTPUT, "Maximum number of answers per question.", min=1)
+        int, option("Output", "Maximum number of answers per question.", min=1)
     ] = 20
     set: Settings = None
     questions: Questions = None

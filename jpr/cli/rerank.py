@@ -7,19 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from jpr.cli import output
-from jpr.cli.arguments import (
-    MODEL,
-    OUTPUT,
-    Corpus,
-    Out,
-    Questions,
-    Settings,
-    Workers,
-    argument,
-    check_out,
-    option,
-    reject,
-)
+from jpr.cli.arguments import Corpus, Out, Questions, Settings, Workers, argument, option
+from jpr.cli.checks import check_out, reject
 from jpr.cli.files import read_run
 from jpr.cli.workers import spread
 from jpr.errors import ConfigError
@@ -44,16 +33,18 @@ class RerankArguments:
     out: Out
     k: Annotated[
         str | None,
-        option(OUTPUT, "Number of passages per question; joint: or auto.", "-k", show_default="5"),
+        option(
+            "Output", "Number of passages per question; joint: or auto.", "-k", show_default="5"
+        ),
     ] = None
-    method: Annotated[str, option(MODEL, f"One of {', '.join(METHODS)}.")] = JOINT
+    method: Annotated[str, option("Model", f"One of {', '.join(METHODS)}.")] = JOINT
     model: Annotated[
         Path | None,
-        option(MODEL, "joint, pointwise: folder of a model.", show_default="bundled"),
+        option("Model", "joint, pointwise: folder of a model.", show_default="bundled"),
     ] = None
     set: Settings = None
     trees: Annotated[
-        Path | None, option(OUTPUT, "joint: write the search trees here (JSON lines).")
+        Path | None, option("Output", "joint: write the search trees here (JSON lines).")
     ] = None
     questions: Questions = None
     corpus: Corpus = None

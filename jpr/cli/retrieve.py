@@ -6,17 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from jpr.cli import output
-from jpr.cli.arguments import (
-    INPUT,
-    MODEL,
-    OUTPUT,
-    Json,
-    Workers,
-    argument,
-    check_k,
-    option,
-    reject,
-)
+from jpr.cli.arguments import Json, Workers, argument, option
+from jpr.cli.checks import check_k, reject
 from jpr.cli.files import read_searchable
 from jpr.cli.workers import spread
 from jpr.errors import ConfigError
@@ -35,16 +26,16 @@ class RetrieveArguments:
     index: Annotated[Path, argument("Folder of an index made by `jpr index`.")]
     question: Annotated[str | None, argument("Question to search for.")] = None
     questions: Annotated[
-        Path | None, option(INPUT, "File of questions to search for.", "--questions", "-q")
+        Path | None, option("Input", "File of questions to search for.", "--questions", "-q")
     ] = None
     out: Annotated[
-        Path | None, option(OUTPUT, "With --questions: run to write.", "--out", "-o")
+        Path | None, option("Output", "With --questions: run to write.", "--out", "-o")
     ] = None
-    k: Annotated[int, option(OUTPUT, "Number of passages per question.", "-k")] = 100
+    k: Annotated[int, option("Output", "Number of passages per question.", "-k")] = 100
     retriever: Annotated[
         str | None,
         option(
-            MODEL,
+            "Model",
             "bm25, dense or hybrid.",
             "--retriever",
             "-r",
@@ -54,17 +45,17 @@ class RetrieveArguments:
     where: Annotated[
         list[str] | None,
         option(
-            INPUT,
+            "Input",
             "Keep passages with this title or metadata; repeatable. Values of one field are "
             "alternatives; different fields must all match.",
             metavar="FIELD=VALUE",
         ),
     ] = None
     encoder: Annotated[
-        Path | None, option(MODEL, "Folder of the index's encoder, if it has moved.")
+        Path | None, option("Model", "Folder of the index's encoder, if it has moved.")
     ] = None
     distinct: Annotated[
-        bool, option(OUTPUT, "Drop near-duplicates of better passages.", "--distinct")
+        bool, option("Output", "Drop near-duplicates of better passages.", "--distinct")
     ] = False
     workers: Workers = None
     json: Json = False

@@ -8,16 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from jpr.cli import output
-from jpr.cli.arguments import (
-    INPUT,
-    OUTPUT,
-    SCALE,
-    Docs,
-    IndexFolder,
-    check_source,
-    option,
-    reject,
-)
+from jpr.cli.arguments import Docs, IndexFolder, option
+from jpr.cli.checks import check_source, reject
 from jpr.cli.doctor import EXTRAS
 from jpr.errors import ConfigError, MissingExtraError
 from jpr.io.settings import parse_settings
@@ -39,19 +31,19 @@ class ServeArguments:
     index: IndexFolder = None
     mcp: Annotated[
         bool,
-        option(OUTPUT, "Serve the Model Context Protocol on standard input and output.", "--mcp"),
+        option("Output", "Serve the Model Context Protocol on standard input and output.", "--mcp"),
     ] = False
-    host: Annotated[str, option(OUTPUT, "Address to listen on.")] = _HOST
+    host: Annotated[str, option("Output", "Address to listen on.")] = _HOST
     port: Annotated[
-        int, option(OUTPUT, "Port to listen on; 0 picks a free one.", min=0, max=65535)
+        int, option("Output", "Port to listen on; 0 picks a free one.", min=0, max=65535)
     ] = _PORT
     token_file: Annotated[
         Path | None,
-        option(INPUT, "File with the token that requests need.", show_default=_TOKEN),
+        option("Input", "File with the token that requests need.", show_default=_TOKEN),
     ] = None
     limit: Annotated[
         list[str] | None,
-        option(SCALE, "Change a limit (see above); repeatable.", metavar="NAME=VALUE"),
+        option("Scale", "Change a limit (see above); repeatable.", metavar="NAME=VALUE"),
     ] = None
 
     def __post_init__(self) -> None:

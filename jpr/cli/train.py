@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from jpr.cli import output
-from jpr.cli.arguments import INPUT, OUTPUT, argument, option
+from jpr.cli.arguments import argument, option
 from jpr.errors import ConfigError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -28,14 +28,14 @@ class TrainArguments:
     changes: Annotated[
         list[str] | None,
         option(
-            INPUT, "Change a value of the recipe; repeatable.", "--set", metavar="TABLE.KEY=VALUE"
+            "Input", "Change a value of the recipe; repeatable.", "--set", metavar="TABLE.KEY=VALUE"
         ),
     ] = None
     out: Annotated[
         Path | None,
-        option(OUTPUT, "Folder to write.", "--out", "-o", show_default="the recipe's name"),
+        option("Output", "Folder to write.", "--out", "-o", show_default="the recipe's name"),
     ] = None
-    resume: Annotated[bool, option(OUTPUT, "Resume an interrupted run.", "--resume")] = False
+    resume: Annotated[bool, option("Output", "Resume an interrupted run.", "--resume")] = False
 
 
 def run(options: TrainArguments) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from jpr.cli import output
-from jpr.cli.arguments import INPUT, Json, argument, option
+from jpr.cli.arguments import Json, argument, option
 from jpr.cli.files import naming, recognize, record_kinds
 from jpr.errors import ConfigError, FormatError
 
@@ -22,7 +22,7 @@ class ValidateArguments:
     file: Annotated[Path | None, argument("File or folder to check.")] = None
     origin: Annotated[
         str | None,
-        option(INPUT, "Format to read.", "--from", metavar="FORMAT", show_default="detected"),
+        option("Input", "Format to read.", "--from", metavar="FORMAT", show_default="detected"),
     ] = None
     json: Json = False
 

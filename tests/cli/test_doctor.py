@@ -111,7 +111,7 @@ def test_an_index_is_checked(tmp_path: Path) -> None:
     assert (found["format"], found["passages"], found["lexical"]) == (2, 2, True)
     assert found["encoder"]["found"] is True
     assert found["checksums"] >= len(list((index / "v1").glob("vectors/*")))
-    assert "verified" in run_jpr("doctor", index)
+    assert "checksums" in run_jpr("doctor", index)
     (damaged,) = (index / "v1" / "vectors").glob("*.faiss")
     whole = damaged.read_bytes()
     damaged.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
