@@ -5,9 +5,9 @@ split at white space, is at least `threshold`. Titles do not count. A passage wi
 a duplicate.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from math import ceil
+from itertools import chain
 
 from jpr.errors import ConfigError
 from jpr.stages import Retriever
@@ -25,44 +25,21 @@ def distinct(hits: Iterable[Hit], threshold: float = THRESHOLD) -> Iterator[Hit]
     ['cat', 'dog']
     """
     _check(threshold)
-    kept = _Kept(threshold)
-    return (hit for hit in hits if kept.takes(hit.passage.text))
+    return _distinct(hits, threshold)
 
 
-@dataclass(slots=True)
-class _Kept:
-    """The texts kept so far, with prefix filtering.
-
-    Sets with a Jaccard coefficient of t or more share one of the first `size - ceil(t * size) + 1`
-    words of each, in any fixed order of all words. So only those are looked up, in order of length,
-    longest first, because long words are rare; words of one length are taken together.
-    """
-
-    threshold: float
-    words: list[frozenset[str]] = field(default_factory=list)
-    holders: dict[str, list[int]] = field(default_factory=dict)
-
-    def takes(self, text: str) -> bool:
-        """Keep a text and return True, unless it is a near-duplicate."""
-        words = frozenset(text.casefold().split())
-        if not words:
-            return True
-        n_prefix = len(words) - ceil(self.threshold * len(words)) + 1
-        shortest = sorted(map(len, words))[-n_prefix]
-        prefix = [word for word in words if len(word) >= shortest]
-        similar = {other for word in prefix for other in self.holders.get(word, ())}
-        if any(self._alike(words, self.words[other]) for other in similar):
-            return False
-        for word in prefix:
-            self.holders.setdefault(word, []).append(len(self.words))
-        self.words.append(words)
-        return True
-
-    def _alike(self, a: frozenset[str], b: frozenset[str]) -> bool:
-        if min(len(a), len(b)) < self.threshold * max(len(a), len(b)):
-            return False  # even if one contains the other
-        shared = len(a & b)
-        return shared >= self.threshold * (len(a) + len(b) - shared)
+def _distinct(hits: Iterable[Hit], threshold: float) -> Iterator[Hit]:
+    sizes: list[int] = []
+    texts_with: dict[str, list[int]] = {}  # an inverted index of the texts yielded so far
+    for hit in hits:
+        words = frozenset(hit.passage.text.casefold().split())
+        shared = Counter(chain.from_iterable(texts_with.get(word, ()) for word in words))
+        if any(n >= threshold * (len(words) + sizes[i] - n) for i, n in shared.items()):
+            continue
+        for word in words:
+            texts_with.setdefault(word, []).append(len(sizes))
+        sizes.append(len(words))
+        yield hit
 
 
 def _check(threshold: float) -> None:
