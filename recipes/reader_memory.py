@@ -30,7 +30,7 @@ WORKSPACE = 64 * 2**20
 OUTSIDE = 10**9
 """Allowance for the driver and for gaps between tensors; not measured."""
 _AT_ONCE = 65_536
-"""Tokens that the encoder reads at once without gradients (`jpr.models.packing.Grouping`)."""
+"""Tokens that the encoder reads at once without gradients (`jpr.models.padding.Grouping`)."""
 
 SHAPES = {
     "small": T5Config(32128, 512, 64, 2048, 6, 8, 6),
@@ -73,7 +73,7 @@ def weights(shape: T5Config) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is read and written at once: for each question of a batch, k passages and an answer."""
+    """A batch: for each question, k passages and an answer."""
 
     passages: int
     tokens: int = 200
@@ -94,7 +94,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """Bytes at the moment that needs most."""
+    """Bytes at the moment of the highest use."""
 
     weights: int
     optimiser: int
@@ -105,11 +105,11 @@ class Peak:
     kept: int
     """For the backward pass; at inference, for the steps to come."""
     working: int
-    """What one operation needs beside all that."""
+    """Temporary tensors of one operation."""
 
     @property
     def total(self) -> int:
-        """All of it."""
+        """The sum."""
         parts = self.weights, self.optimiser, self.copies, self.gradients, self.kept, self.working
         return sum(parts)
 
@@ -158,7 +158,7 @@ def training(shape: T5Config, load: Load, *, checkpointing: bool, fused: bool = 
 
 
 def kept_in_block(shape: T5Config, fused: bool) -> int:
-    """Return what a token leaves in a block of the encoder for the way back."""
+    """Return what a token leaves in a block of the encoder for the backward pass."""
     normed = 2 * (FULL + HALF) * shape.d_model + 2 * FULL  # twice: input, output, scale
     attended = HALF * 4 * shape.inner + FULL * shape.num_heads  # q, k, v, mixed; log-sum
     fed = HALF * shape.d_ff + (HALF * wide(shape) if shape.is_gated else 0)
@@ -177,7 +177,7 @@ def _ends(shape: T5Config, fused: bool) -> int:
 
 
 def _back(shape: T5Config, load: Load, fused: bool) -> int:
-    """Return what it takes to go back through a block of the encoder."""
+    """Return what the backward pass of an encoder block needs."""
     each = FULL * shape.d_model + HALF * (shape.d_ff + wide(shape))  # gradients around the ReLU
     if not fused:  # the gradient of the bias of all pairs, and the sum of those so far
         each += 2 * HALF * shape.num_heads * -(-load.tokens // 8) * 8
@@ -196,17 +196,17 @@ def _decoder(shape: T5Config, load: Load, fused: bool) -> int:
 
 
 def _logits(shape: T5Config, load: Load) -> int:
-    """Return logits in 32 bits thrice: themselves, log-probabilities and, later, gradients."""
+    """Return float32 logits three times: themselves, log-probabilities and gradients."""
     return 3 * FULL * load.written * shape.vocab_size
 
 
 def inference(shape: T5Config, load: Load) -> Peak:
-    """Return the peak of reading and then writing word by word."""
+    """Return the peak of reading, then generating token by token."""
     return max(reading(shape, load), writing(shape, load), key=lambda peak: peak.total)
 
 
 def reading(shape: T5Config, load: Load) -> Peak:
-    """Return the peak of the encoder without gradients, which reads so many tokens at a time."""
+    """Return the peak of the encoder without gradients, at most `_AT_ONCE` tokens at a time."""
     rows = min(load.batch * load.passages, max(1, _AT_ONCE // load.tokens))
     now, d = rows * load.tokens, HALF * shape.d_model
     fed = shape.d_ff + (wide(shape) if shape.is_gated else 0)
