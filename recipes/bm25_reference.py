@@ -1,13 +1,12 @@
-"""What plain BM25 finds: 100 candidates per question, scored on each set of questions.
+"""Score plain BM25: 100 candidates per question of each set.
 
 Needs: a passages file, questions files, `pip install bm25s PyStemmer`; 5 GB of memory; 10 minutes.
 
     python -m recipes.bm25_reference passages.tsv.xz ambignq_dev.jsonl webqsp_test.jsonl ...
 
-It leaves the runs beside it (`--runs FOLDER`) and the numbers in `results/bm25-reference.jsonl`.
+Writes the runs (`--runs FOLDER`) and `results/bm25-reference.jsonl`.
 """
 
-import argparse
 import sys
 import time
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from jpr import MRecall, Recall, evaluate, load_questions, read_passages, write_
 from jpr.io.atomic import publish
 from jpr.io.manifest import commit, manifest
 from jpr.types import Hit, Passage, Question, Ranking
+from recipes.command_line import results_parser
 from recipes.report import Record, records_of, save_records
 
 ABOUT = (
@@ -51,13 +51,9 @@ class Bm25:
 
 def main() -> None:
     """Index, retrieve, score, record."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("passages", type=Path)
+    parser = results_parser(__doc__, "passages")
     parser.add_argument("questions", type=Path, nargs="+")
     parser.add_argument("--runs", type=Path, default=Path("runs"))
-    parser.add_argument("--results", type=Path, default=Path("results"))
     options = parser.parse_args()
     start = time.perf_counter()
     index = Bm25(list(read_passages(options.passages)))

@@ -11,7 +11,6 @@ TreeDecode chooses, differ from those for the first order. A pointer's should ne
 rounding; an index head's do, since the numbers that it knows candidates by go by their places.
 """
 
-import argparse
 import json
 import time
 from collections.abc import Iterator, Sequence
@@ -31,6 +30,7 @@ from jpr.rerank.joint import model_input
 from jpr.rerank.prompt import Prompts, PromptSettings, read_prompt_settings
 from jpr.rerank.torch_scorer import TorchScorer
 from jpr.types import Prefix, Ranking
+from recipes.command_line import parser_of
 
 K = 5
 NUMBERS = 100
@@ -87,10 +87,7 @@ def measured(
 
 def main() -> None:
     """Measure, print, and keep the numbers."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("run", type=Path)
+    parser = parser_of(__doc__, "run")
     parser.add_argument("models", type=Path, nargs="+")
     parser.add_argument("--questions", type=int, default=20)
     parser.add_argument("--candidates", type=int, default=25)

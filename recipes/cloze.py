@@ -10,7 +10,6 @@ the first stage's, but for those that repeat a part of the passage itself. 20 mi
         -k 64 --out packs/cloze
 """
 
-import argparse
 import re
 from collections.abc import Iterator
 from itertools import islice
@@ -24,6 +23,7 @@ from jpr.io.atomic import publish
 from jpr.retrieve.index import Index
 from jpr.retrieve.retrievers import open_retriever
 from jpr.types import Passage, Question, Ranking
+from recipes.command_line import parser_of
 
 K, MORE = 64, 16
 BATCH = 256
@@ -100,10 +100,7 @@ def others(found: Ranking, source: str) -> Ranking:
 
 def main() -> None:
     """Ask, retrieve, write."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("index", type=Path)
+    parser = parser_of(__doc__, "index")
     parser.add_argument("--count", type=int, default=24000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, required=True)

@@ -8,7 +8,7 @@ format, the passages as a TSV of id, text, title.
     python -m recipes.dpr_plus prepare minilm gte e5 mine teacher full mine-teacher student \\
         --passages passages.tsv.xz --questions QUESTIONS --weights WEIGHTS --work WORK --out OUT
 
-Each stage leaves its state in WORK, so that stages can be run one by one. OUT gets, per encoder,
+Each stage keeps its state in WORK, so that stages can be run separately. OUT gets, per encoder,
 the 300 nearest passages of each evaluation question (`NAME.npz`), the student's weights in files of
 at most 15 MB, and a manifest. `recipes/first_stage.py` makes the published numbers from them. The
 stages `codes0` … `codes7` put out the passages' vectors in 8 bits, an eighth each.
@@ -34,6 +34,7 @@ from jpr.models.checkpoint import read_checkpoint, write_checkpoint
 from jpr.models.config import BertConfig
 from jpr.text import AnswerMatcher
 from jpr.types import Question
+from recipes.command_line import parser_of
 from recipes.dual_encoder import (
     Data,
     DualConfig,
@@ -367,9 +368,7 @@ def codes(options: argparse.Namespace, eighth: int) -> None:
 
 def main() -> None:
     """Run the stages that were asked for."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("stages", nargs="+")
     for name in ("passages", "questions", "weights", "work", "out"):
         parser.add_argument(f"--{name}", type=Path, required=True)

@@ -1,14 +1,13 @@
-"""DPR⁺: a dual encoder learns to place questions near passages that answer them (appendix A).
+"""Training of dual encoders, DPR⁺ (appendix A); recipes/dpr_plus.py runs it.
 
 The paper prints inner products in its loss; the objective of DPR, used here, is their softmax:
 
     L = -log  exp s(q, p⁺) / Σ_{p ∈ {p⁺} ∪ B⁻} exp s(q, p)        s = scale · f_q(q)ᵀ f_p(p)
 
 *Distant negatives* (`train_distant`): B⁻ is one hard and one random passage per question, and all
-passages of the other questions in the batch, except those known to hold an answer. *Full negatives*
+passages of the other questions in the batch, except those known to contain an answer. *Full*
 (`train_full`): B⁻ is the whole corpus, its vectors frozen; only the question tower learns. With a
-`Teacher`, the student learns the teacher's distribution over the same passages beside, so that a
-small encoder can follow a larger one.
+`Teacher`, the student also learns the teacher's distribution over the same passages.
 """
 
 import random
@@ -88,7 +87,7 @@ class TokenRows:
 
 @dataclass(frozen=True, slots=True)
 class DualConfig:
-    """How a dual encoder is trained."""
+    """Settings of training."""
 
     steps: int
     batch: int = 256
@@ -99,12 +98,12 @@ class DualConfig:
     weight_decay: float = 0.01
     clip: float = 1.0
     scale: float = 20.0
-    """What unit vectors' inner products are multiplied with before the softmax."""
+    """Factor of inner products of unit vectors in the softmax."""
     teacher_weight: float = 0.0
-    """The share of the teacher's distribution in the loss; the rest is the positives'."""
+    """Weight of the teacher's distribution in the loss; the rest is the positives'."""
     teacher_scale: float = 50.0
     longest: int = 192
-    """Passages are cut at so many tokens while training."""
+    """Passages are truncated to this number of tokens in training."""
     pooling: str = "mean"
     seed: int = 0
 
@@ -125,14 +124,14 @@ class Teacher:
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """Questions and what is known of passages for each; `weights` says how often each is drawn."""
+    """Questions with their positives and negatives, sampled by `weights`."""
 
     questions: TokenRows
     examples: Sequence[Example]
     weights: Sequence[float]
 
-    def draws(self, batch: int, seed: int) -> Iterator[list[int]]:
-        """Yield batches of question numbers, for ever."""
+    def batches(self, batch: int, seed: int) -> Iterator[list[int]]:
+        """Yield batches of question numbers, without end."""
         chance = random.Random(seed)
         numbers = range(len(self.examples))
         while True:
@@ -152,14 +151,14 @@ def train_distant(
     chance = random.Random(config.seed)
     device = passages.ids.device
 
-    def loss_of(drawn: list[int]) -> Tensor:
-        examples = [data.examples[i] for i in drawn]
+    def loss_of(sampled: list[int]) -> Tensor:
+        examples = [data.examples[i] for i in sampled]
         rows = choose_rows(examples, config.hard, len(passages), chance)
-        asked = torch.tensor(drawn, device=device)
+        asked = torch.tensor(sampled, device=device)
         given = torch.tensor(rows, device=device)
         q = vectors_of(model, data.questions, asked, 64, config.pooling)
         p = vectors_of(model, passages, given, config.longest, config.pooling)
-        target = torch.arange(len(drawn), device=device)
+        target = torch.arange(len(sampled), device=device)
         excluded = torch.from_numpy(false_negatives(examples, rows)).to(device)
         loss = softmax_loss(config.scale * q @ p.T, target, excluded)
         if teacher is None:
@@ -179,13 +178,13 @@ def train_full(
     *,
     log: Log = lambda _step, _loss: None,
 ) -> None:
-    """Train the question tower against all passages, whose vectors stay as they are."""
+    """Train the question tower against all passages, whose vectors are frozen."""
     chance = random.Random(config.seed)
     device = passage_vectors.device
 
-    def loss_of(drawn: list[int]) -> Tensor:
-        examples = [data.examples[i] for i in drawn]
-        asked = torch.tensor(drawn, device=device)
+    def loss_of(sampled: list[int]) -> Tensor:
+        examples = [data.examples[i] for i in sampled]
+        asked = torch.tensor(sampled, device=device)
         q = vectors_of(question_tower, data.questions, asked, 64, config.pooling)
         scores = config.scale * (q.to(passage_vectors.dtype) @ passage_vectors.T).float()
         chosen = [chance.choice(chance.choice(example.positives)) for example in examples]
@@ -209,8 +208,8 @@ def choose_rows(
 ) -> list[int]:
     """Return the passages of a batch: each question's positive first, then hard, then random.
 
-    The answer is drawn first and then a passage that holds it, so that an answer that few passages
-    hold is learnt as often as one that many do.
+    The answer is sampled first and then a passage that contains it, so that an answer in few
+    passages is learnt as often as one in many.
     """
     rows = [chance.choice(chance.choice(example.positives)) for example in examples]
     for _ in range(hard):
@@ -224,7 +223,7 @@ def _random_row(example: Example, n_passages: int, chance: random.Random) -> int
 
 
 def false_negatives(examples: Sequence[Example], rows: Sequence[int]) -> NDArray[np.bool_]:
-    """Tell for each question which passages of the batch hold its answer, its own one apart."""
+    """Return which passages of the batch contain a question's answer, except its own positive."""
     places: dict[int, list[int]] = {}
     for place, row in enumerate(rows):
         places.setdefault(row, []).append(place)
@@ -237,12 +236,12 @@ def false_negatives(examples: Sequence[Example], rows: Sequence[int]) -> NDArray
 
 
 def softmax_loss(scores: Tensor, target: Tensor, excluded: Tensor) -> Tensor:
-    """Return -log of the softmax's share of each row's target, without what is excluded."""
+    """Return the cross-entropy of each row's target, without the excluded columns."""
     return F.cross_entropy(scores.masked_fill(excluded, -torch.inf), target)
 
 
 def distillation_loss(student: Tensor, teacher: Tensor) -> Tensor:
-    """Return how far the student's distribution in each row is from the teacher's (KL)."""
+    """Return KL(teacher ‖ student) of the rows, on average."""
     return F.kl_div(
         F.log_softmax(student, dim=1),
         F.log_softmax(teacher, dim=1),
@@ -252,7 +251,7 @@ def distillation_loss(student: Tensor, teacher: Tensor) -> Tensor:
 
 
 def vectors_of(model: Bert, texts: TokenRows, rows: Tensor, longest: int, pooling: str) -> Tensor:
-    """Return unit vectors (B, d) of these rows, in 16 bits inside where there is a GPU."""
+    """Return unit vectors (B, d) of these rows, computed in 16 bits on a GPU."""
     ids, lengths = texts.packed(rows, longest)
     with torch.autocast(ids.device.type, torch.bfloat16, enabled=ids.device.type == "cuda"):
         hidden = model.forward_packed(ids, lengths)
@@ -304,13 +303,13 @@ def _descend(
         betas=(0.9, 0.98),
         weight_decay=config.weight_decay,
     )
-    for step, drawn in zip(
-        range(config.steps), data.draws(config.batch, config.seed), strict=False
+    for step, sampled in zip(
+        range(config.steps), data.batches(config.batch, config.seed), strict=False
     ):
         slope = min((step + 1) / config.warmup, 1 - step / config.steps)
         for group in optimizer.param_groups:
             group["lr"] = config.learning_rate * max(slope, 0.02)
-        loss = loss_of(drawn)
+        loss = loss_of(sampled)
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]  # torch types it loosely
         torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip)

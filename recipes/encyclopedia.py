@@ -1,15 +1,14 @@
-"""Scores the models that come with the package on the demo encyclopedia, as users run them.
+"""Score the bundled models on the demo encyclopedia, as users run them.
 
-Needs nothing else. Some seconds a question on a CPU; a run that was stopped goes on.
+Needs nothing else. Some seconds per question on a CPU; a run that was stopped resumes.
 
     python -m recipes.encyclopedia --work encyclopedia
 
 Systems: BM25 alone; the first stage, which mixes it with the encoder's vectors; and of the first
-stage's 100 candidates, those that the joint model chooses one by one (`independent`) and one after
-another for the answers that each adds (`joint`). It leaves `encyclopedia.jsonl` in `results/`.
+stage's 100 candidates, those that the joint model chooses independently (`independent`) and one
+after another for the answers that each adds (`joint`). Writes `encyclopedia.jsonl` to `results/`.
 """
 
-import argparse
 import time
 from pathlib import Path
 
@@ -28,8 +27,9 @@ from jpr.evaluation.compare import compare
 from jpr.evaluation.evaluation import ALL
 from jpr.io.manifest import manifest
 from jpr.rerank.batch import rerank_to_file
-from recipes.joint_default import Clock
+from recipes.command_line import results_parser
 from recipes.joint_table import MEASURES, records
+from recipes.rankings import Clock
 from recipes.report import FIRST_STAGE, comparison_row, save_records
 
 K = 10
@@ -37,7 +37,7 @@ DATA = "encyclopedia"
 INDEPENDENT = "independent"
 SHOWN = [[name, "own", ALL] for name in ("MRecall@5", "MRecall@10", "alpha_nDCG(0.9)@5")]
 ABOUT = (
-    "The models that come with the package, in 8 bits on the CPU, on the demo encyclopedia "
+    "The bundled models, in 8 bits on the CPU, on the demo encyclopedia "
     "(`jpr/assets/encyclopedia`): 622 passages and 106 questions with several answers each, "
     "written for this project. No model was trained or tuned on it."
 )
@@ -45,11 +45,8 @@ ABOUT = (
 
 def main() -> None:
     """Index, choose, score, record."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = results_parser(__doc__)
     parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--results", type=Path, default=Path("results"))
     options = parser.parse_args()
     start, index = time.perf_counter(), options.work / "index"
     questions = load_questions(ENCYCLOPEDIA / "questions.jsonl")

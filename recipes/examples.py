@@ -6,7 +6,6 @@ recipes/first_stage.py). Prints docs/examples.md; a minute on two cores.
     python -m recipes.examples questions runs > docs/examples.md
 """
 
-import argparse
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from math import exp
@@ -16,6 +15,7 @@ from jpr import JointReranker, load_questions, load_rankings
 from jpr.coverage import cover
 from jpr.evaluation.tables import markdown
 from jpr.types import Question, Ranking, Reply
+from recipes.command_line import parser_of
 
 DATA = {"ambignq_dev": "AmbigNQ dev", "webquestions_dev": "WebQuestions dev"}
 K = 5
@@ -86,12 +86,12 @@ def steps(reply: Reply, given: Ranking) -> Iterator[str]:
     """Yield the lines of the tree."""
     titles = [hit.passage.title for hit in given.hits]
     for depth, node in enumerate(reply.nodes):
-        told = [
+        added = [
             f"{one.text} {one.probability:.2f}" for one in node.expected if one.probability >= LEAST
         ]
         line = f"{'   ' * depth}{'└─ ' if depth else ''}{titles[node.passage]}"
         other = titles[node.instead_of[0][1]] if node.instead_of else "nothing"
-        what = ", ".join(told[:SHOWN]) or "little"
+        what = ", ".join(added[:SHOWN]) or "little"
         yield f"{line}: P {exp(node.log_prob):.2f}; adds {what}; not {other}"
 
 
@@ -107,7 +107,7 @@ def example(number: int, data: str, choices: Sequence[Reply], given: Ranking) ->
     yield "```text\n" + "\n".join(steps(choices[1], given)) + "\n```"
 
 
-def wanted(questions: Path, runs: Path) -> dict[str, tuple[str, Ranking]]:
+def examples_of(questions: Path, runs: Path) -> dict[str, tuple[str, Ranking]]:
     """Return the candidates of the examples, with their answers."""
     found = {}
     for data in DATA:
@@ -122,14 +122,10 @@ def wanted(questions: Path, runs: Path) -> dict[str, tuple[str, Ranking]]:
 
 
 def main() -> None:
-    """Choose both ways, and tell."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("questions", type=Path)
-    parser.add_argument("runs", type=Path)
+    """Choose both ways, and print the page."""
+    parser = parser_of(__doc__, "questions", "runs")
     options = parser.parse_args()
-    found = wanted(options.questions, options.runs)
+    found = examples_of(options.questions, options.runs)
     given = [found[id] for id in EXAMPLES]
     ways = [JointReranker.load(decoder="independent"), JointReranker.load()]
     chosen = [list(way.decode_many([ranking for _, ranking in given], K)) for way in ways]

@@ -1,4 +1,4 @@
-"""The encoder that comes with the package: the student of `recipes/dpr_plus.py`, in 8 bits.
+"""Make the bundled encoder: the student of `recipes/dpr_plus.py`, in 8 bits.
 
 Needs: the student's folder (config.json, model.safetensors, tokenizer.json), the passages as a TSV
 and some training questions, from which the scales are found; a minute.
@@ -6,13 +6,12 @@ and some training questions, from which the scales are found; a minute.
     python -m recipes.export_encoder STUDENT passages.tsv.xz ambignq_train.jsonl jpr/assets/encoder
 """
 
-import argparse
 from itertools import islice
-from pathlib import Path
 
 from jpr import load_questions, read_passages
 from jpr.encode.encoder_settings import EncoderSettings
 from jpr.encode.export_encoder import export_encoder
+from recipes.command_line import parser_of
 
 SAMPLE = 400
 EVERY = 3000
@@ -20,11 +19,7 @@ EVERY = 3000
 
 def main() -> None:
     """Take a sample and export."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    for name in ("student", "passages", "questions", "out"):
-        parser.add_argument(name, type=Path)
+    parser = parser_of(__doc__, "student", "passages", "questions", "out")
     options = parser.parse_args()
     passages = list(islice(read_passages(options.passages), 0, SAMPLE * EVERY, EVERY))
     questions = [question.text for question in load_questions(options.questions)[:SAMPLE]]

@@ -1,4 +1,4 @@
-"""Splits the extra training questions by what kind they are, for the runs that ask which help.
+"""Split the extra training questions by kind, for the runs that ask which kinds help.
 
     python -m recipes.extra_by_kind extra_train.jsonl.xz --out questions
 
@@ -6,13 +6,13 @@ Writes `extra_search.jsonl` (typed into a search engine), `extra_facts.jsonl` (m
 base or an article) and `extra_trivia.jsonl` (30,000 of the quiz questions, drawn by a seed).
 """
 
-import argparse
 import json
 import lzma
 import random
 from pathlib import Path
 
 from jpr.io.atomic import publish
+from recipes.command_line import parser_of
 
 KINDS = {
     "search": ("efficientqa", "situatedqa_train", "mkqa_sample"),
@@ -48,10 +48,7 @@ def split(lines: list[str]) -> dict[str, list[str]]:
 
 def main() -> None:
     """Read, split, write."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("questions", type=Path)
+    parser = parser_of(__doc__, "questions")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)

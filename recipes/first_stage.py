@@ -1,15 +1,14 @@
-"""What each first stage finds: 100 candidates per question, for every system tried.
+"""Score first stages: 100 candidates per question, for every system tried.
 
 Needs: the index of the passages with vectors (`jpr index passages.tsv.xz --out wiki --vectors …`),
 the lists of nearest passages that `recipes/dpr_plus.py` made on a GPU, questions; 15 minutes.
 
     python -m recipes.first_stage wiki LISTS ambignq_dev.jsonl webqsp_test.jsonl trec_test.jsonl ...
 
-It leaves the numbers in `results/first-stage.jsonl`, with paired tests in the manifest, and with
-`--runs FOLDER` the runs of the default retriever.
+Writes `results/first-stage.jsonl`, with paired tests in the manifest, and with `--runs FOLDER` the
+runs of the default retriever.
 """
 
-import argparse
 import json
 import time
 from collections.abc import Iterator, Sequence
@@ -27,6 +26,7 @@ from jpr.retrieve.index import Index
 from jpr.retrieve.rank_fusion import ReciprocalRanks, Scored
 from jpr.retrieve.retrievers import DEPTH, HYBRID, open_retriever
 from jpr.types import Hit, Question, Ranking
+from recipes.command_line import results_parser
 from recipes.report import Record, comparison_row, records_of, save_records
 
 NAME = "first-stage"
@@ -48,12 +48,12 @@ ABOUT = (
     "is `jpr retrieve` with its defaults over an index whose passages were encoded on the GPU: "
     "questions by the same encoder in 8 bits, vectors in 8 bits in an IVF index. Encoder and "
     "fusion were chosen on AmbigNQ dev and WebQuestions dev; the other two sets were not used. "
-    "MRecall of the best order is what a perfect reranker of the 100 would reach."
+    "MRecall of the oracle ordering is what a perfect reranker of the 100 would reach."
 )
 
 
 def ranking(index: Index, question: Question, hits: Scored) -> Ranking:
-    """Put passages in the place of rows."""
+    """Replace rows by passages."""
     return Ranking(question, tuple(Hit(index.store[row], score) for row, score in hits[:K]))
 
 
@@ -80,7 +80,7 @@ def systems(
 
 
 def against_bm25(scored: Evaluation, data: str) -> list[dict[str, object]]:
-    """Test every system against BM25: as they rank, and in their best order."""
+    """Test every system against BM25: as they rank, and in oracle order."""
     best = tuple(RunScores(run.name, run.oracle.values) for run in scored.runs if run.oracle)
     rows = []
     for order, evaluation in (("own", scored), ("best", replace(scored, runs=best))):
@@ -90,14 +90,9 @@ def against_bm25(scored: Evaluation, data: str) -> list[dict[str, object]]:
 
 def main() -> None:
     """Retrieve, score, record."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("index", type=Path)
-    parser.add_argument("lists", type=Path)
+    parser = results_parser(__doc__, "index", "lists")
     parser.add_argument("questions", type=Path, nargs="+")
     parser.add_argument("--runs", type=Path)
-    parser.add_argument("--results", type=Path, default=Path("results"))
     options = parser.parse_args()
     start = time.perf_counter()
     index = Index(options.index)

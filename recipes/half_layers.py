@@ -1,32 +1,27 @@
-"""Leaves every second layer of a joint model's encoder out, to begin a smaller one with.
+"""Remove every second layer of a joint model's encoder, to start a smaller one from.
 
     python -m recipes.half_layers models/inside models/half
 
-`models/inside` is the model of the package as torch reads it:
+`models/inside` is the bundled model in torch's format:
 
     python -c 'from pathlib import Path; from jpr.models.onnx_weights import write_for_torch; \\
         from jpr.rerank.joint import BUNDLED_MODEL; \\
         write_for_torch(BUNDLED_MODEL, Path("models/bundled"))'
 """
 
-import argparse
 from dataclasses import replace
-from pathlib import Path
 
 from torch import nn
 
 from jpr.io.atomic import copy_file
 from jpr.models.bert import Bert
 from jpr.models.joint_checkpoint import read_joint, write_joint
+from recipes.command_line import parser_of
 
 
 def main() -> None:
     """Read, leave out, write."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    for name in ("model", "out"):
-        parser.add_argument(name, type=Path)
+    parser = parser_of(__doc__, "model", "out")
     options = parser.parse_args()
     model, prompt = read_joint(options.model)
     encoder = model.encoder

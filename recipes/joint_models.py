@@ -1,13 +1,12 @@
-"""Trains the joint rerankers of the tables, and lets each choose for every question: on a GPU.
+"""Train the joint rerankers of the tables, and let each choose for every question: on a GPU.
 
 Needs: `packs/train` and the packs named below (docs/train.md), and `models/e5`: e5-small as trained
 by recipes/dpr_plus.py; for some, `packs/cloze` (recipes/cloze.py), and for T5 `models/flan`
 (flan-t5-small) and packs with its tokens. For the contrasts, encoders as they come (`models/`
 e5-small, gte-small, minilm, mpnet; the last with BERT's order of words), `packs/mixed`, the same
 with strict labels, `packs/strict`, `models/inside` and `models/half` (recipes/half_layers.py).
-torch, safetensors and tokenizers are enough. A model that is there is not trained again, choices
-that are there are not made again, and training that was stopped goes on. The eight models of the
-main table took 37 minutes on one H200.
+torch, safetensors and tokenizers are enough. Existing models and choices are not made again, and
+training that was stopped resumes. The eight models of the main table took 37 minutes on one H200.
 
     python -m recipes.joint_models --choices choices --commit $(git rev-parse --short HEAD)
 
@@ -16,7 +15,6 @@ ten passages (five in the sweep of decoders) chosen for each question among its 
 deep the sweep's trees were; recipes/joint_table.py scores them.
 """
 
-import argparse
 import hashlib
 import json
 import platform
@@ -38,6 +36,7 @@ from jpr.train.development import Chooser, Development
 from jpr.train.joint import load_model, open_dataset, train_joint
 from jpr.train.recipe import DataConfig, ModelConfig, read_recipe
 from jpr.types import Node
+from recipes.command_line import parser_of
 
 RECIPES = Path(__file__).parent / "joint"
 DEV = ("ambignq_dev", "webquestions_dev")
@@ -48,14 +47,14 @@ SEEDS = (0, 1, 2)
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A model to train; without a recipe, one that is there."""
+    """A model to train; without a recipe, one that exists."""
 
     recipe: str = ""
     seed: int = 0
     changes: tuple[str, ...] = ()
-    """What is otherwise than in the recipe, as `jpr train --set` takes it."""
+    """Changes of the recipe, as `jpr train --set` takes them."""
     tokens: str = ""
-    """How the names of its packs begin, where they have other tokens than BERT's."""
+    """Prefix of the names of its packs, if their tokens are not BERT's."""
 
 
 SETS = ("webquestions_train", "ambignq_train", "trec_train")
@@ -144,7 +143,7 @@ Choices = dict[str, list[list[int]]]
 
 
 def trained(name: str, folder: Path, device: str, steps: int) -> float:
-    """Train a model, unless it is there; return the seconds that its steps took."""
+    """Train a model unless it exists; return the seconds that its steps took."""
     run = RUNS[name]
     if not run.recipe:
         return 0.0
@@ -169,7 +168,7 @@ def trained(name: str, folder: Path, device: str, steps: int) -> float:
 
 
 def seconds_of(folder: Path, steps: int) -> float:
-    """Return how long a model was trained; one of other steps is not what the recipe says."""
+    """Return how long a model was trained; the number of steps must be the recipe's."""
     last = json.loads((folder / "log.jsonl").read_text(encoding="utf-8").splitlines()[-1])
     if last["step"] != steps:
         raise SystemExit(f"{folder} was trained for {last['step']} steps, not {steps}; remove it")
@@ -177,8 +176,8 @@ def seconds_of(folder: Path, steps: int) -> float:
     return seconds
 
 
-class Noting(Chooser):
-    """A chooser that notes how deep its trees are."""
+class DepthRecorder(Chooser):
+    """A chooser that records how deep its trees are."""
 
     def __init__(self, model: JointModel, words: Vocabulary, ways: Mapping[str, Decoding]) -> None:
         super().__init__(model, words, ways)
@@ -200,7 +199,7 @@ def choose(
     model, prompts = load_model(ModelConfig(init=str(folder)))
     dataset = open_dataset(DataConfig(f"packs/{pack}"))
     development = Development(dataset, BatchBuilder(dataset.pack, prompts, device), limit)
-    chooser = Noting(model.to(device).eval(), Vocabulary.of(prompts.tokenizer), ways)
+    chooser = DepthRecorder(model.to(device).eval(), Vocabulary.of(prompts.tokenizer), ways)
     found: Choices = {way: [] for way in ways}
     for first in range(0, len(development.questions), 32):
         some = development.questions[first : first + 32]
@@ -211,7 +210,7 @@ def choose(
 
 
 def about(device: str, tokens: str) -> dict[str, object]:
-    """Return what the numbers depend on."""
+    """Return what the results depend on."""
     files = {f"{tokens}{pack}": Path(f"packs/{tokens}{pack}/pack.json") for pack in PACKS}
     hashes = {
         pack: hashlib.sha256(file.read_bytes()).hexdigest()
@@ -224,7 +223,7 @@ def about(device: str, tokens: str) -> dict[str, object]:
 
 
 def check(file: Path, asked_for: Mapping[str, object]) -> None:
-    """Refuse choices that were made for another purpose, to try something out say."""
+    """Reject choices that were made with other options, such as a trial's."""
     made = json.loads(file.read_text(encoding="utf-8"))["asked for"]
     if made != asked_for:
         raise SystemExit(f"{file} was made with {made}, not {asked_for}; remove it")
@@ -232,9 +231,7 @@ def check(file: Path, asked_for: Mapping[str, object]) -> None:
 
 def main() -> None:
     """Train, choose, write."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--choices", type=Path, required=True)
     parser.add_argument("--models", type=Path, default=Path("models"))
     parser.add_argument("--commit", required=True)

@@ -1,16 +1,15 @@
-"""Scores what the joint rerankers chose: the paper's retrieval table, and the ablations.
+"""Score the choices of the joint rerankers: the paper's retrieval table, and the ablations.
 
 Needs: the questions; the first stage's rankings, 100 each with texts (`--runs` of
-recipes/first_stage.py); `choices/`, as recipes/joint_models.py left it; and, for MMR, the index and
+recipes/first_stage.py); `choices/` of recipes/joint_models.py; and, for MMR, the index and
 its vectors as encoded.
 
     python -m recipes.joint_table questions runs choices --index wiki --vectors vectors
 
-It leaves `joint.jsonl` and, for seeds, ablations and decoders, `joint-*.jsonl` in `results/`, with
+Writes `joint.jsonl` and, for seeds, ablations and decoders, `joint-*.jsonl` to `results/`, with
 paired tests in manifests, and figures by the number of answers.
 """
 
-import argparse
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jpr import MRecall, alpha_nDCG, evaluate, load_encoder, load_questions, load_rankings
+from jpr import MRecall, alpha_nDCG, evaluate, load_encoder
 from jpr.encode.vectors import open_vectors
 from jpr.errors import DataError
 from jpr.evaluation.compare import compare
@@ -31,11 +30,11 @@ from jpr.evaluation.plots import plot_by_answers
 from jpr.formats.corpus.store import PassageStore
 from jpr.io.manifest import commit, manifest
 from jpr.rerank.diversify import DiverseReranker
-from jpr.rerank.order import ranked
 from jpr.retrieve.index import Index
 from jpr.stages import Encoder
-from jpr.train.sources import has_answers
-from jpr.types import Passage, Question, Ranking
+from jpr.types import Passage, Ranking
+from recipes.command_line import results_parser
+from recipes.rankings import first_stage, input_files, select
 from recipes.report import FIRST_STAGE as FIRST
 from recipes.report import ORACLE, Record, comparison_row, records_of, save_records
 
@@ -120,8 +119,8 @@ ABOUT = (
     "questions and the same budget in stage 2 (`recipes/joint/`). `pointwise` is Nogueira et "
     "al.'s yes or no, `independent` the paper's IndepPR; `joint` is trained by the dynamic oracle, "
     "with negatives by the first stage's rank (the paper's are by IndepPR's score), and chooses "
-    "passage after passage for the answers that each adds (docs/rerank.md). `oracle` is the best "
-    "order of the candidates. Everything was tuned on AmbigNQ dev and WebQuestions dev."
+    "passage after passage for the answers that each adds (docs/rerank.md). `oracle` is the oracle "
+    "ordering of the candidates. Everything was tuned on AmbigNQ dev and WebQuestions dev."
 )
 ABOUT_SEEDS = (
     "`independent` and `joint` of the table `joint` with three seeds of stage 2, and the mean of "
@@ -141,13 +140,13 @@ ABOUT_TRAINING = (
     "`recipes/joint/short*.toml`."
 )
 ABOUT_CONTRASTS = (
-    "What it takes to generalise: 500 steps of stage 1 from an encoder as it comes, one thing "
+    "What it takes to generalize: 500 steps of stage 1 from an encoder as it comes, one thing "
     "changed at a time (`recipes/joint/contrast.toml`, `CONTRASTS` of `recipes/joint_models.py`), "
     "on development data, chosen for answers. The first row is what the others are tested against, "
     "and MiniLM-L6 what the taught one is, too."
 )
 ABOUT_HALVES = (
-    "The model inside and one of half its layers that it taught (`recipes/joint/half.toml`), both "
+    "The bundled model and one of half its layers that it taught (`recipes/joint/half.toml`), both "
     "in 16 bits and with the first stage's rank as a prior, 0.3, on development data."
 )
 ABOUT_HEADS = (
@@ -162,7 +161,7 @@ Choices = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What is published together."""
+    """Numbers that are published together."""
 
     name: str
     about: str
@@ -195,10 +194,10 @@ class Table:
 
 
 def named(scored: Evaluation, systems: Mapping[str, str]) -> Evaluation:
-    """Return the systems whose runs were scored, by their names; tell which were not."""
+    """Return the systems whose runs were scored, by their names; print those that were not."""
     runs = {run.name: run for run in scored.runs}
     if missing := [system for system, run in systems.items() if run not in runs]:
-        print("not there:", "; ".join(missing), flush=True)
+        print("missing:", "; ".join(missing), flush=True)
     kept = {system: runs[run] for system, run in systems.items() if run in runs}
     return replace(scored, runs=tuple(replace(run, name=name) for name, run in kept.items()))
 
@@ -229,12 +228,12 @@ def tables(choices: Mapping[str, Choices]) -> list[Table]:
 
 
 def against_first(systems: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return that systems are to be tested against the first of them."""
+    """Return tests of all systems against the first of them."""
     return {next(iter(systems)): list(systems)}
 
 
 class Stored:
-    """Passages whose vectors are there; questions are encoded."""
+    """Passages whose vectors were computed before; questions are encoded."""
 
     def __init__(self, encoder: Encoder, store: PassageStore, vectors: Path) -> None:
         self._encoder, self._store = encoder, store
@@ -251,22 +250,8 @@ class Stored:
         return self._vectors[rows].astype(np.float32)
 
 
-def answerable(questions: Sequence[Question], rankings: Iterable[Ranking]) -> list[Ranking]:
-    """Return the rankings that are in a pack, which leaves questions without answers out."""
-    known = {question.id for question in questions if has_answers(question)}
-    return [ranking for ranking in rankings if ranking.question.id in known]
-
-
-def chosen(rankings: Sequence[Ranking], places: Sequence[Sequence[int]]) -> list[Ranking]:
-    """Return the candidates at these places, in their order."""
-    return [
-        ranked(ranking.question, ranking.hits, [(at, -float(i)) for i, at in enumerate(some)])
-        for ranking, some in zip(rankings, places, strict=True)
-    ]
-
-
 def read(folder: Path) -> dict[str, Choices]:
-    """Return what every model chose."""
+    """Return the choices of every model."""
     found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
     return {one["model"]: one for one in found}
 
@@ -274,17 +259,17 @@ def read(folder: Path) -> dict[str, Choices]:
 def runs_of(
     rankings: Sequence[Ranking], choices: Mapping[str, Choices], data: str
 ) -> Iterator[tuple[str, list[Ranking]]]:
-    """Yield all that was chosen for this data, as `MODEL: WAY`."""
+    """Yield all choices for a set, as `MODEL: WAY`."""
     ids = [ranking.question.id for ranking in rankings]
     for model, made in choices.items():
         if made["questions"].get(data, ids) != ids:
             raise DataError(f"{model} chose for other questions of {data} than the run has")
         for way, places in made["choices"].get(data, {}).items():
-            yield f"{model}: {way}", chosen(rankings, places)
+            yield f"{model}: {way}", select(rankings, places)
 
 
 def records(scored: Evaluation, name: str, data: str) -> Iterator[Record]:
-    """Yield the numbers of every system, and the first stage's best order as the oracle's."""
+    """Yield the numbers of every system; the oracle is the first stage's in oracle order."""
     for record in records_of(scored, name, data, commit()):
         if record.system == f"{FIRST}, best order":
             yield replace(record, system=ORACLE)
@@ -301,7 +286,7 @@ def draw(scored: Evaluation, path: Path) -> None:
 def sweep(choices: Mapping[str, Choices]) -> dict[str, str]:
     """Return the ways to decode that one model was asked for beside the usual one.
 
-    Their names tell the mean depth of the trees, over all questions.
+    Their names include the mean depth of the trees, over all questions.
     """
     depths: Mapping[str, Mapping[str, float]] = choices.get(SWEPT, {}).get("depths", {})
     sizes = [len(choices[SWEPT]["questions"][data]) for data in depths]
@@ -314,7 +299,7 @@ def sweep(choices: Mapping[str, Choices]) -> dict[str, str]:
 
 
 def trained(choices: Mapping[str, Choices], runs: Iterable[str]) -> list[dict[str, object]]:
-    """Return what is known of how the models of these runs were trained."""
+    """Return the training records of the models of these runs."""
     models = {run.partition(":")[0] for run in runs}
     return [
         {k: v for k, v in one.items() if k not in ("choices", "questions")}
@@ -325,15 +310,10 @@ def trained(choices: Mapping[str, Choices], runs: Iterable[str]) -> list[dict[st
 
 def main() -> None:
     """Read, score, record."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    for name in ("questions", "runs", "choices"):
-        parser.add_argument(name, type=Path)
+    parser = results_parser(__doc__, "questions", "runs", "choices")
     parser.add_argument("--index", type=Path)
     parser.add_argument("--vectors", type=Path)
     parser.add_argument("--data", nargs="*", default=list(DATA))
-    parser.add_argument("--results", type=Path, default=Path("results"))
     options = parser.parse_args()
     start, choices = time.perf_counter(), read(options.choices)
     diverse = None
@@ -342,8 +322,7 @@ def main() -> None:
         diverse = DiverseReranker(stored)
     made, figures = tables(choices), {}
     for data in options.data:
-        questions = load_questions(options.questions / f"{data}.jsonl")
-        rankings = answerable(questions, load_rankings(options.runs / f"hybrid-{data}.jsonl"))
+        questions, rankings = first_stage(options, data)
         runs = {FIRST: rankings, **dict(runs_of(rankings, choices, data))}
         if diverse:
             runs[MMR] = list(diverse.rank_many(rankings, 10))
@@ -354,8 +333,7 @@ def main() -> None:
             figures[data] = f"joint-{data}.svg"
             draw(scored, options.results / figures[data])
         print(f"{data}: {time.perf_counter() - start:.0f} s", flush=True)
-    inputs = {f"{data}.jsonl": options.questions / f"{data}.jsonl" for data in options.data}
-    inputs |= {name: options.runs / name for name in (f"hybrid-{d}.jsonl" for d in options.data)}
+    inputs = input_files(options, options.data)
     inputs |= {p.name: p for p in sorted(options.choices.glob("*.json"))}
     depends = manifest(
         "python -m recipes.joint_table questions runs choices --index wiki --vectors vectors",

@@ -1,7 +1,7 @@
-"""Which passages a dual encoder learns from, given which answers its candidates hold (appendix A).
+"""Choose the passages that a dual encoder learns from, given the answers in them (appendix A).
 
-A *positive* passage holds an answer. A *hard negative* is ranked high by the untrained encoder and
-holds none.
+A *positive* passage contains an answer. A *hard negative* is ranked high by the untrained encoder
+and contains none.
 """
 
 from collections.abc import Sequence
@@ -14,21 +14,21 @@ _COMMON = 0.4
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """What is known of the passages for one question; passages are row numbers."""
+    """Positives and negatives of one question; passages are row numbers."""
 
     positives: tuple[tuple[int, ...], ...]
-    """For each answer that was found, the best passages that hold it."""
+    """For each answer that was found, the best passages that contain it."""
     hard: tuple[int, ...]
-    """The best passages that hold no answer."""
+    """The best passages that contain no answer."""
     holding: frozenset[int]
-    """All candidates that hold an answer: never negatives."""
+    """All candidates that contain an answer: never negatives."""
 
 
 def mine(candidates: Sequence[int], found: Sequence[Sequence[int]]) -> Example | None:
-    """Choose from candidates, best first, of which each holds the answers in `found`.
+    """Choose from candidates, best first, with the answers `found` in each.
 
-    An answer that stands in more than 40 % of the candidates says little, and is left out of the
-    positives. None where nothing is left to learn from.
+    An answer in more than 40 % of the candidates says little, and is left out of the positives.
+    Return None if there is no positive or no negative.
 
     >>> mine([7, 3, 9], [(), (0,), ()])
     Example(positives=((3,),), hard=(7, 9), holding=frozenset({3}))

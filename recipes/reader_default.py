@@ -1,17 +1,16 @@
-"""Scores the reader that comes with the package as users run it: in 8 bits, on the CPU.
+"""Score the bundled reader as users run it: in 8 bits, on the CPU.
 
 Needs: the questions; the first stage's rankings, 100 each with texts (`--runs` of
-recipes/first_stage.py). Some questions are read, evenly spread: some seconds each; a run that was
-stopped goes on.
+recipes/first_stage.py). Some questions are read, evenly spaced: some seconds each; a run that was
+stopped resumes.
 
     python -m recipes.reader_default questions runs --work read
 
 Systems: `first ten` and `first five` read the first stage's first passages and nothing else;
 `chosen five` chooses five of the 100 candidates jointly, and gives those answers of all candidates
-that the five contain, in one pass. It leaves `reader-default.jsonl` in `results/`.
+that the five contain, in one pass. Writes `reader-default.jsonl` to `results/`.
 """
 
-import argparse
 import json
 import time
 from collections.abc import Callable
@@ -24,8 +23,6 @@ from jpr import (
     SpanReader,
     evaluate_answers,
     load_predictions,
-    load_questions,
-    load_rankings,
 )
 from jpr.evaluation.compare import compare
 from jpr.evaluation.evaluation import ALL, MULTI
@@ -33,12 +30,12 @@ from jpr.io.manifest import commit, manifest
 from jpr.read.batch import KeyedReader, read_to_file
 from jpr.read.spans import ChoosingReader
 from jpr.types import Ranking
-from recipes.joint_default import Clock, spread
-from recipes.joint_table import answerable
+from recipes.command_line import results_parser
+from recipes.rankings import Clock, evenly_spaced, first_stage, input_files
 from recipes.report import Record, comparison_row, records_of, save_records
 
 ABOUT = (
-    "The reader that comes with the package, in 8 bits on the CPU. `first five` and `first ten` "
+    "The bundled reader, in 8 bits on the CPU. `first five` and `first ten` "
     "read those passages of the first stage alone; `chosen five` chooses five of the 100 "
     "candidates jointly and gives the answers of all candidates that the five contain."
 )
@@ -48,15 +45,10 @@ SHOWN = [["AnswerF1", "own", slice] for slice in (ALL, MULTI)]
 
 def main() -> None:
     """Read, score, record."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    for name in ("questions", "runs"):
-        parser.add_argument(name, type=Path)
+    parser = results_parser(__doc__, "questions", "runs")
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--data", nargs="*", default=["webquestions_dev"])
     parser.add_argument("--some", type=int, default=300, help="how many questions")
-    parser.add_argument("--results", type=Path, default=Path("results"))
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
     start, joint = time.perf_counter(), JointReranker.load(device="cpu")
@@ -69,9 +61,8 @@ def main() -> None:
     records: list[Record] = []
     tests, seconds = [], {}
     for data in options.data:
-        questions = load_questions(options.questions / f"{data}.jsonl")
-        run = answerable(questions, load_rankings(options.runs / f"hybrid-{data}.jsonl"))
-        rankings = spread(run, options.some)
+        questions, run = first_stage(options, data)
+        rankings = evenly_spaced(run, options.some)
         read = {ranking.question.id for ranking in rankings}
         questions = [question for question in questions if question.id in read]
         given = {}
@@ -85,10 +76,7 @@ def main() -> None:
         tests += [comparison_row(data, one) for one in compare(scored, FIRST)]
     depends = manifest(
         "python -m recipes.reader_default questions runs --work read",
-        {
-            **{f"{data}.jsonl": options.questions / f"{data}.jsonl" for data in options.data},
-            **{f"hybrid-{d}.jsonl": options.runs / f"hybrid-{d}.jsonl" for d in options.data},
-        },
+        input_files(options, options.data),
         time.perf_counter() - start,
         packages=("onnxruntime",),
     )

@@ -1,15 +1,16 @@
-"""Readers for the passages of each source: trains them, and lets each answer: on a GPU.
+"""Train readers for the passages of each source, and let each answer: on a GPU.
 
 Needs: `packs/train` and the packs of the sets (docs/train.md), the same with flan-t5-small's tokens
 as `packs/t5_*` (candidates in the same order; of the training questions those to read for),
 `models/joint-0` and `models/independent-0` (recipes/joint_models.py), `models/inside` (the model
 that comes with the package, as docs/howto/train.md makes `begin` of it), and `models/flan`. What is
-there is not made again, and training that was stopped goes on.
+exists is not made again, and training that was stopped resumes.
 
     python -m recipes.reader_models --answers answers --commit $(git rev-parse --short HEAD)
 
-Sources of the ten passages of a question: the first stage; IndepPR; JPR; the model inside the
-package; the same with λ = 0.5 ("told"), which prefers passages that tell an answer. Systems: for
+Sources of the ten passages of a question: the first stage; IndepPR; JPR; the bundled model
+("inside"); the same with λ = 0.5, which prefers passages that state an answer ("told": the names
+under which the numbers were published). Systems: for
 each, a T5 trained on what that source chooses for the training questions (recipes/reader.toml), and
 a joint model's own spans (`--reads`), of these passages alone or ("all") of all candidates. "half"
 is the T5 with every second layer left out and twice the passages: by `recipes.reader_memory` 20
@@ -47,6 +48,7 @@ from jpr.train.pack import Pack
 from jpr.train.reader import PackReader, load_reader, train_reader
 from jpr.train.recipe import DataConfig, ModelConfig, ReaderConfig, ReaderTraining, read_any_recipe
 from jpr.train.sampler import Dataset
+from recipes.command_line import parser_of
 
 RECIPE = Path(__file__).parent / "reader.toml"
 SETS = ("ambignq_dev", "webquestions_dev", "webqsp_test", "trec_test", "nqopen_dev")
@@ -84,18 +86,18 @@ WIDEST = max(size.k for size in SIZES.values())
 
 
 class Chosen:
-    """What sources choose of the candidates of packs, remembered in files."""
+    """The choices of sources among the candidates of packs, kept in files."""
 
     def __init__(self, folder: Path, models: Path, device: str, limit: int) -> None:
         """Choose with the models of a folder."""
         self._folder, self._models, self._device, self._limit = folder, models, device, limit
         folder.mkdir(parents=True, exist_ok=True)
 
-    def __call__(self, source: str, pack: str, wanted: Sequence[str], k: int = K) -> Places:
+    def __call__(self, source: str, pack: str, ids: Sequence[str], k: int = K) -> Places:
         """Return the places (Q, k) chosen for the questions with these ids; 255 for none."""
         if not self._file(source, pack).exists():
             alike = [one for one in SOURCES if SOURCES[one].model == SOURCES[source].model]
-            for name, found in self._chosen(alike, pack, wanted).items():
+            for name, found in self._chosen(alike, pack, ids).items():
                 with publish_binary(self._file(name, pack)) as out:
                     np.save(out, found)
         places: Places = np.load(self._file(source, pack))
@@ -104,13 +106,11 @@ class Chosen:
     def _file(self, source: str, pack: str) -> Path:
         return self._folder / f"{source}-{pack}.npy"
 
-    def _chosen(
-        self, sources: Sequence[str], pack: str, wanted: Sequence[str]
-    ) -> dict[str, Places]:
+    def _chosen(self, sources: Sequence[str], pack: str, ids: Sequence[str]) -> dict[str, Places]:
         """Return what sources with one model choose, the passages being read once."""
         dataset = open_dataset(DataConfig(f"packs/{pack}"))
         number = {id: at for at, id in enumerate(dataset.pack.question_ids)}
-        some = np.array([number[id] for id in wanted])
+        some = np.array([number[id] for id in ids])
         found = {name: np.full((len(some), WIDEST), NOWHERE, np.uint8) for name in sources}
         weights = SOURCES[sources[0]].model
         if not weights:
@@ -151,7 +151,7 @@ def scored(pack: str, places: Places, file: Path) -> DataConfig:
 def trained(
     source: str, reader: str, chosen: Chosen, models: Path, options: argparse.Namespace
 ) -> Path:
-    """Train a reader of a source, unless it is there."""
+    """Train a reader of a source unless it exists."""
     train, size = options.train, SIZES[reader]
     folder = models / f"read-{reader}-{source}"
     if (folder / "model.safetensors").exists():
@@ -174,7 +174,7 @@ def trained(
 
 
 def halve(models: Path) -> None:
-    """Leave out every second layer of flan-t5-small, unless that is done."""
+    """Write flan-t5-small without every second layer, unless it exists."""
     whole, home = models / SIZES["t5"].weights, models / SIZES["half"].weights
     if (home / "model.safetensors").exists():
         return
@@ -229,7 +229,7 @@ def spans(
     """Return the answers of a joint model in the chosen passages, read alone or with all others."""
     model, prompts = load_model(ModelConfig(init=str(folder)))
     model = model.to(device, torch.bfloat16 if device == "cuda" else torch.float32).eval()
-    rooms, words = CachePool(model), Vocabulary.of(prompts.tokenizer)
+    cache, words = CachePool(model), Vocabulary.of(prompts.tokenizer)
     dataset = open_dataset(DataConfig(f"packs/{pack}"))
     builder = BatchBuilder(dataset.pack, prompts, device)
     found: list[object] = [[] for _ in range(len(dataset.pack))]
@@ -241,26 +241,26 @@ def spans(
         if not len(there):
             continue
         candidates = builder.build(read.rows(there))
-        encoded = rooms.encode(candidates)
-        rows = PrefixScorer(model, encoded, rooms)([(at, ()) for at in range(len(there))])
+        encoded = cache.encode(candidates)
+        rows = PrefixScorer(model, encoded, cache)([(at, ()) for at in range(len(there))])
         for at, row, passages in zip(
             there.tolist(), rows, passage_tokens(candidates, encoded) or (), strict=True
         ):
             chosen = own[at][own[at] >= 0] if every else np.arange(len(row))
-            told = find_evidence(passages, words)
-            found[int(some[at])] = answers_of(told, told.overall(row), chosen)
+            known = find_evidence(passages, words)
+            found[int(some[at])] = answers_of(known, known.overall(row), chosen)
     return found
 
 
 def answers_of(
-    told: Evidence, mass: NDArray[np.float64], chosen: NDArray[np.int64]
+    known: Evidence, mass: NDArray[np.float64], chosen: NDArray[np.int64]
 ) -> list[Mapping[str, object]]:
     """Return the likeliest answers that chosen candidates contain, and which of these do."""
-    holds = told.contains[chosen]
+    holds = known.contains[chosen]
     shown = np.where(holds.any(axis=0), mass, 0.0)
     return [
         {
-            "tokens": told.answers[answer],
+            "tokens": known.answers[answer],
             "mass": float(mass[answer]),
             "holds": np.flatnonzero(holds[:, answer]).tolist(),
         }
@@ -271,9 +271,7 @@ def answers_of(
 
 def main() -> None:
     """Train, answer, write."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--answers", type=Path, required=True)
     parser.add_argument("--places", type=Path, default=Path("places"))
     parser.add_argument("--models", type=Path, default=Path("models"))
@@ -304,7 +302,7 @@ def main() -> None:
 def answer_set(
     source: str, reader: str, folder: Path, pack: str, chosen: Chosen, options: argparse.Namespace
 ) -> None:
-    """Write the answers of a system to the questions of a set, unless they are there."""
+    """Write the answers of a system to the questions of a set unless they exist."""
     ids = Pack.open(f"packs/{pack}").question_ids
     writes, k = reader in SIZES, SIZES[reader].k if reader in SIZES else K
     for penalty in options.penalties if writes else [0.0]:

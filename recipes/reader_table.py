@@ -1,15 +1,14 @@
-"""Scores what readers answered: the paper's table of answers, by source of the passages.
+"""Score the answers of readers: the paper's table of answers, by source of the passages.
 
-Needs: the questions; the first stage's rankings, 100 each with texts; `answers/`, as
-recipes/reader_models.py left it; and the tokenizers of the joint model and of the T5.
+Needs: the questions; the first stage's rankings, 100 each with texts; `answers/` of
+recipes/reader_models.py; and the tokenizers of the joint model and of the T5.
 
     python -m recipes.reader_table questions runs answers --joint models/joint-0 --t5 models/flan
 
-It leaves `reader.jsonl` in `results/` (or `--name`), with paired tests in its manifest. F1 is
+Writes `reader.jsonl` (or `--name`) to `results/`, with paired tests in its manifest. F1 is
 AmbigQA's, EM that of the likeliest answer.
 """
 
-import argparse
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,6 +31,8 @@ from jpr.rerank.answer_text import AnswerLocator, candidate_answers
 from jpr.rerank.evidence import Vocabulary
 from jpr.train.sources import has_answers
 from jpr.types import Answer, Hit, Prediction, Question, Ranking
+from recipes.command_line import results_parser
+from recipes.rankings import input_files
 from recipes.reader_models import NOWHERE, SIZES
 from recipes.report import comparison_row, records_of, save_records
 
@@ -48,19 +49,19 @@ ABOUT_SOME = {
     "first": " `first`: the first stage's first passages.",
     "independent": " `independent`: IndepPR's.",
     "joint": " `joint`: JPR's.",
-    "inside": " `inside`: those that the model inside the package chooses.",
-    "told": " `told`: the same with λ = 0.5, which prefers passages that tell an answer.",
+    "inside": " `inside`: those that the bundled model chooses.",
+    "told": " `told`: the same with λ = 0.5, which prefers passages that state an answer.",
     "half": " `half` is the same T5 without every second layer, which reads 20 passages in the "
     "memory that the whole one needs for ten.",
 }
-"""Said where there are such systems."""
+"""Added to the description if there are such systems."""
 SHOWN = [["AnswerF1", "own", slice] for slice in (ALL, MULTI)]
 BASELINES = ("independent", "first")
-"""The first of these that there is, others are compared with."""
+"""Systems are compared with the first of these that exists."""
 
 
 def tokenizer_places(folder: Path) -> AnswerLocator:
-    """Return what finds tokens in texts."""
+    """Return a finder of tokens in texts."""
     tokenizer = read_tokenizer(folder / "tokenizer.json")
     return AnswerLocator(tokenizer, Vocabulary.of(tokenizer))
 
@@ -68,7 +69,7 @@ def tokenizer_places(folder: Path) -> AnswerLocator:
 def spans_answers(
     found: Sequence[Mapping[str, Any]], hits: Sequence[Hit], places: AnswerLocator
 ) -> tuple[Answer, ...]:
-    """Return the answers that a joint model's spans are."""
+    """Return the answers of a joint model's spans."""
     if not found:
         return ()
     holds = np.zeros((len(hits), len(found)), dtype=np.bool_)
@@ -82,7 +83,7 @@ def spans_answers(
 
 
 def writes(system: str) -> bool:
-    """Tell whether a system is a T5."""
+    """Return whether a system is a T5."""
     return system.split("-")[0] in SIZES
 
 
@@ -100,7 +101,7 @@ def answers_of(
 def predictions(
     made: Mapping[str, Any], rankings: Mapping[str, Ranking], places: AnswerLocator
 ) -> Iterator[Prediction]:
-    """Yield what a system answered, as the passages write it."""
+    """Yield the answers of a system, as the passages write them."""
     for at, id in enumerate(made["questions"]):
         chosen = [place for place in made["places"][at] if place != NOWHERE]
         hits = [rankings[id].hits[place] for place in chosen]
@@ -143,15 +144,10 @@ def tested(names: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
 
 def main() -> None:
     """Read, score, record."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    for name in ("questions", "runs", "answers"):
-        parser.add_argument(name, type=Path)
+    parser = results_parser(__doc__, "questions", "runs", "answers")
     parser.add_argument("--joint", type=Path, required=True)
     parser.add_argument("--t5", type=Path, required=True)
     parser.add_argument("--name", default="reader", help="of the results")
-    parser.add_argument("--results", type=Path, default=Path("results"))
     options = parser.parse_args()
     start = time.perf_counter()
     finders = {"t5": tokenizer_places(options.t5), "joint": tokenizer_places(options.joint)}
@@ -174,8 +170,7 @@ def main() -> None:
             )
             tests += [comparison_row(data, one) for one in compare(kept, baseline)]
         print(f"{data}: {time.perf_counter() - start:.0f} s", flush=True)
-    inputs = {f"{data}.jsonl": options.questions / f"{data}.jsonl" for data in sets}
-    inputs |= {n: options.runs / n for n in (f"hybrid-{data}.jsonl" for data in sets)}
+    inputs = input_files(options, sets)
     inputs |= {path.name: path for path in files}
     depends = manifest(
         f"python -m recipes.reader_table questions runs answers --name {options.name} "

@@ -1,4 +1,4 @@
-"""The 8-bit vectors that `recipes/dpr_plus.py` puts out → a folder for `jpr index --vectors`.
+"""Turn the 8-bit vectors of `recipes/dpr_plus.py` into a folder for `jpr index --vectors`.
 
     python -m recipes.vectors_from_codes passages.tsv.xz CODES VECTORS [--encoder FOLDER]
 
@@ -6,7 +6,6 @@ The codes are kept as they are; what is added is what the folder has to know: th
 steps, and a digest of the passages of each chunk.
 """
 
-import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,15 +16,12 @@ from jpr.encode.encoder import Vectors
 from jpr.encode.encoder_folder import load_encoder
 from jpr.encode.vectors import Chunk, vectors_for
 from jpr.stages import Encoder
+from recipes.command_line import parser_of
 
 
 def main() -> None:
     """Read the codes chunk by chunk."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    for name in ("passages", "codes", "vectors"):
-        parser.add_argument(name, type=Path)
+    parser = parser_of(__doc__, "passages", "codes", "vectors")
     parser.add_argument("--encoder", type=Path, help="the default is the embedded one")
     options = parser.parse_args()
     low, high = np.load(options.codes / "range.npy")
