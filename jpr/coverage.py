@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from jpr.errors import ConfigError
 from jpr.io.atomic import publish_binary
-from jpr.stages import Progress
+from jpr.stages import Progress, batched
 from jpr.text import AnswerMatcher
 from jpr.types import Question, Ranking
 
@@ -193,10 +193,10 @@ def _search(rankings: Sequence[Ranking], strict: bool, workers: int) -> Iterator
 
 
 def _chunks(rankings: Sequence[Ranking]) -> Iterator[_Chunk]:
-    for start in range(0, len(rankings), _CHUNK):
+    for batch in batched(rankings, _CHUNK):
         yield [
             (ranking.question, [(hit.passage.title, hit.passage.text) for hit in ranking.hits])
-            for ranking in rankings[start : start + _CHUNK]
+            for ranking in batch
         ]
 
 

@@ -7,8 +7,7 @@ Grounded, the default, it generates only what the passages contain, token by tok
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, fields, replace
-from itertools import islice
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
@@ -18,6 +17,7 @@ from jpr.encode.encoder_folder import uses_gpu, weight_files, weights_digest
 from jpr.encode.tokenizer import read_tokenizer, truncated_tokens
 from jpr.errors import ConfigError, DataError, FormatError
 from jpr.io.checksums import checked_sums, write_folder
+from jpr.io.settings import parse_table
 from jpr.models.generation import GeneratedAnswer, GenerateOptions, generate_answers
 from jpr.models.joint_config import read_model_json
 from jpr.models.t5 import T5
@@ -27,6 +27,7 @@ from jpr.read.grounding import distinct, grounded
 from jpr.rerank.answer_text import AnswerLocator, merged_support
 from jpr.rerank.evidence import Vocabulary
 from jpr.rerank.prompt import Prompts, PromptSettings, prompt_settings
+from jpr.stages import batched
 from jpr.types import Answer, Hit, Passage, Ranking, Support
 
 READER_JSON = "reader.json"
@@ -89,8 +90,7 @@ class FusionReader:
 
     def read_many(self, rankings: Iterable[Ranking]) -> Iterator[tuple[Answer, ...]]:
         """Do the same for many questions, in batches."""
-        rest = iter(rankings)
-        while batch := list(islice(rest, self.batch)):
+        for batch in batched(rankings, self.batch):
             some = [ranking for ranking in batch if _has_text(ranking)]
             found = iter(self._written(some) if some else ())
             for ranking in batch:
@@ -214,14 +214,9 @@ def read_reader_json(folder: Path) -> tuple[PromptSettings, GenerateOptions]:
 
 
 def _ways(given: object, file: Path) -> GenerateOptions:
-    known = {field.name: field.type for field in fields(GenerateOptions)}
-    if (
-        not isinstance(given, Mapping)
-        or not given.keys() <= known.keys()
-        or "separator" not in given
-    ):
+    if not isinstance(given, Mapping):
         raise FormatError(file, 0, f"its ways are not known: {given!r}; copy it again")
     try:
-        return GenerateOptions(**given)
+        return parse_table(GenerateOptions, given, "ways")
     except ConfigError as error:
         raise FormatError(file, 0, f"its ways are not known: {error}; copy it again") from error

@@ -17,6 +17,7 @@ from jpr.decode import Limits, Search, beam, independent, sequence, tree
 from jpr.errors import ConfigError, DataError, FormatError
 from jpr.io.checksums import sealed, unsealed
 from jpr.io.json_files import read_object, write_json
+from jpr.io.settings import parse_table
 from jpr.types import Node
 
 if TYPE_CHECKING:
@@ -114,6 +115,10 @@ class StoppingRule:
     """Passages per question, on average."""
     questions: int
 
+    def __post_init__(self) -> None:
+        if not (isfinite(self.threshold) and isfinite(self.beta)):
+            raise ConfigError(f"threshold {self.threshold}, beta {self.beta}; both must be finite")
+
     def check(self, decoding: Decoding) -> None:
         """Reject a way to choose for which the threshold was not found."""
         has_beta = self.decoder in TREES
@@ -160,15 +165,11 @@ def read_stopping_rule(about: Mapping[str, object], file: Path) -> StoppingRule 
     given = about.get("stop")
     if given is None:
         return None
+    if not isinstance(given, dict):
+        raise FormatError(file, 0, "its stop is not known: not an object")
     try:
-        if not isinstance(given, dict):
-            raise TypeError("not an object")
-        rule = StoppingRule(**given)
-        numbers = (rule.threshold, rule.most, rule.beta)
-        if not all(isinstance(number, int | float) and isfinite(number) for number in numbers):
-            raise TypeError(f"threshold, most and beta are {numbers}")
-        return rule
-    except TypeError as error:
+        return parse_table(StoppingRule, given, "stop")
+    except ConfigError as error:
         raise FormatError(file, 0, f"its stop is not known: {error}") from error
 
 

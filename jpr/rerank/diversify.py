@@ -7,7 +7,6 @@ joint reranker, none of them knows what an answer is.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
@@ -18,7 +17,7 @@ from jpr.encode.encoder_folder import load_encoder
 from jpr.errors import ConfigError, DataError, MissingExtraError
 from jpr.rerank.methods import RerankOptions
 from jpr.rerank.order import Choice, checked, ranked
-from jpr.stages import Encoder
+from jpr.stages import Encoder, batched
 from jpr.types import Hit, Passage, Question, Ranking
 
 Vectors = NDArray[np.float32]
@@ -133,8 +132,7 @@ class DiverseReranker:
     def rank_many(self, rankings: Iterable[Ranking], k: int) -> Iterator[Ranking]:
         """Do the same for many questions; shared passages are encoded once."""
         checked(k)
-        left = iter(rankings)
-        while batch := list(islice(left, _BATCH)):
+        for batch in batched(rankings, _BATCH):
             questions = self._encoder.encode_questions([r.question.text for r in batch])
             passages, places = self._encoded(batch)
             _check_finite(questions, passages)

@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Literal
@@ -33,6 +32,7 @@ from jpr.rerank.methods import RerankOptions
 from jpr.rerank.order import checked
 from jpr.rerank.prompt import Prompts, prompt_settings
 from jpr.rerank.scorer import EncodedCandidates, ModelInput, Scorer
+from jpr.stages import batched
 from jpr.types import Hit, Question, Ranking, Reply
 
 BUNDLED_MODEL = Path(__file__).parent.parent / "assets" / "joint"
@@ -163,8 +163,7 @@ class JointReranker:
         if k == "auto":
             yield from self.adaptive()._choose(rankings, self.max_k, explain=explain)
             return
-        rest = iter(rankings)
-        while batch := list(islice(rest, self.scorer.batch)):
+        for batch in batched(rankings, self.scorer.batch):
             some = [ranking for ranking in batch if ranking.hits]
             replies: Iterator[Reply] = iter(())
             if some:

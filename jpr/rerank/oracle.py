@@ -7,13 +7,13 @@ of the other candidates fill the rest.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 
 from jpr.coverage import cover
 from jpr.errors import DataError
 from jpr.oracle import best_cover, greedy
 from jpr.rerank.methods import NoSettings, RerankOptions
 from jpr.rerank.order import Choice, checked, ranked
+from jpr.stages import batched
 from jpr.types import Hit, Question, Ranking
 
 _BATCH = 64
@@ -32,8 +32,7 @@ class OracleReranker:
     def rank_many(self, rankings: Iterable[Ranking], k: int) -> Iterator[Ranking]:
         """Do the same for the candidates of many questions."""
         checked(k)
-        left = iter(rankings)
-        while batch := list(islice(left, _BATCH)):
+        for batch in batched(rankings, _BATCH):
             for ranking in batch:
                 check_answers(ranking.question)
             for ranking, choices in zip(batch, _choices(batch, k), strict=True):

@@ -9,13 +9,14 @@ pieces: here they are put together from texts, in `jpr.train.batch` from the tok
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 from tokenizers import Tokenizer
 
 from jpr.encode.tokenizer import truncated_tokens
 from jpr.errors import ConfigError, DataError, FormatError
+from jpr.io.settings import parse_table
 from jpr.models.joint_config import read_joint_json
 from jpr.types import Passage
 
@@ -165,19 +166,6 @@ def prompt_settings(about: Mapping[str, object], file: Path) -> PromptSettings:
     if not isinstance(prompt, dict):
         raise FormatError(file, 0, "has no prompt settings; copy it again")
     try:
-        return PromptSettings(**_of_known_kinds(prompt))  # type: ignore[arg-type]  # just checked
+        return parse_table(PromptSettings, prompt, "prompt")
     except ConfigError as error:
         raise FormatError(file, 0, f"its prompt is not known: {error}") from error
-
-
-def _of_known_kinds(prompt: Mapping[str, object]) -> dict[str, object]:
-    """Reject unknown prompt settings and values of a wrong type."""
-    known = {field.name: type(field.default) for field in fields(PromptSettings)}
-    given = {name: tuple(v) if isinstance(v, list) else v for name, v in prompt.items()}
-    for name, value in given.items():
-        if name not in known:
-            raise ConfigError(f"unknown setting {name!r}; known: {', '.join(known)}")
-        inside = value if isinstance(value, tuple) else ()
-        if type(value) is not known[name] or any(type(token) is not int for token in inside):
-            raise ConfigError(f"{name} is {value!r}")
-    return given

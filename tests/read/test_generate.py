@@ -96,7 +96,7 @@ def test_folders_are_recognised(folder: Path, tmp_path: Path) -> None:
     [
         ({"kind": "joint"}, "is of kind 'joint'"),
         ({"ways": {"longest": 9}}, "its ways are not known"),
-        ({"ways": {"separator": 1, "width": "wide"}}, "width is 'wide'; give a whole number"),
+        ({"ways": {"separator": 1, "width": "wide"}}, "width = 'wide'"),
         ({"prompt": None}, "prompt"),
     ],
 )

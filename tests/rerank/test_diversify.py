@@ -163,7 +163,7 @@ def test_what_has_no_meaning_is_refused() -> None:
         Pyversity("bpp")
     with pytest.raises(ConfigError, match="k = -2"):
         DiverseReranker(WordEncoder()).rank(Question("q", "x"), candidates("a"), -2)
-    with pytest.raises(DataError, match="not a number"):
+    with pytest.raises(DataError, match="NaN"):
         DiverseReranker(BrokenEncoder()).rank(Question("q", "x"), candidates("a"), 1)
 
 
