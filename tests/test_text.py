@@ -51,9 +51,9 @@ def test_answer_is_found_by_its_tokens(text: str, answer: str, found: bool) -> N
 def reference_has_answer(text: str, answer: str) -> bool:
     """DPR's published rule, token list against token list; an empty answer matches nothing."""
     splitter = regex.compile(r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]")
-    words, wanted = splitter.findall(fold(text)), splitter.findall(fold(answer))
-    return bool(wanted) and any(
-        words[i : i + len(wanted)] == wanted for i in range(len(words) - len(wanted) + 1)
+    words, needle = splitter.findall(fold(text)), splitter.findall(fold(answer))
+    return bool(needle) and any(
+        words[i : i + len(needle)] == needle for i in range(len(words) - len(needle) + 1)
     )
 
 

@@ -1,1 +1,4 @@
-"""File formats of passages, questions and runs. Knows no model and no index."""
+"""File formats of the field: corpora, questions with gold answers, runs, predictions, judgements.
+
+It knows how they are spelled and turns them into `jpr.types`; it knows no model and no index.
+"""

@@ -19,7 +19,7 @@ _CHUNK = 1 << 20
 _ZSTD_CHUNK = 1 << 12
 """Bytes of zstd to decompress at once: they may become 30,000 times as many."""
 _LONGEST_LINE, _TIMES = 256 << 20, 64
-"""A line may be as long in bytes as the greater of these: the number, or so many times the file."""
+"""Limits of a line: bytes, or a multiple of the file's size; above both it is not text."""
 _DAMAGE = (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile)
 
 

@@ -3,7 +3,7 @@
 Each question's expression runs over title and text of every passage, as in DPR: Unicode NFD, any
 case. A question is dropped if nothing matches, if more than 100 distinct strings do (the
 expression is too permissive), if none of them has one to five tokens, or if the expression takes
-too long on a text. Matches that are the same after normalisation, white space aside, are one
+too long on a text. Matches that are the same after normalization, white space aside, are one
 answer. The work goes in chunks, whose results can be kept so that a killed run continues.
 """
 

@@ -60,7 +60,7 @@ def digests(folder: Path) -> dict[str, str]:
 
 
 def fill(disk: Path, room: int) -> None:
-    """Leave so many bytes."""
+    """Leave as many bytes."""
     (disk / "filler").unlink(missing_ok=True)
     free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
     (disk / "filler").write_bytes(bytes(max(free - room, 0)))

@@ -32,7 +32,7 @@ def rows(given: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_a_full_or_read_only_disk_is_told_and_nothing_is_lost(
+def test_a_full_or_read_only_disk_is_reported_and_nothing_is_lost(
     rows: list[dict[str, object]], name: str
 ) -> None:
     failed = [row for row in rows if row["name"] == name and row["code"] != 0]

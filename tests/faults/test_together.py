@@ -52,23 +52,23 @@ def test_a_reader_sees_the_old_or_the_new(tmp_path: Path) -> None:
     seen = set()
     with subprocess.Popen([sys.executable, "-c", CHANGES, str(tmp_path)]) as process:
         while process.poll() is None:
-            held, stored, told = ids(Index(tmp_path))
+            held, stored, message = ids(Index(tmp_path))
             assert held in (old, both)
-            assert stored == told == len(held)
+            assert stored == message == len(held)
             assert ids(first) == (old, 100, 100)  # what is open stays as it was
             seen.add(stored)
         assert process.returncode == 0
     assert 100 in seen <= {100, 150}
 
 
-def test_of_several_builders_one_wins_and_the_others_are_told(tmp_path: Path) -> None:
+def test_of_several_builders_one_wins_and_the_others_are_reported(tmp_path: Path) -> None:
     command = [sys.executable, "-c", BUILD, str(tmp_path)]
     rivals = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     said = [rival.communicate()[0].strip() for rival in rivals]
     assert {rival.returncode for rival in rivals} == {0}
     assert "" in said
-    told = f"{tmp_path}: another process is writing it; wait for it"
-    assert set(said) <= {"", told}
+    message = f"{tmp_path}: another process is writing it; wait for it"
+    assert set(said) <= {"", message}
     assert len(ids(Index(tmp_path))[0]) == 2000
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == [
         (tmp_path / "CURRENT").read_text().strip()

@@ -109,7 +109,7 @@ def test_aliases_stand_in_the_order_of_their_first_appearance() -> None:
     assert merged([("x",), ("y",), ("x", "v"), ("v", "y")]) == (("x", "y", "v"),)
 
 
-def test_answers_without_a_normal_form_are_told_apart() -> None:
+def test_answers_without_a_normal_form_are_distinguished() -> None:
     assert merged([("The The",), ("A",), ("!!!",)]) == (("The The",), ("A",), ("!!!",))
 
 

@@ -1,6 +1,6 @@
 """Damaged files and hostile values, drawn at random.
 
-`JPR_FUZZ=3000 pytest tests/fuzz` tries every target so many times instead of a few.
+`JPR_FUZZ=3000 pytest tests/fuzz` tries every target as many times instead of a few.
 """
 
 import bz2
@@ -142,11 +142,11 @@ def _records(text: str) -> list[Any]:
 
 
 def explained(read: Callable[[Path], object], path: Path, *, named: bool = True) -> None:
-    """Read, and see that what is refused is told in one line that names the file."""
+    """Read, and see that what is refused is message in one line that names the file."""
     try:
         read(path)
     except JprError as error:
-        told = str(error)
-        assert not re.search(r"[\r\n]", told), told
-        assert len(told) <= 2000
-        assert not named or path.name in told or str(path.parent) in told, told
+        message = str(error)
+        assert not re.search(r"[\r\n]", message), message
+        assert len(message) <= 2000
+        assert not named or path.name in message or str(path.parent) in message, message

@@ -108,7 +108,7 @@ def test_a_checkpoint_names_no_file_elsewhere(whole: Path, tmp_path: Path) -> No
     for name in ("../elsewhere.safetensors", str(tmp_path / "elsewhere.safetensors"), "", 7, ["x"]):
         index = json.dumps({"weight_map": {"a": name}})
         (folder / "model.safetensors.index.json").write_text(index, encoding="utf-8")
-        with pytest.raises(JprError, match=r"names no file of its folder|holds no weights"):
+        with pytest.raises(JprError, match=r"of its folder|holds no weights"):
             read_joint(folder)
 
 

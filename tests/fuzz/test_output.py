@@ -87,7 +87,7 @@ def test_addresses_that_are_none_are_refused(pipeline: Pipeline, head: dict[str,
         assert answer.status_code in (400, 403)
 
 
-def test_secrets_are_neither_logged_nor_told(
+def test_secrets_are_neither_logged_nor_returned(
     pipeline: Pipeline, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)

@@ -180,7 +180,9 @@ def test_a_worker_with_another_model_is_noticed(
         vectors_for(passages(3), load_encoder(encoder), tmp_path / "v", map_chunks=there)
 
 
-def test_what_a_worker_cannot_open_is_told(tmp_path: Path, client: "Client", joint: Path) -> None:
+def test_what_a_worker_cannot_open_is_reported(
+    tmp_path: Path, client: "Client", joint: Path
+) -> None:
     reranker, key = open_reranker(joint_options(joint))
     opening = StageSpec(open_reranker, (joint_options(tmp_path / "none"),), key, "joint")
     with pytest.raises(JprError, match=r"on a worker: .*none"):

@@ -14,7 +14,7 @@ def values_of(path: Path, text: str) -> list[tuple[int, object]]:
     return list(iter_json(path))
 
 
-def test_json_lines_arrays_and_documents_are_told_apart(tmp_path: Path) -> None:
+def test_json_lines_arrays_and_documents_are_distinguished(tmp_path: Path) -> None:
     path = tmp_path / "file.json"
     assert values_of(path, '{"a": 1}\n\n{"a": 2}\n') == [(1, {"a": 1}), (3, {"a": 2})]
     assert values_of(path, '[{"a": 1},\n {"a": [2,\n 3]}, 4]') == [

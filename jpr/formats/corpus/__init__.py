@@ -17,7 +17,7 @@ FORMATS = Formats[Passage](
 
 
 def read_passages(path: str | Path, format: str | None = None) -> Iterator[Passage]:
-    """Stream the passages of a file or folder, recognised unless its format is named."""
+    """Stream the passages of a file or folder, recognized unless its format is named."""
     return read_records(Path(path), FORMATS, format, key=lambda passage: passage.id)
 
 

@@ -1,6 +1,6 @@
 """Question sets that are one JSON document.
 
-- WebQSP as published: `Questions` with `Parses`. An entity answers by its name, a value by itself;
+- WebQSP as published: `Questions` with `Parses`. Entities answer by name, values as they are;
   an entity without a name is dropped, for no passage contains its Freebase id. The official F1
   takes the best parse, so `annotations` keeps the answers of each parse, good or not, and `answers`
   is their union. A question without an answer is kept.

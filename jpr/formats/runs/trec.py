@@ -22,7 +22,7 @@ from typing import TextIO
 import numpy as np
 
 from jpr.errors import DataError, FormatError
-from jpr.formats.format import Format, Head, Located
+from jpr.formats.format import Format, Head, Located, read_records
 from jpr.formats.runs.align import check_unique_passages
 from jpr.formats.runs.records import check_writable, finite_score
 from jpr.io.text_files import read_lines
@@ -136,10 +136,11 @@ class Judgement:
 
 def load_qrels(path: str | Path) -> list[Judgement]:
     """Read all judgements of a file; the same question, subtopic and passage twice is an error."""
-    judgements = [judgement for _, judgement in _read_qrels(Path(path))]
-    if not judgements:
-        raise FormatError(path, 0, "the file holds no judgement; was its download cut short?")
-    return judgements
+    return list(read_records(Path(path), (QRELS,), QRELS.name, key=_judged))
+
+
+def _judged(judgement: Judgement) -> str:
+    return f"{judgement.question_id} {judgement.subtopic} {judgement.passage_id}"
 
 
 def _sniff_qrels(head: Head) -> bool:
@@ -148,13 +149,8 @@ def _sniff_qrels(head: Head) -> bool:
 
 
 def _read_qrels(path: Path) -> Located[Judgement]:
-    seen = set()
     for line, (question, subtopic, passage, relevance) in _rows(path, _QRELS):
         number = _whole(relevance, "relevance", path, line)
-        if (question, subtopic, passage) in seen:
-            where = f"for subtopic {subtopic!r} of question {question!r}"
-            raise FormatError(path, line, f"passage {passage!r} was judged before {where}")
-        seen.add((question, subtopic, passage))
         yield line, Judgement(question, subtopic, passage, number)
 
 

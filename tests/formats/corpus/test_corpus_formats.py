@@ -47,7 +47,7 @@ def stored(folder: Path, content: str | bytes) -> Path:
 
 
 @ids_and_samples
-def test_a_file_is_recognised_and_read(tmp_path: Path, name: str, text: str) -> None:
+def test_a_file_is_recognized_and_read(tmp_path: Path, name: str, text: str) -> None:
     path = stored(tmp_path, text)
     assert detect(path, FORMATS).name == name
     (passage,) = read_passages(path)

@@ -43,7 +43,7 @@ def test_what_is_stored_is_found_by_row_and_by_id(
     assert store.row_of("an id that is not there") is None
 
 
-def test_the_hash_tells_passages_apart_by_all_that_is_known_of_them(tmp_path: Path) -> None:
+def test_the_hash_depends_on_every_field(tmp_path: Path) -> None:
     variants = [
         Passage("a", "b", "c"),
         Passage("ab", "", "c"),

@@ -38,7 +38,7 @@ def read(path: Path, content: str | bytes = b"") -> list[Passage]:
     return read_document(path, path.name, load_tokenizer(BUNDLED_ENCODER))
 
 
-def told(passages: list[Passage]) -> list[tuple[str, str]]:
+def message(passages: list[Passage]) -> list[tuple[str, str]]:
     return [(passage.title, passage.text) for passage in passages]
 
 
@@ -62,7 +62,7 @@ def test_long_texts_are_cut_and_nothing_is_lost(tmp_path: Path, tokenizer: Token
         assert len(tokenizer.encode(passage.text, add_special_tokens=False)) <= WORDPIECES
 
 
-def test_a_text_too_long_to_be_tokenised_at_once_is_cut_between_words(
+def test_a_text_too_long_to_be_tokenized_at_once_is_cut_between_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(documents, "_PORTION", 50)
@@ -92,12 +92,12 @@ See [the plan](plan.md) and **act**. <!-- not this -->
 ```
 # End
 """
-    assert told(read(tmp_path / "a.md", text)) == [
+    assert message(read(tmp_path / "a.md", text)) == [
         ("The handbook", "Before all."),
         ("The handbook: Start", "See the plan and act."),
         ("The handbook: Start: Deep", "# no heading"),
     ]
-    assert told(read(tmp_path / "b.md", "# Bees\nHoney.\n")) == [("Bees", "Honey.")]
+    assert message(read(tmp_path / "b.md", "# Bees\nHoney.\n")) == [("Bees", "Honey.")]
 
 
 def test_html_is_read_as_a_browser_shows_it(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_html_is_read_as_a_browser_shows_it(tmp_path: Path) -> None:
 <body><script>let x = "<p>no</p>";</script><h1>Danube</h1><p>It flows <b>through</b>
 Vi<i>enna</i>.<!-- hidden --> Then on.<br>And on.<ul><li>Ulm<li>Linz</ul>
 <h2>Lakes</h2><table><tr><td>Constance</td><td>536</td></tr></table></body></html>"""
-    assert told(read(tmp_path / "a.html", text)) == [
+    assert message(read(tmp_path / "a.html", text)) == [
         ("Rivers & lakes: Danube", "It flows through Vienna. Then on.\nAnd on.\nUlm\nLinz"),
         ("Rivers & lakes: Danube: Lakes", "Constance\n536"),
     ]
@@ -115,8 +115,8 @@ def test_html_is_decoded_by_what_it_says(tmp_path: Path) -> None:
     latin = '<meta charset="iso-8859-1"><p>Zoë</p>'.encode("latin-1")
     unknown = '<meta charset="rot13"><p>Zoë</p>'.encode()
     windows = "<p>Zoë’s</p>".encode("cp1252")
-    for data, wanted in ((latin, "Zoë"), (unknown, "Zoë"), (windows, "Zoë’s")):
-        assert read(tmp_path / "a.htm", data)[0].text == wanted
+    for data, expected in ((latin, "Zoë"), (unknown, "Zoë"), (windows, "Zoë’s")):
+        assert read(tmp_path / "a.htm", data)[0].text == expected
 
 
 def test_a_pdf_is_read_page_by_page(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_a_pdf_is_read_page_by_page(tmp_path: Path) -> None:
 def test_a_word_document_is_read_with_its_headings_and_tables(tmp_path: Path) -> None:
     path = tmp_path / "towers.docx"
     write_docx(path)
-    assert told(read(path)) == [
+    assert message(read(path)) == [
         ("Lighthouses", "They stand at the sea."),
         ("Lighthouses: Keepers", "Ida Lewis kept one at Newport.\nEddystone | 1759"),
     ]
@@ -139,25 +139,25 @@ def test_a_word_document_is_read_with_its_headings_and_tables(tmp_path: Path) ->
 def test_rows_of_a_table_are_passages(tmp_path: Path) -> None:
     text = 'country;capital;"since; about"\nFrance;Paris;987\n\nItaly;"Rome, again";\n'
     found = read(tmp_path / "capitals.csv", text)
-    assert told(found) == [
+    assert message(found) == [
         ("capitals", "country: France; capital: Paris; since; about: 987"),
         ("capitals", "country: Italy; capital: Rome, again"),
     ]
     assert [one.meta["row"] for one in found] == [1, 3]
-    assert told(read(tmp_path / "b.csv", "a,a\n1,2,3\n")) == [("b", "a: 1; a: 2; 3")]
+    assert message(read(tmp_path / "b.csv", "a,a\n1,2,3\n")) == [("b", "a: 1; a: 2; 3")]
 
 
 def test_a_column_called_text_is_the_text_and_the_others_are_known_of_it(tmp_path: Path) -> None:
     lines = """{"id": 7, "Title": "Ada", "text": "She wrote notes.", "tags": ["x"], "file": "no"}
 "A line."
 
-{"name": "Grace", "born": 1906, "told": {"in": ["a", null, "b"]}, "share": NaN}
+{"name": "Grace", "born": 1906, "message": {"in": ["a", null, "b"]}, "share": NaN}
 """
     found = read(tmp_path / "people.jsonl", lines)
-    assert told(found) == [
+    assert message(found) == [
         ("Ada", "She wrote notes."),
         ("people", "A line."),
-        ("Grace", "name: Grace; born: 1906; told: in a, , b; share: NaN"),
+        ("Grace", "name: Grace; born: 1906; message: in a, , b; share: NaN"),
     ]
     assert found[0].meta == {"id": 7, "file": "people.jsonl", "row": 1}
 
@@ -183,9 +183,7 @@ def test_a_column_called_text_is_the_text_and_the_others_are_known_of_it(tmp_pat
         ("a.html", b"<!-- nothing -->", "holds no text"),
     ],
 )
-def test_damage_is_told_in_a_sentence(
-    tmp_path: Path, name: str, content: bytes, problem: str
-) -> None:
+def test_damage_is_one_sentence(tmp_path: Path, name: str, content: bytes, problem: str) -> None:
     with pytest.raises(FormatError, match=problem) as error:
         read(tmp_path / name, content)
     assert str(error.value).startswith(str(tmp_path / name))
@@ -224,7 +222,7 @@ def test_a_folder_is_listed_without_what_is_hidden_or_elsewhere(tmp_path: Path) 
     assert found.problems == ()
 
 
-def test_what_cannot_be_named_or_needs_an_extra_is_told_once(
+def test_what_cannot_be_named_or_needs_an_extra_is_reported_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("a.txt", "b.pdf", "c.pdf"):
@@ -238,7 +236,7 @@ def test_what_cannot_be_named_or_needs_an_extra_is_told_once(
     assert needed.endswith("reading .pdf files needs an extra: pip install 'jpr[documents]'")
 
 
-def test_a_folder_that_is_none_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_is_none_is_reported(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="does not exist"):
         find_documents(tmp_path / "nowhere")
     (tmp_path / "file").write_text("x", encoding="utf-8")

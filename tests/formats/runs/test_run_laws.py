@@ -68,7 +68,7 @@ with_answers = st.builds(Question, names, st.text(), answers.map(merged))
 
 @law
 @given(runs(st.builds(Ranking, with_answers, st.just(()))))
-def test_pyserini_tells_answers_apart(run: list[Ranking]) -> None:
+def test_pyserini_separates_answers(run: list[Ranking]) -> None:
     assert there_and_back(run, "pyserini-run") == run
 
 
@@ -106,7 +106,7 @@ def test_trec_keeps_the_order(run: list[Ranking]) -> None:
 @given(
     runs(rankings), st.sampled_from([format.name for format in FORMATS if format.write is not None])
 )
-def test_what_we_write_is_recognised_as_one_format(run: list[Ranking], name: str) -> None:
+def test_what_we_write_is_recognized_as_one_format(run: list[Ranking], name: str) -> None:
     stream = io.StringIO()
     try:
         write_rankings(run, stream, name)

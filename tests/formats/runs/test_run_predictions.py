@@ -25,7 +25,7 @@ AMBIGQA = '{"-66": [{"question": "when first?", "answer": "1624"}], "b": ["x", "
     ],
 )
 @pytest.mark.parametrize("name", ["answers", "answers.gz"])
-def test_each_form_is_recognised(
+def test_each_form_is_recognized(
     save: Save, text: str, name: str, expected: list[tuple[str, ...]]
 ) -> None:
     predictions = [Prediction(id, tuple(answers)) for id, *answers in expected]

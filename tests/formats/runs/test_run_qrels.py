@@ -30,9 +30,9 @@ def test_what_is_written_is_read_back(save: Save) -> None:
         ("1 0 d 1\n1 0 d\n", "qrels:2: 3 columns instead of 4"),
         ("1 0 d 1\n1 Q0 d 1 2 x\n", "qrels:2: 6 columns instead of 4"),
         ("1 0 d 0.5\n", "qrels:1: the relevance should be a whole number, not '0.5'"),
-        ("1 0 d 1\n1 1 d 1\n1 0 d 0\n", "qrels:3: passage 'd' was judged before for subtopic '0'"),
+        ("1 0 d 1\n1 1 d 1\n1 0 d 0\n", "qrels:3: .*'1 0 d'"),
         (b"1 0 \xff 1\n", "qrels:1: byte 0xff is not UTF-8"),
-        ("\n", "qrels: the file holds no judgement"),
+        ("\n", "qrels: holds no record"),
     ],
 )
 def test_a_broken_file_is_named(save: Save, content: str | bytes, says: str) -> None:
