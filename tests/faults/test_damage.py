@@ -1,4 +1,4 @@
-"""Every file that is written, cut short and with a bit turned: it is message, or it is no matter."""
+"""Every file that is written, truncated or with a bit flipped: reported, or harmless."""
 
 import json
 import os
@@ -56,12 +56,12 @@ def damages(content: bytes) -> Iterator[bytes]:
             yield bytes(turned)
 
 
-def all_messages(folder: Path, look: Callable[[], object]) -> int:
+def count_reported(folder: Path, look: Callable[[], object]) -> int:
     """Damage every file in turn: what is found is then an error of ours, or what it was before.
 
     Return how often it was an error.
     """
-    whole, message = look(), 0
+    whole, reported = look(), 0
     for path in sorted(folder.rglob("*")):
         if not path.is_file() or path.name.endswith("lock"):
             continue
@@ -72,12 +72,12 @@ def all_messages(folder: Path, look: Callable[[], object]) -> int:
             try:
                 assert look() == whole, path
             except JprError as error:
-                message += 1
+                reported += 1
                 assert "\n" not in str(error), path  # noqa: PT017  some damage is no matter
         path.unlink()
         path.write_bytes(content)
     assert look() == whole
-    return message
+    return reported
 
 
 def answers(folder: Path) -> object:
@@ -94,8 +94,8 @@ def built(folder: Path) -> Path:
 
 
 def test_every_file_of_an_index(tmp_path: Path) -> None:
-    message = all_messages(built(tmp_path), lambda: answers(tmp_path))
-    assert message > 150
+    reported = count_reported(built(tmp_path), lambda: answers(tmp_path))
+    assert reported > 150
 
 
 def test_files_that_are_too_large_to_be_looked_at_are_compared_before_a_change(
@@ -132,7 +132,7 @@ def test_words_that_are_not_looked_at_end_in_no_traceback(
         turned[place] ^= 1 << place % 8
         path.unlink()  # an index that is still open maps it
         path.write_bytes(turned)
-        with suppress(FormatError):  # or what is found is another: `jpr doctor` reports
+        with suppress(FormatError):  # or the results differ: `jpr doctor` reports it
             Index(tmp_path).search_bm25("river castle", 5)
 
 
@@ -140,7 +140,7 @@ def test_a_changed_index_has_the_hashes_of_all_its_files(tmp_path: Path) -> None
     built(tmp_path)
     add_to_index(passages(80)[60:], tmp_path, source="b", encoder=ENCODER)
     remove_from_index(["1", "70"], tmp_path)
-    assert all_messages(tmp_path, lambda: answers(tmp_path)) > 150
+    assert count_reported(tmp_path, lambda: answers(tmp_path)) > 150
 
 
 def test_every_file_of_vectors(tmp_path: Path, given: Path) -> None:
@@ -149,7 +149,7 @@ def test_every_file_of_vectors(tmp_path: Path, given: Path) -> None:
     def stored() -> list[list[float]]:
         return np.concatenate(list(open_vectors(tmp_path).blocks())).tolist()  # type: ignore[no-any-return]  # numpy's
 
-    assert all_messages(tmp_path, stored) > 40
+    assert count_reported(tmp_path, stored) > 40
 
 
 def test_every_byte_of_a_chunk(tmp_path: Path, given: Path) -> None:
@@ -173,7 +173,7 @@ def test_every_file_of_a_pack(tmp_path: Path) -> None:
         found = Pack.open(pack)
         return found.counts(), found.question_ids, found.scores.tolist(), found.about
 
-    assert all_messages(pack, opened) > 200
+    assert count_reported(pack, opened) > 200
 
 
 def state_of(folder: Path) -> object:
@@ -192,8 +192,8 @@ def chosen(folder: Path) -> object:
 @pytest.mark.parametrize("kind", ["joint", "torch-joint"])
 def test_every_file_of_a_joint_model(tmp_path: Path, given: Path, kind: str) -> None:
     shutil.copytree(given / kind, tmp_path / "model")
-    message = all_messages(tmp_path / "model", lambda: chosen(tmp_path / "model"))
-    assert message > 60
+    reported = count_reported(tmp_path / "model", lambda: chosen(tmp_path / "model"))
+    assert reported > 60
 
 
 def encoded(folder: Path) -> object:
@@ -202,14 +202,14 @@ def encoded(folder: Path) -> object:
 
 def test_every_file_of_an_encoder(tmp_path: Path, given: Path) -> None:
     shutil.copytree(given / "encoder", tmp_path / "encoder")
-    assert all_messages(tmp_path / "encoder", lambda: encoded(tmp_path / "encoder")) > 45
+    assert count_reported(tmp_path / "encoder", lambda: encoded(tmp_path / "encoder")) > 45
 
 
 def test_every_file_of_an_encoder_with_two_towers(tmp_path: Path) -> None:
     for seed, tower in enumerate(("question", "passage")):
         write_encoder(tmp_path / "torch" / tower, seed)
     export_encoder(tmp_path / "torch", tmp_path / "onnx")
-    assert all_messages(tmp_path / "onnx", lambda: encoded(tmp_path / "onnx")) > 60
+    assert count_reported(tmp_path / "onnx", lambda: encoded(tmp_path / "onnx")) > 60
 
 
 def test_every_file_of_a_reader(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_every_file_of_a_reader(tmp_path: Path) -> None:
     def read() -> object:
         return FusionReader.load(tmp_path, device="cpu").read(ranking())
 
-    assert all_messages(tmp_path, read) > 60
+    assert count_reported(tmp_path, read) > 60
 
 
 def test_a_damaged_file_is_named_before_it_is_opened(tmp_path: Path, given: Path) -> None:
@@ -265,7 +265,7 @@ def test_the_state_of_a_training(tmp_path: Path) -> None:
     optimizer.step()
     average = MovingAverage(list(model.parameters()), 0.5)
     write_state(tmp_path, model, optimizer, average, RunProgress(step=7))
-    assert all_messages(tmp_path, lambda: state_of(tmp_path)) > 10
+    assert count_reported(tmp_path, lambda: state_of(tmp_path)) > 10
 
 
 def test_a_damaged_line_of_a_log_is_left_out(tmp_path: Path) -> None:

@@ -52,9 +52,9 @@ def test_a_reader_sees_the_old_or_the_new(tmp_path: Path) -> None:
     seen = set()
     with subprocess.Popen([sys.executable, "-c", CHANGES, str(tmp_path)]) as process:
         while process.poll() is None:
-            held, stored, message = ids(Index(tmp_path))
+            held, stored, counted = ids(Index(tmp_path))
             assert held in (old, both)
-            assert stored == message == len(held)
+            assert stored == counted == len(held)
             assert ids(first) == (old, 100, 100)  # what is open stays as it was
             seen.add(stored)
         assert process.returncode == 0

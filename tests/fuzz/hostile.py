@@ -142,7 +142,7 @@ def _records(text: str) -> list[Any]:
 
 
 def explained(read: Callable[[Path], object], path: Path, *, named: bool = True) -> None:
-    """Read, and see that what is refused is message in one line that names the file."""
+    """Read, and see that an error is one line that names the file."""
     try:
         read(path)
     except JprError as error:

@@ -38,7 +38,7 @@ def read(path: Path, content: str | bytes = b"") -> list[Passage]:
     return read_document(path, path.name, load_tokenizer(BUNDLED_ENCODER))
 
 
-def message(passages: list[Passage]) -> list[tuple[str, str]]:
+def titled(passages: list[Passage]) -> list[tuple[str, str]]:
     return [(passage.title, passage.text) for passage in passages]
 
 
@@ -92,12 +92,12 @@ See [the plan](plan.md) and **act**. <!-- not this -->
 ```
 # End
 """
-    assert message(read(tmp_path / "a.md", text)) == [
+    assert titled(read(tmp_path / "a.md", text)) == [
         ("The handbook", "Before all."),
         ("The handbook: Start", "See the plan and act."),
         ("The handbook: Start: Deep", "# no heading"),
     ]
-    assert message(read(tmp_path / "b.md", "# Bees\nHoney.\n")) == [("Bees", "Honey.")]
+    assert titled(read(tmp_path / "b.md", "# Bees\nHoney.\n")) == [("Bees", "Honey.")]
 
 
 def test_html_is_read_as_a_browser_shows_it(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_html_is_read_as_a_browser_shows_it(tmp_path: Path) -> None:
 <body><script>let x = "<p>no</p>";</script><h1>Danube</h1><p>It flows <b>through</b>
 Vi<i>enna</i>.<!-- hidden --> Then on.<br>And on.<ul><li>Ulm<li>Linz</ul>
 <h2>Lakes</h2><table><tr><td>Constance</td><td>536</td></tr></table></body></html>"""
-    assert message(read(tmp_path / "a.html", text)) == [
+    assert titled(read(tmp_path / "a.html", text)) == [
         ("Rivers & lakes: Danube", "It flows through Vienna. Then on.\nAnd on.\nUlm\nLinz"),
         ("Rivers & lakes: Danube: Lakes", "Constance\n536"),
     ]
@@ -130,7 +130,7 @@ def test_a_pdf_is_read_page_by_page(tmp_path: Path) -> None:
 def test_a_word_document_is_read_with_its_headings_and_tables(tmp_path: Path) -> None:
     path = tmp_path / "towers.docx"
     write_docx(path)
-    assert message(read(path)) == [
+    assert titled(read(path)) == [
         ("Lighthouses", "They stand at the sea."),
         ("Lighthouses: Keepers", "Ida Lewis kept one at Newport.\nEddystone | 1759"),
     ]
@@ -139,25 +139,25 @@ def test_a_word_document_is_read_with_its_headings_and_tables(tmp_path: Path) ->
 def test_rows_of_a_table_are_passages(tmp_path: Path) -> None:
     text = 'country;capital;"since; about"\nFrance;Paris;987\n\nItaly;"Rome, again";\n'
     found = read(tmp_path / "capitals.csv", text)
-    assert message(found) == [
+    assert titled(found) == [
         ("capitals", "country: France; capital: Paris; since; about: 987"),
         ("capitals", "country: Italy; capital: Rome, again"),
     ]
     assert [one.meta["row"] for one in found] == [1, 3]
-    assert message(read(tmp_path / "b.csv", "a,a\n1,2,3\n")) == [("b", "a: 1; a: 2; 3")]
+    assert titled(read(tmp_path / "b.csv", "a,a\n1,2,3\n")) == [("b", "a: 1; a: 2; 3")]
 
 
 def test_a_column_called_text_is_the_text_and_the_others_are_known_of_it(tmp_path: Path) -> None:
     lines = """{"id": 7, "Title": "Ada", "text": "She wrote notes.", "tags": ["x"], "file": "no"}
 "A line."
 
-{"name": "Grace", "born": 1906, "message": {"in": ["a", null, "b"]}, "share": NaN}
+{"name": "Grace", "born": 1906, "where": {"in": ["a", null, "b"]}, "share": NaN}
 """
     found = read(tmp_path / "people.jsonl", lines)
-    assert message(found) == [
+    assert titled(found) == [
         ("Ada", "She wrote notes."),
         ("people", "A line."),
-        ("Grace", "name: Grace; born: 1906; message: in a, , b; share: NaN"),
+        ("Grace", "name: Grace; born: 1906; where: in a, , b; share: NaN"),
     ]
     assert found[0].meta == {"id": 7, "file": "people.jsonl", "row": 1}
 

@@ -76,7 +76,7 @@ def test_a_pyserini_run_has_flat_answers_and_two_lines_of_text(save: Save) -> No
         {"docid": "b", "score": "1.0"},
     ]
     again = load_rankings(save(text))
-    assert again[0].question == question  # the answers are still message apart
+    assert again[0].question == question  # the answers remain distinct
     assert again[0].hits[0].passage == Passage("a", '"Heroes"', "One. Two.")
     assert again[1] == Ranking(Question("2", "r"), ())
 
