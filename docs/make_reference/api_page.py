@@ -9,17 +9,17 @@ from textwrap import indent
 from package_source import ROOT, Function, Symbol, assigned, opened, parameters, spelt, typed
 
 ORDER = (
-    *("asking", "reply", "pipeline", "retrieve", "rerank", "read", "judge", "coverage"),
-    *("encode", "corpus", "questions", "runs", "types", "errors"),
+    *("pipeline", "bundled", "retrieve", "rerank", "read", "evaluation", "coverage"),
+    *("encode", "formats", "types", "errors"),
 )
-"""Parts as a reader needs them; those not named come last."""
+"""Order of the sections; other parts come last."""
 _WIDE = 88
 _VALUES = ast.Assign | ast.AnnAssign
 _HEAD = """# Public names
 
-What `from jpr import …` gives, in the order of the work. Types that these take or give stand at the
-end, the protocols of the stages among them: what a retriever, reranker or reader of your own has to
-have."""
+All names that `from jpr import …` provides, in the order of a pipeline. At the end are the types of
+arguments and results, among them the protocols that your own retriever, reranker or reader must
+implement."""
 
 
 def api_page() -> Iterator[str]:
@@ -131,8 +131,8 @@ def _inside(symbol: Symbol, is_made: bool) -> Iterator[str]:
         yield from prose(ast.get_docstring(made) or "")
         yield from (f"It is a `{base}`." for base in symbol.bases)
     shown = [one for one in symbol.members if one.is_public and one.name != "__init__"]
-    told = {one.name for one in _fields(symbol) if _is_record(symbol)}
-    items = [_member(one) for one in shown if one.doc or one.name not in told]
+    in_head = {one.name for one in _fields(symbol) if _is_record(symbol)}
+    items = [_member(one) for one in shown if one.doc or one.name not in in_head]
     known = {one.name for one in shown}
     if others := [f"`{name}`" for name in symbol.given if name not in known]:
         items.insert(0, f"- {', '.join(others)}")
@@ -144,15 +144,17 @@ def _member(symbol: Symbol) -> str:
     """Return an attribute or a method as an item of a list."""
     node, kind = symbol.node, ""
     if isinstance(node, Function) and "property" in symbol.decorators:
-        told = f"{symbol.name}: {spelt(node.returns)}"
+        shown = f"{symbol.name}: {spelt(node.returns)}"
     elif isinstance(node, Function):
-        told = f"{symbol.name}({', '.join(parameters(node, symbol.home))}) -> {spelt(node.returns)}"
+        shown = (
+            f"{symbol.name}({', '.join(parameters(node, symbol.home))}) -> {spelt(node.returns)}"
+        )
         kind = "class method " if "classmethod" in symbol.decorators else ""
         kind += "asynchronous " if isinstance(node, ast.AsyncFunctionDef) else ""
     else:
-        told = typed(symbol)
+        shown = typed(symbol)
     paragraphs = "\n\n".join(indent(one, "  ") for one in prose(symbol.doc))
-    return f"- {kind}`{told}`\\\n{paragraphs}" if paragraphs else f"- {kind}`{told}`"
+    return f"- {kind}`{shown}`\\\n{paragraphs}" if paragraphs else f"- {kind}`{shown}`"
 
 
 def prose(doc: str) -> Iterator[str]:

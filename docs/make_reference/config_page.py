@@ -8,48 +8,48 @@ from package_source import ROOT, Module, Symbol, opened, spelt, strings
 
 RECIPES = {"JointTraining": "A reranker's recipe", "ReaderTraining": "A reader's recipe"}
 ENVIRONMENT = {
-    "JPR_CACHE": "where what can be computed again is kept, in a folder `jpr`",
-    "XDG_CACHE_HOME": "the same where `JPR_CACHE` is not set; without either, `~/.cache`",
+    "JPR_CACHE": "folder of the cache, in which a folder `jpr` is made",
+    "XDG_CACHE_HOME": "the same if `JPR_CACHE` is not set; the default is `~/.cache`",
     "JPR_TOKEN": "`jpr serve`: the token that requests need, unless `--token-file` is given",
-    "OPENAI_API_KEY": "`jpr read --llm` and `LlmReader`: the key that the endpoint is shown",
-    "MILVUS_TOKEN": "an index in Milvus: the token that the server is shown",
-    "WORLD_SIZE": "`jpr train`: set by torchrun, how many processes train together",
-    "LOCAL_RANK": "`jpr train`: set by torchrun, which GPU is this process's",
-    "PYTORCH_ALLOC_CONF": "`jpr train`: where it is set, memory of the GPU is left to what it says",
+    "OPENAI_API_KEY": "`jpr read --llm` and `LlmReader`: the key for the endpoint",
+    "MILVUS_TOKEN": "an index in Milvus: the token for the server",
+    "WORLD_SIZE": "`jpr train`: set by torchrun, the number of processes",
+    "LOCAL_RANK": "`jpr train`: set by torchrun, the GPU of this process",
+    "PYTORCH_ALLOC_CONF": "`jpr train`: if set, torch's GPU memory settings are left alone",
     "PYTORCH_CUDA_ALLOC_CONF": "the same, by its older name",
 }
-"""What the variables are for that the source reads."""
+"""Meaning of the variables that the source reads."""
 _TYPES = {
     **{"int": "whole number", "float": "number", "str": "string", "bool": "boolean"},
     "tuple[str, ...]": "list of strings",
 }
 _HEAD = """# Settings
 
-What a training recipe (`jpr train RECIPE`, a TOML file) can say, and the environment variables that
-are read. `--set table.key=value` changes a setting for one run; an unknown key is an error that
-names the nearest known one. What the settings mean together is in [train.md](../train.md)."""
+The keys of a training recipe (`jpr train RECIPE`, a TOML file), and the environment variables.
+`--set table.key=value` changes a setting for one run; an unknown key is an error that names the
+closest known one. [train.md](../train.md) explains the settings."""
 
 
 def config_page() -> Iterator[str]:
     """Yield the paragraphs of the page."""
     yield _HEAD
-    told: set[str] = set()
+    shown: set[str] = set()
     for name, title in RECIPES.items():
         recipe = opened("jpr.train.recipe").symbols[name]
         yield f"## {title}"
-        yield from _recipe(recipe, told)
+        yield from _recipe(recipe, shown)
     yield "## Environment variables"
     yield table(("variable", "meaning"), [(f"`{name}`", ENVIRONMENT[name]) for name in variables()])
 
 
-def _recipe(recipe: Symbol, told: set[str]) -> Iterator[str]:
-    """Yield the keys at the top, then the tables; what was told before is only named."""
+def _recipe(recipe: Symbol, shown: set[str]) -> Iterator[str]:
+    """Yield the keys at the top, then the tables; tables shown before are only named."""
     tables = {_written(one): found for one in _fields(recipe) if (found := _table(one))}
     yield _keys(recipe, [one for one in _fields(recipe) if not _table(one)])
-    known = [written for written, found in tables.items() if found.name in told]
+    known = [written for written, found in tables.items() if found.name in shown]
     for written, found in tables.items():
         if written not in known:
-            told.add(found.name)
+            shown.add(found.name)
             yield f"### `{written}`"
             yield found.doc
             yield _keys(found, _fields(found))
@@ -81,11 +81,11 @@ def _keys(table_of: Symbol, fields: Sequence[Symbol]) -> str:
     for field in fields:
         node = field.node
         assert isinstance(node, ast.AnnAssign)
-        told = " ".join(field.doc.split())
+        meaning = " ".join(field.doc.split())
         allowed = [f"`{one}`" for one in choices.get(field.name, ()) if one]
-        if not all(one in told for one in allowed):
-            told = f"{told} One of {', '.join(allowed)}.".lstrip()
-        rows.append((f"`{field.name}`", _TYPES[spelt(node.annotation)], _toml(node.value), told))
+        if not all(one in meaning for one in allowed):
+            meaning = f"{meaning} One of {', '.join(allowed)}.".lstrip()
+        rows.append((f"`{field.name}`", _TYPES[spelt(node.annotation)], _toml(node.value), meaning))
     return table(("key", "type", "default", "meaning"), rows)
 
 
