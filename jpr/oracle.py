@@ -121,7 +121,7 @@ def max_cover(covers: Sequence[frozenset[int]], k: int, work: int = 20_000) -> C
     sets = _undominated(covers)
     best = _greedy_choice(sets, k)
     limit = min(_union(sets.values()).bit_count(), _reach(0, list(sets.values()), k))
-    search = _Search(k, best, work)
+    search = _BranchAndBound(k, best, work)
     if best[0] < limit:
         search.explore(0, (), list(sets.items()))
     covered, chosen = search.best
@@ -162,7 +162,7 @@ def _reach(done: int, sets: Sequence[int], k: int) -> int:
     return done.bit_count() + sum(gains[:k])
 
 
-class _Search:
+class _BranchAndBound:
     """Depth-first branch and bound; `best` improves, `work` decreases."""
 
     def __init__(self, k: int, best: tuple[int, tuple[int, ...]], work: int) -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -55,7 +56,6 @@ class JointReranker:
         self.scorer, self._prompts, self.decoding = scorer, prompts, decoding
         self._stopping = stopping
         self._locator = AnswerLocator(prompts.tokenizer, Vocabulary.of(prompts.tokenizer))
-        self.key = f"joint {scorer.key} {prompts.settings} {decoding}"
 
     @classmethod
     def load(
@@ -102,17 +102,26 @@ class JointReranker:
         return cls(scorer, prompts, decoding, stopping)
 
     @property
+    def key(self) -> str:
+        """Names weights, prompt and decoding: the same key, the same choices."""
+        return f"joint {self.scorer.key} {self._prompts.settings} {self.decoding}"
+
+    @property
     def weights(self) -> str:
         """Names the weights."""
         return self.scorer.key
 
     def with_scorer(self, scorer: Scorer) -> "JointReranker":
         """Return the same with a scorer that wraps this one's, for example to limit time."""
-        return JointReranker(scorer, self._prompts, self.decoding, self._stopping)
+        other = copy(self)
+        other.scorer = scorer
+        return other
 
     def with_decoding(self, decoding: Decoding) -> "JointReranker":
         """Return the same model with another way to choose."""
-        return JointReranker(self.scorer, self._prompts, decoding, self._stopping)
+        other = copy(self)
+        other.decoding = decoding
+        return other
 
     def for_reading(self) -> "JointReranker":
         """Return the same model to read answers from all passages given."""

@@ -25,7 +25,7 @@ QUESTION, TITLE, TEXT, NUMBER = "question", "title", "text", "number"
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class PromptLayout:
     """The pieces of a prompt in order; the last one is kept when the others are cut."""
 
     pieces: tuple[str, ...]
@@ -42,8 +42,8 @@ class Layout:
 
 
 LAYOUTS = {
-    "bert": Layout(("[CLS]", QUESTION, "[SEP]", TITLE, ".", TEXT, "[SEP]"), 0, 3, 5),
-    "t5": Layout(
+    "bert": PromptLayout(("[CLS]", QUESTION, "[SEP]", TITLE, ".", TEXT, "[SEP]"), 0, 3, 5),
+    "t5": PromptLayout(
         ("question:", QUESTION, "index:", NUMBER, "title:", TITLE, "context:", TEXT, "</s>"),
         3,
         5,
