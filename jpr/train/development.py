@@ -86,7 +86,11 @@ class Development:
                 found = answers_found(batch.covers, [chosen[:k] for chosen in places])
                 reached[way].append(mrecall(found, n_answers[batch.questions], k))
         multi = n_answers[self.questions] > 1
-        return {name: _scores(np.concatenate(parts), multi) for name, parts in reached.items()}
+        found_in = {name: np.concatenate(parts) for name, parts in reached.items()}
+        return {
+            name: DevMRecall(float(all_.mean()), float(all_[multi].mean()) if multi.any() else 0.0)
+            for name, all_ in found_in.items()
+        }
 
     def chosen(
         self, choose: Chooser, batch: CandidateBatch, k: int
@@ -114,11 +118,6 @@ def answers_found(covers: Bits, chosen: Sequence[Sequence[int]]) -> Ints:
     ]
     found: Ints = np.unpackbits(np.array(covered, dtype=np.uint8), axis=1).sum(axis=1)
     return found
-
-
-def _scores(reached: Flags, multi: Flags) -> DevMRecall:
-    of_multi = float(reached[multi].mean()) if multi.any() else 0.0
-    return DevMRecall(float(reached.mean()), of_multi)
 
 
 @torch.inference_mode()

@@ -11,7 +11,7 @@ the same weights as one that was not. Processes started by torchrun add up their
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -194,7 +194,8 @@ class _Run:
         nn.utils.clip_grad_norm_(self.parameters, self.config.max_grad_norm)
         self.optimizer.step()
         self.average.update(self.parameters)
-        self.progress = self.progress.after(step + 1, time.monotonic() - self.started)
+        seconds = round(time.monotonic() - self.started, 3)
+        self.progress = replace(self.progress, step=step + 1, seconds=seconds)
         if self.is_due(self.config.log_every):
             self._log_loss()
 
@@ -224,7 +225,12 @@ class _Run:
             if better and self.world.is_first:
                 self.hooks.keep(self.progress.step)
         self.model.train()
-        self.progress = self.progress.evaluated(value, better)
+        if better:
+            self.progress = replace(
+                self.progress, best=value, best_step=self.progress.step, waited=0
+            )
+        else:
+            self.progress = replace(self.progress, waited=self.progress.waited + 1)
         self._write(score=value, best=self.progress.best, **score.details)
         self.log_start = self.log_start[0], self.log_start[1] + time.monotonic() - started
 

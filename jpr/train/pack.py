@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,23 +25,6 @@ FORMAT = 3
 KIND = "pack"
 ABOUT = "pack.json"
 IDS = "question_ids.json"
-TYPES = {
-    "question_tokens": np.uint16,
-    "question_starts": np.int64,
-    "passage_starts": np.int64,
-    "title_lengths": np.uint8,
-    "candidates": np.uint32,
-    "candidate_starts": np.int64,
-    "scores": np.float16,
-    "cover_edges": np.uint32,
-    "cover_answers": np.uint16,
-    "span_covers": np.uint32,
-    "span_offsets": np.uint16,
-    "span_lengths": np.uint8,
-    "n_answers": np.uint16,
-    "sources": np.uint8,
-}
-"""The arrays that are one file each; the tokens of passages are several."""
 LIMITS = ("max_question", "max_title", "max_text")
 """Keys of `about["limits"]`: how many tokens of each were kept at most."""
 PART_MB = 48
@@ -151,6 +134,14 @@ class Pack:
             "question_tokens": len(self.question_tokens),
             "passage_tokens": int(self.passage_starts[-1]),
         }
+
+
+TYPES: dict[str, type] = {
+    name: get_args(get_args(kind)[1])[0]
+    for name, kind in get_type_hints(Pack).items()
+    if get_origin(kind) is np.ndarray
+}
+"""The arrays that are one file each, with their types; the tokens of passages are several files."""
 
 
 def vocabulary_sha256(words: Mapping[str, int]) -> str:

@@ -8,7 +8,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
@@ -33,16 +33,6 @@ class RunProgress:
     best_step: int = 0
     waited: int = 0
     """Evaluations since then."""
-
-    def after(self, step: int, seconds: float) -> "RunProgress":
-        """Return the progress after a step."""
-        return replace(self, step=step, seconds=round(seconds, 3))
-
-    def evaluated(self, score: float, better: bool) -> "RunProgress":
-        """Return the progress after an evaluation."""
-        if better:
-            return replace(self, best=score, best_step=self.step, waited=0)
-        return replace(self, waited=self.waited + 1)
 
 
 class MovingAverage:

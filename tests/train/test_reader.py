@@ -11,10 +11,20 @@ from jpr.errors import DataError
 from jpr.io.settings import apply_changes, parse_table
 from jpr.read.generate import FusionReader
 from jpr.rerank.prompt import Prompts, PromptSettings
-from jpr.train.answer_targets import END, NONE, SEPARATOR, answer_positions, target_tokens
 from jpr.train.batch import BatchBuilder
 from jpr.train.joint import open_dataset
-from jpr.train.reader import PackReader, load_reader, train_reader, usable_batches, with_targets
+from jpr.train.reader import (
+    END,
+    NONE,
+    SEPARATOR,
+    PackReader,
+    answer_positions,
+    load_reader,
+    target_tokens,
+    train_reader,
+    usable_batches,
+    with_targets,
+)
 from jpr.train.recipe import DataConfig, ReaderTraining, read_any_recipe
 from jpr.train.sampler import Dataset
 from jpr.types import Hit, Passage, Question, Ranking
