@@ -92,7 +92,7 @@ def _exit_code(arguments: Sequence[str]) -> int:
         output.note(_usage(error))
     except KeyboardInterrupt:
         return 130
-    except (BrokenPipeError, SystemExit):  # the reader of a pipe is gone: `| head`; rich exits
+    except BrokenPipeError:  # the reader of the pipe is gone: `| head`
         _discard_output()
         return 0
     except OSError as error:
@@ -108,8 +108,13 @@ def _exit_code(arguments: Sequence[str]) -> int:
 def _run(arguments: Sequence[str]) -> None:
     """Run without click's `main`, which makes an error of a closed pipe."""
     group = typer.main.get_command(app)
-    with suppress(typer.Exit), group.make_context("jpr", list(arguments)) as context:
-        group.invoke(context)
+    try:
+        with suppress(typer.Exit), group.make_context("jpr", list(arguments)) as context:
+            group.invoke(context)
+    except SystemExit as error:
+        if "--help" in arguments:  # rich exits when the help is piped and the reader is gone
+            raise BrokenPipeError from error
+        raise
     sys.stdout.flush()
 
 

@@ -208,22 +208,12 @@ def _check_texts(ranking: "Ranking") -> None:
         )
 
 
-def read_searchable(path: Path) -> "list[Question]":
-    """Read questions that a retriever can search for; reject one without text."""
-    from jpr.formats.questions import load_questions
-
-    questions = load_questions(path)
-    check_searchable(path, questions)
-    return questions
-
-
-def check_searchable(path: Path, questions: "Iterable[Question]") -> None:
+def check_searchable(path: Path, questions: "Sequence[Question]") -> None:
     """Reject questions of a file that have no text or are too long."""
     from jpr.formats.questions import check_lengths
 
-    listed = list(questions)
-    empty = next((question.id for question in listed if not question.text.strip()), None)
+    empty = next((question.id for question in questions if not question.text.strip()), None)
     if empty is not None:
         raise DataError(f"{path}: question {empty!r} has no text to search for")
     with naming(path):
-        check_lengths(listed)
+        check_lengths(questions)

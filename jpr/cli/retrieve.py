@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from jpr.cli import output
 from jpr.cli.arguments import Json, Workers, argument, option
 from jpr.cli.checks import check_k, reject
-from jpr.cli.files import read_searchable
+from jpr.cli.files import check_searchable
 from jpr.cli.workers import spread
 from jpr.errors import ConfigError
 
@@ -95,12 +95,14 @@ def run(options: RetrieveArguments) -> None:
 
 
 def _write_run(options: RetrieveArguments) -> None:
+    from jpr.formats.questions import load_questions
     from jpr.io.cluster import StageSpec
     from jpr.retrieve.batch import retrieve_to_file
 
     assert options.questions
     assert options.out
-    questions = read_searchable(options.questions)
+    questions = load_questions(options.questions)
+    check_searchable(options.questions, questions)
     retriever, key = _open(options)
     encoder = options.encoder and options.encoder.resolve()
     kind, where = options.retriever, tuple(options.where or ())
