@@ -4,7 +4,6 @@ import bz2
 import gzip
 import io
 import lzma
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -55,15 +54,15 @@ def test_a_file_is_recognized_and_read(tmp_path: Path, name: str, text: str) -> 
     assert (passage.id, passage.title, passage.text) == ("1", title, "Bees make honey.")
 
 
-@ids_and_samples
-@pytest.mark.parametrize(
-    "compress", [gzip.compress, lzma.compress, bz2.compress, zstandard.compress]
-)
-def test_compression_changes_nothing(
-    tmp_path: Path, name: str, text: str, compress: Callable[[bytes], bytes]
-) -> None:
-    plain = list(read_passages(stored(tmp_path, text)))
-    assert list(read_passages(stored(tmp_path, compress(text.encode())))) == plain
+def test_compression_changes_nothing(tmp_path: Path) -> None:
+    packers = (gzip.compress, lzma.compress, bz2.compress, zstandard.compress)
+    wrong = []
+    for name, text in SAMPLES.items():
+        plain = list(read_passages(stored(tmp_path, text)))
+        for pack in packers:
+            if list(read_passages(stored(tmp_path, pack(text.encode())))) != plain:
+                wrong.append((name, pack))
+    assert not wrong
 
 
 @ids_and_samples
@@ -75,14 +74,14 @@ def test_windows_line_ends_and_a_byte_order_mark_change_nothing(
     assert list(read_passages(stored(tmp_path, windows))) == plain
 
 
-@pytest.mark.parametrize("name", SAMPLES)
 @pytest.mark.parametrize("content", ["", "\n\n"])
-def test_an_empty_file_is_refused(tmp_path: Path, name: str, content: str) -> None:
+def test_an_empty_file_is_refused(tmp_path: Path, content: str) -> None:
     path = stored(tmp_path, content)
     with pytest.raises(FormatError, match="passages: the file is empty"):
         list(read_passages(path))
-    with pytest.raises(FormatError, match="passages:"):
-        list(read_passages(path, name))
+    for name in SAMPLES:
+        with pytest.raises(FormatError, match="passages:"):
+            list(read_passages(path, name))
 
 
 @ids_and_samples
