@@ -37,7 +37,7 @@ steps = {steps}
 save_every = 3
 eval_every = 7
 log_every = 1
-average = 0.9
+ema_decay = 0.9
 """
 
 
