@@ -53,8 +53,7 @@ class OnnxScorer:
         self.numbers = int(about["numbers"])
         self._has_tokens = about["memory"] == "tokens"
         self._step_inputs = {tensor.name for tensor in self._step.get_inputs()}
-        outputs = {tensor.name: tensor.shape[-1] for tensor in encoder.get_outputs()}
-        self._size: int = outputs["vectors"]
+        outputs = {tensor.name for tensor in encoder.get_outputs()}
         self._outputs = [name for name in ("vectors", "answers") if name in outputs]
         self.reads_answers = "answers" in outputs
         self._is_quantized = EXACT_INPUT in (tensor.name for tensor in encoder.get_inputs())
