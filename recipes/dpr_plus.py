@@ -104,7 +104,7 @@ def found_in(task: tuple[Question, Sequence[int], bool]) -> list[tuple[int, ...]
 
 
 def prepare(options: argparse.Namespace) -> None:
-    """Unpack and tokenise the passages."""
+    """Unpack and tokenize the passages."""
     packed = options.passages.read_bytes()
     text = lzma.decompress(packed) if options.passages.suffix == ".xz" else packed
     (options.work / "passages.tsv").write_bytes(text)

@@ -92,12 +92,12 @@ CONTRASTS = {
     "strict labels": "contrast_strict: sequence",
     "gte-small": "contrast_gte: sequence",
     "MiniLM-L6": "contrast_minilm: sequence",
-    "MiniLM-L6, taught by the model inside": "contrast_taught: sequence",
+    "MiniLM-L6, taught by the bundled model": "contrast_taught: sequence",
     "mpnet-base": "contrast_mpnet: sequence",
     FIRST: FIRST,
 }
 HALVES = {
-    "the model inside": "inside: sequence",
+    "the bundled model": "inside: sequence",
     "half its layers, taught by all": "half_taught: sequence",
 }
 HEADS = {
@@ -213,7 +213,7 @@ def tables(choices: Mapping[str, Choices]) -> list[Table]:
     against = [name for name in TABLE if name != "independent"]
     pairs = {f"independent, seed {seed}": [f"joint, seed {seed}"] for seed in SEEDS}
     swept = sweep(choices)
-    taught = {"MiniLM-L6": ["MiniLM-L6, taught by the model inside"]}
+    taught = {"MiniLM-L6": ["MiniLM-L6, taught by the bundled model"]}
     contrasted = {**against_first(CONTRASTS), **taught}
     return [
         Table("joint", ABOUT, TABLE, {"independent": against}),

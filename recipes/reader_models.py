@@ -9,8 +9,8 @@ exists is not made again, and training that was stopped resumes.
     python -m recipes.reader_models --answers answers --commit $(git rev-parse --short HEAD)
 
 Sources of the ten passages of a question: the first stage; IndepPR; JPR; the bundled model
-("inside"); the same with λ = 0.5, which prefers passages that state an answer ("told": the names
-under which the numbers were published). Systems: for
+("inside"); the same with λ = 0.5, which prefers passages that state an answer
+("lambda"). Systems: for
 each, a T5 trained on what that source chooses for the training questions (recipes/reader.toml), and
 a joint model's own spans (`--reads`), of these passages alone or ("all") of all candidates. "half"
 is the T5 with every second layer left out and twice the passages: by `recipes.reader_memory` 20
@@ -69,7 +69,7 @@ SOURCES = {
     "independent": Source("independent-0", Decoding("independent")),
     "joint": Source("joint-0", Decoding("seq")),
     "inside": Source("inside", Decoding("seq")),
-    "told": Source("inside", Decoding("seq", relevance=0.5)),
+    "lambda": Source("inside", Decoding("seq", relevance=0.5)),
 }
 
 

@@ -50,7 +50,7 @@ ABOUT_SOME = {
     "independent": " `independent`: IndepPR's.",
     "joint": " `joint`: JPR's.",
     "inside": " `inside`: those that the bundled model chooses.",
-    "told": " `told`: the same with λ = 0.5, which prefers passages that state an answer.",
+    "lambda": " `lambda`: the same with λ = 0.5, which prefers passages that state an answer.",
     "half": " `half` is the same T5 without every second layer, which reads 20 passages in the "
     "memory that the whole one needs for ten.",
 }
