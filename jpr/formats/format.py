@@ -38,11 +38,16 @@ class Head:
 
     def has(self, *keys: str) -> bool:
         """Return whether the first JSON value is an object with all these keys."""
-        return isinstance(self.value, dict) and all(key in self.value for key in keys)
+        return is_record(self.value, *keys)
 
     def columns(self) -> list[str]:
         """Return the first line's tab-separated columns."""
         return self.line.split("\t")
+
+
+def is_record(value: object, *keys: str) -> bool:
+    """Return whether a JSON value is an object with all these keys."""
+    return isinstance(value, dict) and all(key in value for key in keys)
 
 
 def has_keys(*keys: str) -> Callable[[Head], bool]:

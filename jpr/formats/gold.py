@@ -7,13 +7,14 @@ those that share an alias are one.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TextIO, TypeVar
 
 from jpr.errors import DataError, FormatError
+from jpr.formats.format import Located
 from jpr.io.json_files import iter_json
 from jpr.text import normalize_answer
 from jpr.types import Question
@@ -75,6 +76,10 @@ class Row:
         if not isinstance(self.value, dict):
             raise self.error(f"a JSON object is expected, not {_kind_of(self.value)}")
         return self.value
+
+    def without(self, *keys: str) -> dict[str, Any]:
+        """Return the row, which must be an object, without these keys."""
+        return {key: value for key, value in self.record().items() if key not in keys}
 
     def items(self) -> Iterator[tuple[str, "Row"]]:
         """Yield the keys and values of the row, which must be an object."""
@@ -193,6 +198,26 @@ def json_documents(path: Path) -> Iterator[Row]:
         yield Row(value, path, 0)
 
 
+def read_rows(rows: Iterable[Row], record_of: Callable[[Row], T]) -> Located[T]:
+    """Yield a record per row; errors name a question without a line by its number from 1."""
+    for row in rows:
+        with nullcontext() if row.line else row.within(f"question {row.position + 1}"):
+            record = record_of(row)
+        yield row.line, record
+
+
+def json_reader(record_of: Callable[[Row], T]) -> Callable[[Path], Located[T]]:
+    """Make a reader of JSON lines or of a JSON array."""
+    return lambda path: read_rows(json_rows(path), record_of)
+
+
+def json_writer(
+    record_of: Callable[[T], Mapping[str, object]],
+) -> Callable[[Iterable[T], TextIO], None]:
+    """Make a writer of JSON lines."""
+    return lambda records, stream: stream.writelines(map(json_line, map(record_of, records)))
+
+
 def merged(answers: Iterable[Aliases]) -> Answers:
     """Merge answers that share a normalized alias, directly or through others.
 
@@ -236,16 +261,14 @@ def united(annotations: Iterable[Answers]) -> tuple[Answers, tuple[Answers, ...]
 
 def question_record(question: Question) -> dict[str, object]:
     """Return a question as a record of our own files."""
-    record: dict[str, object] = {
-        "id": question.id,
-        "question": question.text,
-        "answers": question.answers,
-    }
-    if question.annotations:
-        record["annotations"] = question.annotations
-    if question.regex:
-        record["regex"] = question.regex
-    return record
+    fields = {"annotations": question.annotations, "regex": question.regex}
+    known = {key: value for key, value in fields.items() if value}
+    return {"id": question.id, "question": question.text, "answers": question.answers, **known}
+
+
+def with_meta(record: Mapping[str, object], meta: Mapping[str, object]) -> dict[str, object]:
+    """Add a passage's meta after its own fields, which win if a key is the same."""
+    return {**record, **meta, **record}
 
 
 def json_line(record: Mapping[str, object]) -> str:

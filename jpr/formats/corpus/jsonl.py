@@ -6,13 +6,11 @@ of `contents` is text, except a first line that repeats the title. Double quotes
 FlashRAG's and are removed. Other keys of a record become its `meta`.
 """
 
-from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TextIO
 
 from jpr.errors import FormatError
 from jpr.formats.format import Format, Head, Located
-from jpr.formats.gold import Row, json_line, json_rows
+from jpr.formats.gold import Row, json_reader, json_rows, json_writer, read_rows, with_meta
 from jpr.types import Passage
 
 _LONGEST_TITLE = 255
@@ -46,31 +44,27 @@ def _read_beir(path: Path) -> Located[Passage]:
     file = _beir_file(path) if path.is_dir() else path
     if file is None:
         raise FormatError(path, 0, "the folder holds no corpus.jsonl; name the file itself")
-    for row in json_rows(file):
-        meta = _others(row.record(), "_id", "title", "text", "metadata")
-        if row.has("metadata"):
-            meta |= row.field("metadata", dict)
-        yield row.line, Passage(_id(row, "_id"), row.optional_text("title"), row.text("text"), meta)
+    return read_rows(json_rows(file), _beir)
 
 
-def _others(record: Mapping[str, object], *known: str) -> dict[str, object]:
-    return {key: value for key, value in record.items() if key not in known}
+def _beir(row: Row) -> Passage:
+    meta = row.without("_id", "title", "text", "metadata")
+    if row.has("metadata"):
+        meta |= row.field("metadata", dict)
+    return Passage(_id(row, "_id"), row.optional_text("title"), row.text("text"), meta)
 
 
-def _write_beir(passages: Iterable[Passage], stream: TextIO) -> None:
-    for passage in passages:
-        record = {"_id": passage.id, "title": passage.title, "text": passage.text}
-        stream.write(json_line({**record, "metadata": dict(passage.meta)}))
+def _beir_record(passage: Passage) -> dict[str, object]:
+    meta = dict(passage.meta)
+    return {"_id": passage.id, "title": passage.title, "text": passage.text, "metadata": meta}
 
 
-def _read_pyserini(path: Path) -> Located[Passage]:
-    for row in json_rows(path):
-        id, contents, title = _id(row, "id"), row.text("contents"), row.optional_text("title")
-        first, text = _title_and_text(contents)
-        if title and first != title:
-            text = contents
-        meta = _others(row.record(), "id", "title", "contents")
-        yield row.line, Passage(id, title or first, text, meta)
+def _pyserini(row: Row) -> Passage:
+    id, contents, title = _id(row, "id"), row.text("contents"), row.optional_text("title")
+    first, text = _title_and_text(contents)
+    if title and first != title:
+        text = contents
+    return Passage(id, title or first, text, row.without("id", "title", "contents"))
 
 
 def _title_and_text(contents: str) -> tuple[str, str]:
@@ -85,55 +79,51 @@ def _in_quotes(title: str) -> bool:
     return len(title) >= 2 and title[0] == title[-1] == '"'
 
 
-def _write_pyserini(passages: Iterable[Passage], stream: TextIO) -> None:
-    for passage in passages:
-        title = passage.title.replace("\n", " ")
-        if _in_quotes(title):
-            title = f'"{title}"'
-        record = {"id": passage.id, "contents": f"{title}\n{passage.text}"}
-        stream.write(json_line(record | _others(passage.meta, "id", "title", "contents")))
+def _pyserini_record(passage: Passage) -> dict[str, object]:
+    title = passage.title.replace("\n", " ")
+    if _in_quotes(title):
+        title = f'"{title}"'
+    meta = {key: value for key, value in passage.meta.items() if key != "title"}
+    return with_meta({"id": passage.id, "contents": f"{title}\n{passage.text}"}, meta)
 
 
 def _sniff_atlas(head: Head) -> bool:
-    return (
-        is_passage(head, "id", "title", "text")
-        and not head.has("contents")
-        and (head.has("section") or not head.has("url"))
-    )
+    known = is_passage(head, "id", "title", "text") and not head.has("contents")
+    return known and (head.has("section") or not head.has("url"))
 
 
-def read_objects(path: Path) -> Located[Passage]:
-    """Read objects with `id`, `text` and perhaps `title`."""
-    for row in json_rows(path):
-        meta = _others(row.record(), "id", "title", "text")
-        yield row.line, Passage(_id(row, "id"), row.optional_text("title"), row.text("text"), meta)
+def _atlas(row: Row) -> Passage:
+    meta = row.without("id", "title", "text")
+    return Passage(_id(row, "id"), row.optional_text("title"), row.text("text"), meta)
 
 
-def _write_atlas(passages: Iterable[Passage], stream: TextIO) -> None:
-    for passage in passages:
-        record = {"id": passage.id, "title": passage.title, "text": passage.text}
-        stream.write(json_line(record | _others(passage.meta, *record)))
+def _atlas_record(passage: Passage) -> dict[str, object]:
+    record = {"id": passage.id, "title": passage.title, "text": passage.text}
+    return with_meta(record, passage.meta)
 
 
-BEIR = Format(
-    "beir",
-    "BEIR's corpus.jsonl, or its folder: _id, title, text, metadata",
-    is_beir,
-    _read_beir,
-    _write_beir,
+read_objects = json_reader(_atlas)
+"""Reads objects with `id`, `text` and perhaps `title`."""
+FORMATS = (
+    Format(
+        "beir",
+        "BEIR's corpus.jsonl, or its folder: _id, title, text, metadata",
+        is_beir,
+        _read_beir,
+        json_writer(_beir_record),
+    ),
+    Format(
+        "pyserini",
+        "JSON lines of pyserini and FlashRAG: id and contents, whose first line is the title",
+        lambda head: is_passage(head, "id", "contents"),
+        json_reader(_pyserini),
+        json_writer(_pyserini_record),
+    ),
+    Format(
+        "atlas",
+        "Atlas's JSON lines: id, title, text, section",
+        _sniff_atlas,
+        read_objects,
+        json_writer(_atlas_record),
+    ),
 )
-PYSERINI = Format(
-    "pyserini",
-    "JSON lines of pyserini and FlashRAG: id and contents, whose first line is the title",
-    lambda head: is_passage(head, "id", "contents"),
-    _read_pyserini,
-    _write_pyserini,
-)
-ATLAS = Format(
-    "atlas",
-    "Atlas's JSON lines: id, title, text, section",
-    _sniff_atlas,
-    read_objects,
-    _write_atlas,
-)
-FORMATS = (BEIR, PYSERINI, ATLAS)

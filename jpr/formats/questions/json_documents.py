@@ -18,21 +18,37 @@ Answers of one normalized form are one answer in all of them.
 """
 
 import re
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 from jpr.errors import FormatError
-from jpr.formats.format import Format, Head, Located, has_keys
-from jpr.formats.gold import Aliases, Answers, Row, json_rows, merged, united
-from jpr.formats.questions.rows import from_json_document, read_rows
+from jpr.formats.format import Format, Head, Located, has_keys, is_record
+from jpr.formats.gold import (
+    Aliases,
+    Answers,
+    Row,
+    json_documents,
+    json_rows,
+    merged,
+    read_rows,
+    united,
+)
 from jpr.types import Question
 
 _WIKIDATA = re.compile(r"wikidata\.org/.*Q\d+$")
 _SPLITS = ("train", "dev")
+
+
+def _document_reader(
+    key: str, question_of: Callable[[Row], Question]
+) -> Callable[[Path], Located[Question]]:
+    """Make a reader of one JSON document that lists its questions under a key."""
+    return lambda path: read_rows(
+        (row for document in json_documents(path) for row in document.at(key).each()), question_of
+    )
 
 
 def _webqsp(row: Row) -> Question:
@@ -56,10 +72,6 @@ def _first_record(head: Head, key: str) -> dict[str, Any]:
     records = head.value[key] if head.has(key) else None
     first = records[0] if isinstance(records, list) and records else None
     return first if isinstance(first, dict) else {}
-
-
-def _sniff_qald(head: Head) -> bool:
-    return isinstance(_first_record(head, "questions").get("question"), list)
 
 
 def _qald(row: Row) -> Question:
@@ -131,7 +143,7 @@ def _sniff_asqa(head: Head) -> bool:
     if not _has_splits(head.value):
         return False
     first = next((record for split in head.value.values() for record in split.values()), None)
-    return isinstance(first, dict) and "ambiguous_question" in first
+    return is_record(first, "ambiguous_question")
 
 
 def _has_splits(value: object) -> bool:
@@ -140,8 +152,8 @@ def _has_splits(value: object) -> bool:
     return all(name in _SPLITS and isinstance(split, dict) for name, split in value.items())
 
 
-def _read_asqa(split: str | None, path: Path) -> Located[Question]:
-    return read_rows(_asqa_rows(split, path), _asqa)
+def _asqa_reader(split: str | None) -> Callable[[Path], Located[Question]]:
+    return lambda path: read_rows(_asqa_rows(split, path), _asqa)
 
 
 def _asqa_rows(split: str | None, path: Path) -> Iterator[Row]:
@@ -170,37 +182,38 @@ def _asqa(row: Row) -> Question:
     return Question(row.id("sample_id"), row.text("ambiguous_question"), answers, annotations)
 
 
-WEBQSP = Format(
-    "webqsp",
-    "WebQSP as published: one JSON document with Questions and their Parses",
-    has_keys("Questions"),
-    from_json_document("Questions", _webqsp),
-)
-QALD = Format(
-    "qald",
-    "QALD-9: one JSON document of questions with SPARQL results",
-    _sniff_qald,
-    from_json_document("questions", _qald),
-)
-MULTISPANQA = Format(
-    "multispanqa",
-    "MultiSpanQA: one JSON document of tokens with B/I/O labels",
-    _sniff_multispanqa,
-    from_json_document("data", _multispanqa),
-)
-ASQA = Format(
-    "asqa",
-    "ASQA: one split as JSON, or JSON lines with sample_id",
-    _sniff_asqa,
-    partial(_read_asqa, None),
-)
-ASQA_SPLITS = tuple(
+FORMATS = (
     Format(
-        f"asqa-{split}",
-        f"the {split} split of an ASQA file with several",
-        lambda head: False,
-        partial(_read_asqa, split),
-    )
-    for split in _SPLITS
+        "qald",
+        "QALD-9: one JSON document of questions with SPARQL results",
+        lambda head: isinstance(_first_record(head, "questions").get("question"), list),
+        _document_reader("questions", _qald),
+    ),
+    Format(
+        "asqa",
+        "ASQA: one split as JSON, or JSON lines with sample_id",
+        _sniff_asqa,
+        _asqa_reader(None),
+    ),
+    *(
+        Format(
+            f"asqa-{split}",
+            f"the {split} split of an ASQA file with several",
+            lambda head: False,
+            _asqa_reader(split),
+        )
+        for split in _SPLITS
+    ),
+    Format(
+        "webqsp",
+        "WebQSP as published: one JSON document with Questions and their Parses",
+        has_keys("Questions"),
+        _document_reader("Questions", _webqsp),
+    ),
+    Format(
+        "multispanqa",
+        "MultiSpanQA: one JSON document of tokens with B/I/O labels",
+        _sniff_multispanqa,
+        _document_reader("data", _multispanqa),
+    ),
 )
-FORMATS = (QALD, ASQA, *ASQA_SPLITS, WEBQSP, MULTISPANQA)

@@ -19,21 +19,23 @@
 """
 
 import re
-from collections.abc import Iterable
-from typing import TextIO
 
-from jpr.formats.format import Format, Head, has_keys
-from jpr.formats.gold import Aliases, Row, is_nested, json_line, merged, question_record, united
-from jpr.formats.questions.rows import (
-    from_json_lines,
-    is_curatedtrec,
-    looks_like_nqopen,
-    nq_answers,
-    only_answer,
+from jpr.errors import ConfigError
+from jpr.formats.format import Format, Head, has_keys, is_record
+from jpr.formats.gold import (
+    Aliases,
+    Row,
+    is_nested,
+    json_reader,
+    json_writer,
+    merged,
+    question_record,
+    united,
 )
 from jpr.types import Question
 
 _RANKED = ("ctxs", "contexts", "candidates", "passages", "positive_ctxs")
+_NQ_ANSWERS = ("answers", "golden_answers", "answer")
 _FREEBASE_ID = re.compile(r"(<fb:|ns:|/)?[mg][./]\w+>?")
 
 
@@ -61,25 +63,48 @@ def _own(row: Row) -> Question:
     )
 
 
-def _write_own(questions: Iterable[Question], stream: TextIO) -> None:
-    for question in questions:
-        stream.write(json_line(question_record(question)))
-
-
 def _sniff_ambignq(head: Head) -> bool:
     if not head.has("id", "question", "annotations") or _is_ranking(head):
         return False
     annotations = head.value["annotations"]
     if not annotations and head.has("answers"):
         return False
-    return isinstance(annotations, list) and all(
-        isinstance(annotation, dict) and "type" in annotation for annotation in annotations
-    )
+    return isinstance(annotations, list) and all(is_record(item, "type") for item in annotations)
 
 
 def _ambignq(row: Row) -> Question:
     answers, annotations = united(row.at("annotations").annotations())
     return Question(row.id("id"), row.text("question"), answers, annotations)
+
+
+def looks_like_nqopen(head: Head) -> bool:
+    """Return whether the first record has a question, and strings or lists of them as answers."""
+    if not head.has("question") or not isinstance(head.value["question"], str):
+        return False
+    answers = next((head.value[key] for key in _NQ_ANSWERS if head.has(key)), None)
+    listed = answers if isinstance(answers, list) else [answers]
+    flat = [alias for item in listed for alias in (item if isinstance(item, list) else [item])]
+    return answers is not None and all(isinstance(alias, str) for alias in flat)
+
+
+def nq_answers(row: Row) -> Row:
+    """Return the answers of a record like NQ-open's, under whichever key they are."""
+    return row.at(row.first(_NQ_ANSWERS) or "answer")
+
+
+def is_curatedtrec(head: Head) -> bool:
+    """Return whether a file's name says that it has expressions in place of answers."""
+    return "curatedtrec" in re.sub("[-_]", "", head.path.name.lower())
+
+
+def only_answer(question: Question, format: str) -> Aliases:
+    """Return the aliases of the one answer that a format can hold, or explain why it cannot."""
+    count = len(question.answers)
+    if question.regex or count > 1:
+        kind = "a regular expression" if question.regex else f"{count} distinct answers"
+        problem = f"question {question.id!r} has {kind}; format {format!r} holds one answer"
+        raise ConfigError(f"{problem}; write format 'jpr'")
+    return question.answers[0] if count else ()
 
 
 def _sniff_nqopen(head: Head) -> bool:
@@ -91,10 +116,9 @@ def _nqopen(row: Row) -> Question:
     return Question(row.id_or_position("id"), row.text("question"), nq_answers(row).answers())
 
 
-def _write_nqopen(questions: Iterable[Question], stream: TextIO) -> None:
-    for question in questions:
-        answer = only_answer(question, "nq-open")
-        stream.write(json_line({"id": question.id, "question": question.text, "answer": answer}))
+def _nqopen_record(question: Question) -> dict[str, object]:
+    answer = only_answer(question, "nq-open")
+    return {"id": question.id, "question": question.text, "answer": answer}
 
 
 def _sniff_simple(head: Head) -> bool:
@@ -105,7 +129,7 @@ def _sniff_simple(head: Head) -> bool:
         return False
     if not answers:
         return head.has("entities")
-    return all(isinstance(answer, dict) and "kb_id" in answer for answer in answers)
+    return all(is_record(answer, "kb_id") for answer in answers)
 
 
 def _simple(row: Row) -> Question:
@@ -143,48 +167,49 @@ def _kilt(row: Row) -> Question:
     return Question(row.id("id"), row.text("input"), (aliases,) if aliases else ())
 
 
-OWN = Format(
-    "jpr",
-    "our own questions: JSON lines with id, question, answers as lists of aliases",
-    _sniff_own,
-    from_json_lines(_own),
-    _write_own,
+FORMATS = (
+    Format(
+        "jpr",
+        "our own questions: JSON lines with id, question, answers as lists of aliases",
+        _sniff_own,
+        json_reader(_own),
+        json_writer(question_record),
+    ),
+    Format(
+        "ambignq",
+        "AmbigNQ, light or full: JSON with id, question and one annotation per annotator",
+        _sniff_ambignq,
+        json_reader(_ambignq),
+    ),
+    Format(
+        "nq-open",
+        "NQ-open, EfficientQA, FlashRAG: JSON lines with question and a list of aliases",
+        _sniff_nqopen,
+        json_reader(_nqopen),
+        json_writer(_nqopen_record),
+    ),
+    Format(
+        "webqsp-simple",
+        "WebQSP of GraftNet, NSM or RoG: JSON lines with answers as {kb_id, text}, or answer names",
+        _sniff_simple,
+        json_reader(_simple),
+    ),
+    Format(
+        "qampari",
+        "QAMPARI: JSON lines with question_text and answer_list",
+        has_keys("qid", "question_text", "answer_list"),
+        json_reader(_qampari),
+    ),
+    Format(
+        "ramdocs",
+        "RAMDocs: JSON lines with gold_answers beside wrong_answers",
+        has_keys("question", "gold_answers"),
+        json_reader(_ramdocs),
+    ),
+    Format(
+        "kilt",
+        "KILT: JSON lines with input and output",
+        has_keys("id", "input"),
+        json_reader(_kilt),
+    ),
 )
-AMBIGNQ = Format(
-    "ambignq",
-    "AmbigNQ, light or full: JSON with id, question and one annotation per annotator",
-    _sniff_ambignq,
-    from_json_lines(_ambignq),
-)
-NQOPEN = Format(
-    "nq-open",
-    "NQ-open, EfficientQA, FlashRAG: JSON lines with question and a list of the answer's aliases",
-    _sniff_nqopen,
-    from_json_lines(_nqopen),
-    _write_nqopen,
-)
-WEBQSP_SIMPLE = Format(
-    "webqsp-simple",
-    "WebQSP of GraftNet, NSM or RoG: JSON lines with answers as {kb_id, text}, or answer names",
-    _sniff_simple,
-    from_json_lines(_simple),
-)
-QAMPARI = Format(
-    "qampari",
-    "QAMPARI: JSON lines with question_text and answer_list",
-    has_keys("qid", "question_text", "answer_list"),
-    from_json_lines(_qampari),
-)
-RAMDOCS = Format(
-    "ramdocs",
-    "RAMDocs: JSON lines with gold_answers beside wrong_answers",
-    has_keys("question", "gold_answers"),
-    from_json_lines(_ramdocs),
-)
-KILT = Format(
-    "kilt",
-    "KILT: JSON lines with input and output",
-    has_keys("id", "input"),
-    from_json_lines(_kilt),
-)
-FORMATS = (OWN, AMBIGNQ, NQOPEN, WEBQSP_SIMPLE, QAMPARI, RAMDOCS, KILT)

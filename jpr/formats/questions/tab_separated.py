@@ -16,25 +16,30 @@ import ast
 import csv
 import json
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
 from jpr.formats.format import Format, Head, Located
-from jpr.formats.gold import Row, json_rows
-from jpr.formats.questions.rows import (
+from jpr.formats.gold import Row, json_rows, read_rows
+from jpr.formats.questions.json_lines import (
     is_curatedtrec,
-    line_rows,
     looks_like_nqopen,
     nq_answers,
     only_answer,
-    read_rows,
 )
+from jpr.io.text_files import read_lines
 from jpr.types import Question
 
 _LONGEST = 1 << 17  # characters of a list; Python's parser is not for more, and no data set has it
 _SECOND = "the second column"
+
+
+def _line_rows(path: Path) -> Iterator[Row]:
+    lines = (located for located in read_lines(path) if located[1].strip())
+    for position, (number, line) in enumerate(lines):
+        yield Row(line, path, number, position)
 
 
 def _two_columns(line: str) -> tuple[str, str] | None:
@@ -77,14 +82,6 @@ def _has_list(head: Head) -> bool:
     return columns is not None and parse_list(columns[1]) is not None
 
 
-def _sniff_dpr(head: Head) -> bool:
-    return _has_list(head) and not is_curatedtrec(head)
-
-
-def _read_dpr(path: Path) -> Located[Question]:
-    return read_rows(line_rows(path), _dpr)
-
-
 def _dpr(row: Row) -> Question:
     columns = _two_columns(row.value)
     if columns is None:
@@ -114,10 +111,10 @@ def _sniff_trec(head: Head) -> bool:
 
 
 def _read_trec(path: Path) -> Located[Question]:
-    first = next((row.value for row in line_rows(path)), "")
+    first = next((row.value for row in _line_rows(path)), "")
     if first.lstrip().startswith(("{", "[")):
         return read_rows(json_rows(path), _trec_json)
-    return read_rows(line_rows(path), _trec_tsv)
+    return read_rows(_line_rows(path), _trec_tsv)
 
 
 def _trec_json(row: Row) -> Question:
@@ -128,16 +125,15 @@ def _trec_json(row: Row) -> Question:
 def _trec_tsv(row: Row) -> Question:
     columns = row.value.split("\t")
     if len(columns) == 4:
-        id, _, text, regex = columns
-        return _trec(row, id, text, regex)
+        return _trec(row, columns[0], columns[2], columns[3])
     if len(columns) != 2:
         raise row.error(f"{len(columns)} columns instead of 2 or 4; separate them by single tabs")
+    text, regex = columns
     quoted = _two_columns(row.value)
-    listed = parse_list(quoted[1]) if quoted is not None else None
-    if quoted is not None and listed is not None:
+    if quoted and (listed := parse_list(quoted[1])) is not None:
+        text = quoted[0]
         regex = "|".join(replace(row, value=listed, name=_SECOND).aliases())
-        return _trec(row, str(row.position), quoted[0], regex)
-    return _trec(row, str(row.position), columns[0], columns[1])
+    return _trec(row, str(row.position), text, regex)
 
 
 def _trec(row: Row, id: str, text: str, regex: str) -> Question:
@@ -146,17 +142,18 @@ def _trec(row: Row, id: str, text: str, regex: str) -> Question:
     return Question(id, text, regex=regex)
 
 
-DPR = Format(
-    "dpr-csv",
-    "DPR's qas.csv: question, tab, list of the answer's aliases",
-    _sniff_dpr,
-    _read_dpr,
-    _write_dpr,
+FORMATS = (
+    Format(
+        "dpr-csv",
+        "DPR's qas.csv: question, tab, list of the answer's aliases",
+        lambda head: _has_list(head) and not is_curatedtrec(head),
+        lambda path: read_rows(_line_rows(path), _dpr),
+        _write_dpr,
+    ),
+    Format(
+        "curatedtrec",
+        "CuratedTREC: a question and its answer's regular expression, as tsv, DPR csv or DrQA JSON",
+        _sniff_trec,
+        _read_trec,
+    ),
 )
-CURATEDTREC = Format(
-    "curatedtrec",
-    "CuratedTREC: a question and its answer's regular expression, as tsv, DPR csv or DrQA JSON",
-    _sniff_trec,
-    _read_trec,
-)
-FORMATS = (DPR, CURATEDTREC)
