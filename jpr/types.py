@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-_NO_META: Mapping[str, object] = {}
+NO_META: Mapping[str, object] = {}
+"""Shared by passages without other fields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +14,7 @@ class Passage:
     id: str
     title: str
     text: str
-    meta: Mapping[str, object] = field(default_factory=lambda: _NO_META, hash=False)
+    meta: Mapping[str, object] = field(default_factory=lambda: NO_META, hash=False)
     """Other fields of the source; kept through all stages."""
 
     @property

@@ -7,13 +7,7 @@ from typing import TextIO
 from jpr.formats.format import Formats, read_records, write_records
 from jpr.types import Passage
 
-FORMATS = Formats[Passage](
-    __name__,
-    "tsv",
-    "jsonl",
-    "folder",
-    "wikipedia",
-)
+FORMATS = Formats[Passage](__name__, "tsv", "jsonl", "folder", "wikipedia")
 
 
 def read_passages(path: str | Path, format: str | None = None) -> Iterator[Passage]:

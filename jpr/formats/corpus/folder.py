@@ -1,8 +1,4 @@
-"""A folder of .txt and .md files, each one passage, and the walk through folders.
-
-The id is the path below the folder, the title a markdown file's first heading or the file's name
-without its ending. A folder's own files come before those of its subfolders, each sorted by name.
-"""
+"""A folder of .txt and .md files, each one passage (docs/formats.md); the walk through folders."""
 
 import os
 import re
@@ -12,16 +8,12 @@ from pathlib import Path
 from jpr.errors import FormatError
 from jpr.formats.corpus.jsonl import is_beir
 from jpr.formats.corpus.wikipedia import is_extracted
-from jpr.formats.format import Format, Head, Located
+from jpr.formats.format import Format, Located
 from jpr.io.text_files import read_lines
 from jpr.types import Passage
 
 HEADING = re.compile(r"#{1,6}[ \t]++(.*)")
 FENCE = ("```", "~~~")
-
-
-def _sniff(head: Head) -> bool:
-    return head.path.is_dir() and not is_beir(head) and not is_extracted(head)
 
 
 def _read(path: Path) -> Located[Passage]:
@@ -84,4 +76,9 @@ def _heading(lines: list[str]) -> str:
     return ""
 
 
-FORMAT = Format("text", "a folder of .txt and .md files, one passage each", _sniff, _read)
+FORMAT = Format(
+    "text",
+    "a folder of .txt and .md files, one passage each",
+    lambda head: head.path.is_dir() and not is_beir(head) and not is_extracted(head),
+    _read,
+)

@@ -1,10 +1,4 @@
-"""Passages as JSON lines: BEIR's, pyserini's (and FlashRAG's), Atlas's.
-
-`contents` of pyserini holds the title as its first line if there is more than one line; a first
-line over 255 characters (no title of Wikipedia is longer) is text. If there is also a `title`, all
-of `contents` is text, except a first line that repeats the title. Double quotes around a title are
-FlashRAG's and are removed. Other keys of a record become its `meta`.
-"""
+"""Passages as JSON lines (docs/formats.md): BEIR's, pyserini's (and FlashRAG's), Atlas's."""
 
 from pathlib import Path
 

@@ -2,11 +2,9 @@
 
 Every step is one pass with a stack or an expression that never backtracks, so the time is linear
 however brackets nest; an unbalanced bracket is removed alone. Templates are dropped, not expanded.
-Each paragraph, list item or heading is one line; a heading without text below it is dropped.
 
 The library mwparserfromhell (0.7) was tried instead: its `strip_code` gives the expected text for
-9 of the 20 cases in the tests (it keeps tables, captions and categories), takes 15 times as long,
-and quadratic time on unbalanced markup.
+9 of the 20 cases in the tests, takes 15 times as long, and quadratic time on unbalanced markup.
 """
 
 import html

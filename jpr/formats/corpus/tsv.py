@@ -1,37 +1,25 @@
-"""Passages as tab-separated lines: DPR's, the same without a header, and MS MARCO's.
-
-With DPR's header (`id text title`) a field may be quoted as in csv, a quote inside it doubled, and
-further columns become `meta` under their names. Without a header a quote is a plain character, and
-a fourth column is the `source`. On writing, a tab or line end inside a field becomes a space.
-"""
+"""Passages as tab-separated lines (docs/formats.md): DPR's, the same without header, MS MARCO's."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
 
 from jpr.errors import DataError, FormatError
 from jpr.formats.format import Format, Head, Located
 from jpr.io.text_files import read_lines
-from jpr.types import Passage
+from jpr.types import NO_META, Passage
 
 _DPR_COLUMNS = ("id", "text", "title")
 _QUOTED = re.compile(r'"([^"]*+(?:""[^"]*+)*+)("?)')
 _BREAK = re.compile(r"[\t\r\n]")
 _LIST = re.compile(r"""\s*\[\s*["'\]]""")
 _LINES_IN_FIELD = 1000
-_NO_META: Mapping[str, object] = {}
 _QUOTES_HINT = "double the quotes inside a field, or name the format tsv if quotes are plain"
-
-Lines = Iterator[tuple[int, str]]
 
 
 def _is_header(columns: list[str]) -> bool:
     return set(_DPR_COLUMNS) <= set(columns)
-
-
-def _sniff_dpr(head: Head) -> bool:
-    return _is_header([column.strip('"') for column in head.columns()])
 
 
 def _read_dpr(path: Path) -> Located[Passage]:
@@ -54,15 +42,15 @@ def _read_dpr(path: Path) -> Located[Passage]:
         yield line, Passage(_checked_id(path, line, id), title, body, meta)
 
 
-def _csv_fields(path: Path, line: int, text: str, lines: Lines) -> list[str]:
+def _csv_fields(path: Path, line: int, text: str, lines: Iterator[tuple[int, str]]) -> list[str]:
     """Split a row with quotes, reading more lines while a field is open."""
     for _ in range(_LINES_IN_FIELD):
         if (fields := _split_quoted(path, line, text)) is not None:
             return fields
-        following = next(lines, None)
+        _, following = next(lines, (0, None))
         if following is None:
             break
-        text = f"{text}\n{following[1]}"
+        text = f"{text}\n{following}"
     raise FormatError(path, line, f"a quote opens a field and nothing closes it; {_QUOTES_HINT}")
 
 
@@ -97,11 +85,8 @@ def _write_dpr(passages: Iterable[Passage], stream: TextIO) -> None:
     stream.write("\t".join(_DPR_COLUMNS) + "\n")
     for passage in passages:
         fields = (passage.id, passage.text, passage.title)
-        stream.write(_row(passage, map(_quoted, fields)))
-
-
-def _quoted(field: str) -> str:
-    return '"' + field.replace('"', '""') + '"' if '"' in field else field
+        quoted = ('"' + one.replace('"', '""') + '"' if '"' in one else one for one in fields)
+        stream.write(_row(passage, quoted))
 
 
 def _row(passage: Passage, fields: Iterable[str]) -> str:
@@ -114,32 +99,34 @@ def _row(passage: Passage, fields: Iterable[str]) -> str:
     return row
 
 
-def _is_prose(columns: list[str]) -> bool:
-    """Return whether a line is a passage's, not of a run, of judgements or of questions."""
+def _is_prose(head: Head, counts: Sequence[int]) -> bool:
+    """Return whether the first line is a passage's, not of a run, of judgements or of questions."""
+    columns = head.columns()
+    if len(columns) not in counts or head.value is not None:
+        return False
     id, text = columns[:2]
     named = bool(id) and not any(map(str.isspace, id))
     return named and len(text.split(maxsplit=1)) == 2 and not any(map(_LIST.match, columns[1:]))
 
 
-def _sniff_plain(head: Head) -> bool:
-    return head.line.count("\t") in (2, 3) and head.value is None and _is_prose(head.columns())
+def _rows(path: Path, counts: Sequence[int], names: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the lines with their columns, which must be one of these counts."""
+    for line, text in read_lines(path):
+        columns = text.split("\t")
+        if len(columns) in counts:
+            yield line, columns
+        elif text.strip():
+            problem = f"{len(columns)} columns instead of {names}"
+            raise FormatError(path, line, f"{problem}; separate them by single tabs")
 
 
 def _read_plain(path: Path) -> Located[Passage]:
-    known, meta = "", _NO_META
-    for line, text in read_lines(path):
-        columns = text.split("\t")
-        if not 3 <= len(columns) <= 4:
-            if not text.strip():
-                continue
-            problem = f"{len(columns)} columns instead of id, text, title and perhaps source"
-            raise FormatError(path, line, f"{problem}; separate them by single tabs")
+    for line, columns in _rows(path, (3, 4), "id, text, title and perhaps source"):
         if line == 1 and _is_header(columns):
             continue
-        source = columns[3] if len(columns) == 4 else ""
-        if source != known:
-            known, meta = source, {"source": source} if source else _NO_META
-        yield line, Passage(_checked_id(path, line, columns[0]), columns[2], columns[1], meta)
+        id, text, title, *source = columns
+        meta = {"source": source[0]} if any(source) else NO_META
+        yield line, Passage(_checked_id(path, line, id), title, text, meta)
 
 
 def _write_plain(passages: Iterable[Passage], stream: TextIO) -> None:
@@ -150,36 +137,30 @@ def _write_plain(passages: Iterable[Passage], stream: TextIO) -> None:
         stream.write(_row(passage, fields))
 
 
-def _sniff_msmarco(head: Head) -> bool:
-    return head.line.count("\t") == 1 and head.value is None and _is_prose(head.columns())
-
-
 def _read_msmarco(path: Path) -> Located[Passage]:
-    for line, text in read_lines(path):
-        if not text.strip():
-            continue
-        columns = text.split("\t")
-        if len(columns) != 2:
-            problem = f"{len(columns)} columns instead of an id and a passage"
-            raise FormatError(path, line, f"{problem}; separate them by one tab")
-        yield line, Passage(_checked_id(path, line, columns[0]), "", columns[1])
+    for line, (id, text) in _rows(path, (2,), "an id and a passage"):
+        yield line, Passage(_checked_id(path, line, id), "", text)
 
 
-DPR = Format(
-    "dpr",
-    "DPR's psgs_w100.tsv: a header id, text, title; fields with quotes are quoted as in csv",
-    _sniff_dpr,
-    _read_dpr,
-    _write_dpr,
+FORMATS = (
+    Format(
+        "dpr",
+        "DPR's psgs_w100.tsv: a header id, text, title; fields with quotes are quoted as in csv",
+        lambda head: _is_header([column.strip('"') for column in head.columns()]),
+        _read_dpr,
+        _write_dpr,
+    ),
+    Format(
+        "tsv",
+        "tab-separated id, text, title and perhaps source, without a header, quotes being plain",
+        lambda head: _is_prose(head, (3, 4)),
+        _read_plain,
+        _write_plain,
+    ),
+    Format(
+        "msmarco",
+        "MS MARCO's collection.tsv: id and passage",
+        lambda head: _is_prose(head, (2,)),
+        _read_msmarco,
+    ),
 )
-PLAIN = Format(
-    "tsv",
-    "tab-separated id, text, title and perhaps source, without a header, quotes being plain",
-    _sniff_plain,
-    _read_plain,
-    _write_plain,
-)
-MSMARCO = Format(
-    "msmarco", "MS MARCO's collection.tsv: id and passage", _sniff_msmarco, _read_msmarco
-)
-FORMATS = (DPR, PLAIN, MSMARCO)

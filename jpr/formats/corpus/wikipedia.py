@@ -1,14 +1,4 @@
-"""Wikipedia, a passage per article: an XML dump (`pages-articles`), or WikiExtractor's output.
-
-Of a dump, read as a stream, pages of the article namespace count that are wiki markup and not a
-redirect; of several revisions the last. The id is the page's, `meta` has the revision's `revid`
-and `timestamp`.
-
-WikiExtractor writes a folder of files `AA/wiki_00`; one of them can be read too. A file holds
-`<doc id= url= title=>` … `</doc>`, or an object per line (`--json`). A document's first line is
-dropped if it repeats the title, entities become characters, and an article without text, which
-WikiExtractor leaves of a redirect, is skipped.
-"""
+"""Wikipedia, a passage per article: an XML dump, or WikiExtractor's output (docs/formats.md)."""
 
 import html
 import re
@@ -28,10 +18,6 @@ _REDIRECT = re.compile(r"\s*+#REDIRECT\b", re.IGNORECASE)
 _DOC = re.compile(r'<doc ((?:[a-z]+="[^"]*" )*+)title="(.*)">')
 _ATTRIBUTE = re.compile(r'(?<![a-z])([a-z]++)="([^"]*+)"')
 _NAME = "wiki_[0-9]*"
-
-
-def _sniff_dump(head: Head) -> bool:
-    return head.line.lstrip().startswith("<mediawiki")
 
 
 def _read_dump(path: Path) -> Located[Passage]:
@@ -61,7 +47,6 @@ class _PageByPage:
         self._lines = read_lines(path)
 
     def read(self, _size: int = -1, /) -> str:
-        """Return the lines up to a page's end, whatever the size; "" at the end."""
         block: list[str] = []
         for line, text in self._lines:
             block.append(text + "\n")
@@ -74,11 +59,7 @@ class _PageByPage:
 
 def _unseen_namespaces(siteinfo: ElementTree.Element) -> set[str]:
     namespaces = siteinfo.iterfind("{*}namespaces/{*}namespace")
-    return {
-        namespace.text.lower()
-        for namespace in namespaces
-        if namespace.text and namespace.get("key") in _UNSEEN_KEYS
-    }
+    return {one.text.lower() for one in namespaces if one.text and one.get("key") in _UNSEEN_KEYS}
 
 
 def _article(page: ElementTree.Element, unseen: set[str], path: Path, line: int) -> Passage | None:
@@ -109,11 +90,9 @@ def is_extracted(head: Head) -> bool:
 
 
 def _read_extracted(path: Path) -> Located[Passage]:
-    if not path.is_dir():
-        yield from _read_file(path)
-        return
-    for file in sorted(path.rglob(_NAME)):
-        yield from ((0, passage) for _, passage in _read_file(file))
+    for file in sorted(path.rglob(_NAME)) if path.is_dir() else [path]:
+        for line, passage in _read_file(file):
+            yield line if file == path else 0, passage
 
 
 def _read_file(path: Path) -> Located[Passage]:
@@ -149,16 +128,17 @@ def _read_docs(path: Path) -> Located[Passage]:
         yield line, Passage(str(meta.pop("id")), title, text, meta)
 
 
-DUMP = Format(
-    "wikipedia",
-    "a Wikipedia XML dump, pages-articles.xml, compressed or not",
-    _sniff_dump,
-    _read_dump,
+FORMATS = (
+    Format(
+        "wikipedia",
+        "a Wikipedia XML dump, pages-articles.xml, compressed or not",
+        lambda head: head.line.lstrip().startswith("<mediawiki"),
+        _read_dump,
+    ),
+    Format(
+        "wikiextractor",
+        "WikiExtractor's output: its folder or one file, <doc> or --json form",
+        is_extracted,
+        _read_extracted,
+    ),
 )
-WIKIEXTRACTOR = Format(
-    "wikiextractor",
-    "WikiExtractor's output: its folder or one file, <doc> or --json form",
-    is_extracted,
-    _read_extracted,
-)
-FORMATS = (DUMP, WIKIEXTRACTOR)

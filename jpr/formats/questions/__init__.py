@@ -8,12 +8,7 @@ from jpr.errors import DataError
 from jpr.formats.format import Formats, read_records, write_records
 from jpr.types import Question
 
-FORMATS = Formats[Question](
-    __name__,
-    "json_lines",
-    "json_documents",
-    "tab_separated",
-)
+FORMATS = Formats[Question](__name__, "json_lines", "json_documents", "tab_separated")
 LONGEST_QUESTION = 10_000
 """Characters of a question for models and indexes; files may hold longer ones."""
 

@@ -1,20 +1,7 @@
-"""Question sets that are one JSON document.
+"""Question sets that are one JSON document (docs/formats.md): QALD-9, ASQA, WebQSP, MultiSpanQA.
 
-- WebQSP as published: `Questions` with `Parses`. Entities answer by name, values as they are;
-  an entity without a name is dropped, for no passage contains its Freebase id. The official F1
-  takes the best parse, so `annotations` keeps the answers of each parse, good or not, and `answers`
-  is their union. A question without an answer is kept.
-- QALD-9: `questions` in several languages, answered by SPARQL results. The English wording is the
-  question; every binding is an answer by its first variable: a resource by its name (underscores
-  are spaces; also without a closing "(…)"), a literal as it is, a boolean as yes or no. A resource
-  known only by a Wikidata number is dropped.
-- MultiSpanQA: `{"data": [{"id", "question": [token], "context": [token], "label": [B/I/O]}]}`.
-  Every labelled span is an answer, its tokens joined by spaces. The test file has no labels.
-- ASQA: `{"dev": {id: {"ambiguous_question", "qa_pairs": [{"short_answers"}]}}}`, or JSON lines.
-  Every pair is an answer; pairs that share an alias are one in `answers` and two in `annotations`.
-  A file with several splits is read one split at a time, so that train and dev are never mixed.
-
-Answers of one normalized form are one answer in all of them.
+Answers of one normalized form are one answer in all of them. The official F1 of WebQSP takes the
+best parse, and ASQA scores every pair, so `annotations` keeps them and `answers` is their union.
 """
 
 import re

@@ -1,21 +1,8 @@
-"""Question sets of one JSON object per question, as JSON lines or as an array.
+"""Question sets of one JSON object per question, as lines or as an array (docs/formats.md).
 
-- `jpr`, our own: `{"id", "question", "answers": [[alias, …], …]}`; `annotations` holds the answers
-  of each annotator if there were several, `regex` a regular expression.
-- AmbigNQ, light or full: `{"id", "question", "annotations": [{"type", …}]}`. `annotations` keeps
-  each annotator's answers, for AmbigQA's F1 takes the best annotator; `answers`, which retrieval
-  has to cover, is their union, in which answers that share a normalized alias are one.
-- NQ-open and similar: `{"question", "answer": [alias, …]}`; a flat list is ONE answer, a list of
-  lists holds distinct answers. The key is `answer` (NQ-open, EfficientQA, DrQA), `answers` (FiD,
-  Atlas) or `golden_answers` (FlashRAG). Questions without an `id` are numbered from 0.
-- WebQSP in simple form: `{"id", "question", "answers": [{"kb_id", "text"}]}` (GraftNet, NSM) or
-  `{"id", "question", "answer": [name], "a_entity"}` (RoG); every item is a distinct answer. A null
-  `text` falls back on `kb_id` unless that is a Freebase id.
-- QAMPARI: `{"qid", "question_text", "answer_list": [{"answer_text", "aliases"}]}`.
-- RAMDocs: `{"question", "gold_answers": [answer, …], "wrong_answers", "documents"}`; gold answers
-  of one normalized form are one, the rest is ignored.
-- KILT: `{"id", "input", "output": [{"answer", "provenance"}]}`; all outputs are ONE answer. An
-  output may lack an answer, and a test file has no outputs.
+`annotations` keeps each annotator's answers, for AmbigQA's F1 takes the best annotator; `answers`,
+which retrieval has to cover, is their union. A flat list is ONE answer's aliases, except in WebQSP
+and RAMDocs. Questions without an `id` are numbered from 0.
 """
 
 import re

@@ -1,15 +1,8 @@
-r"""Question sets in tab-separated lines: DPR's and CuratedTREC's.
+"""Question sets in tab-separated lines (docs/formats.md): DPR's and CuratedTREC's.
 
-DPR's `*.qas.csv`: `question<TAB>["alias", …]`; a flat list is ONE answer's aliases, a list of lists
-holds distinct answers. The list is parsed as JSON or as a Python literal, never evaluated.
-
-CuratedTREC: a question and the expression its answers match, which becomes `regex`. Four
-spellings: `question<TAB>regex`; `id<TAB>factoid<TAB>question<TAB>regex` (the original);
-`question<TAB>["regex"]` (DPR); `{"question", "answer": ["regex"]}` (DrQA). The last two look like
-files of plain answers, so they are recognized by "CuratedTrec" in the file's name. Several
-expressions are joined by `|`; `recipes.group_answers` turns them into distinct answers.
-
-Questions without an id are numbered from 0.
+A list of answers is parsed as JSON or as a Python literal, never evaluated. CuratedTREC's lists of
+expressions look like files of plain answers, so they are recognized by the file's name. Questions
+without an id are numbered from 0.
 """
 
 import ast

@@ -6,17 +6,15 @@ id uses the question's text as its id.
 """
 
 from collections.abc import Iterable, Iterator
+from math import isfinite
 from pathlib import Path
 from typing import TextIO
 
+from jpr.errors import DataError
 from jpr.formats.format import Formats, read_records, write_records
 from jpr.types import Ranking
 
-FORMATS = Formats[Ranking](
-    __name__,
-    "json_runs",
-    "trec",
-)
+FORMATS = Formats[Ranking](__name__, "json_runs", "trec")
 
 
 def load_rankings(path: str | Path, format: str | None = None) -> list[Ranking]:
@@ -31,4 +29,19 @@ def read_rankings(path: str | Path, format: str | None = None) -> Iterator[Ranki
 
 def write_rankings(rankings: Iterable[Ranking], stream: TextIO, format: str = "ctxs") -> None:
     """Write rankings in a format; only "ctxs" loses nothing."""
-    write_records(rankings, stream, FORMATS, format)
+    write_records(_writable(rankings), stream, FORMATS, format)
+
+
+def _writable(rankings: Iterable[Ranking]) -> Iterator[Ranking]:
+    """Check that rankings can be read back: each question once, every score finite."""
+    seen = set()
+    for ranking in rankings:
+        id = ranking.question.id
+        if id in seen:
+            raise DataError(f"two rankings for question {id!r}; a run holds one for each question")
+        seen.add(id)
+        for hit in ranking.hits:
+            if not isfinite(hit.score):
+                problem = f"question {id!r}: passage {hit.passage.id!r} has score {hit.score}"
+                raise DataError(f"{problem}; only finite scores can be written")
+        yield ranking

@@ -1,18 +1,9 @@
-"""Runs in JSON: a question with its passages, best first.
+"""Runs in JSON (docs/formats.md): a question with its passages, best first.
 
-- ctxs (FiD, DPR, and what we write, for it holds all of a `Ranking`): `{"id", "question",
-  "answers", "ctxs": [{"id", "title", "text", "score", …}]}`, as an array or as lines. Any other key
-  of a passage, such as `has_answer`, is its `meta`. Atlas calls the list `passages`.
-- AmbigPrompt: `{"question", "answers": [annotator][answer][alias], "passages": [id, …]}`; the texts
-  come from the corpus (`jpr.formats.runs.align.fill_texts`).
-- rank_llm: `{"query": {"text", "qid"}, "candidates": [{"docid", "score", "doc": {"title", "text",
-  …}}]}`, without gold answers.
-- pyserini's DPR run: one object, question id -> question, answers, contexts. A context is
-  `{"docid", "score", "text", "has_answer"}`, its text the title, often in CSV's double quotes, a
-  line break, and the passage; without `--store-raw` there is no text. Pyserini takes only what is
-  between the first and the second line break, so breaks inside a passage are written as blanks.
-  Its `answers` are one flat list: distinct answers are written beside it, as our `annotations`,
-  which it ignores. Reading holds the whole document in memory.
+Ours is ctxs (FiD, DPR), for it holds all of a `Ranking`. Pyserini takes only what is between the
+first and the second line break of a text, so breaks inside a passage are written as blanks; its
+`answers` are one flat list, so distinct answers are written beside it, as our `annotations`, which
+it ignores.
 """
 
 import json
@@ -21,26 +12,28 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
-from jpr.formats.format import Format, Head, Located
-from jpr.formats.gold import Row, json_documents, json_line, json_rows, question_record
-from jpr.formats.runs.records import (
-    TEXTS,
-    Record,
-    check_writable,
-    hit_of,
-    hits_of,
-    make_passage,
-    minus_rank,
-    question_of,
+from jpr.formats.format import Format, Head, Located, is_record
+from jpr.formats.gold import (
+    Row,
+    json_documents,
+    json_line,
+    json_reader,
+    json_writer,
+    question_record,
     with_meta,
 )
+from jpr.formats.runs.records import TEXTS, Record, hit_of, hits_of, minus_rank, question_of
 from jpr.types import Hit, Passage, Question, Ranking
+
+
+def _list_under(head: Head, key: str) -> list[object]:
+    listed = head.value[key] if head.has(key) else None
+    return listed if isinstance(listed, list) else []
 
 
 def _has_entities(head: Head) -> bool:
     """Return whether answers are objects: a question of WebQSP, even if it has `passages`."""
-    answers = head.value["answers"] if head.has("answers") else None
-    return isinstance(answers, list) and any(isinstance(answer, dict) for answer in answers)
+    return any(map(is_record, _list_under(head, "answers")))
 
 
 def _sniff_ctxs(head: Head) -> bool:
@@ -48,47 +41,37 @@ def _sniff_ctxs(head: Head) -> bool:
         return False
     if head.has("ctxs"):
         return isinstance(head.value["ctxs"], list)
-    listed = head.value["passages"] if head.has("question", "passages") else None
-    first = listed[0] if isinstance(listed, list) and listed else None
-    return isinstance(first, dict) and any(name in first for name in TEXTS)
+    first = next(iter(_list_under(head, "passages")), None)
+    return head.has("question") and any(is_record(first, name) for name in TEXTS)
 
 
-def _read_ctxs(path: Path) -> Located[Ranking]:
-    for row in json_rows(path):
-        question = question_of(row)
-        key = row.first(("ctxs", "passages"))
-        if not key:
-            raise row.error("key 'ctxs' is missing: the list of retrieved passages")
-        yield row.line, Ranking(question, hits_of(row.at(key)))
+def _ctxs(row: Row) -> Ranking:
+    question = question_of(row)
+    key = row.first(("ctxs", "passages"))
+    if not key:
+        raise row.error("key 'ctxs' is missing: the list of retrieved passages")
+    return Ranking(question, hits_of(row.at(key)))
 
 
-def _write_ctxs(rankings: Iterable[Ranking], stream: TextIO) -> None:
-    for ranking in check_writable(rankings):
-        record = question_record(ranking.question)
-        record["ctxs"] = [_ctx(hit) for hit in ranking.hits]
-        stream.write(json_line(record))
+def _ctxs_record(ranking: Ranking) -> Record:
+    return {**question_record(ranking.question), "ctxs": list(map(_ctx, ranking.hits))}
 
 
 def _ctx(hit: Hit) -> Record:
     passage = hit.passage
-    record: Record = {"id": passage.id, "title": passage.title, "text": passage.text}
-    return with_meta(record | {"score": hit.score}, passage.meta)
+    record = {"id": passage.id, "title": passage.title, "text": passage.text, "score": hit.score}
+    return with_meta(record, passage.meta)
 
 
 def _sniff_ambigprompt(head: Head) -> bool:
-    listed = head.value["passages"] if head.has("question", "answers", "passages") else None
-    return (
-        isinstance(listed, list)
-        and bool(listed)
-        and not head.has("ctxs")
-        and not _has_entities(head)
-        and all(isinstance(item, int | str) for item in listed)
-    )
+    if not head.has("question", "answers") or head.has("ctxs") or _has_entities(head):
+        return False
+    listed = _list_under(head, "passages")
+    return bool(listed) and all(isinstance(item, int | str) for item in listed)
 
 
-def _read_ambigprompt(path: Path) -> Located[Ranking]:
-    for row in json_rows(path):
-        yield row.line, Ranking(question_of(row), hits_of(row.at("passages"), _bare_hit))
+def _ambigprompt(row: Row) -> Ranking:
+    return Ranking(question_of(row), hits_of(row.at("passages"), _bare_hit))
 
 
 def _bare_hit(row: Row) -> Hit:
@@ -96,47 +79,39 @@ def _bare_hit(row: Row) -> Hit:
 
 
 def _sniff_rank_llm(head: Head) -> bool:
-    return (
-        head.has("query", "candidates")
-        and isinstance(head.value["query"], dict)
-        and isinstance(head.value["candidates"], list)
-    )
+    if not head.has("query", "candidates"):
+        return False
+    return is_record(head.value["query"]) and isinstance(head.value["candidates"], list)
 
 
-def _read_rank_llm(path: Path) -> Located[Ranking]:
-    for row in json_rows(path):
-        query = row.at("query", dict)
-        text = query.text("text")
-        id = query.id("qid") if query.has("qid") else ""
-        hits = hits_of(row.at("candidates"), _candidate_hit)
-        yield row.line, Ranking(Question(id or text, text), hits)
+def _rank_llm(row: Row) -> Ranking:
+    query = row.at("query", dict)
+    text = query.text("text")
+    id = query.id("qid") if query.has("qid") else ""
+    hits = hits_of(row.at("candidates"), _candidate_hit)
+    return Ranking(Question(id or text, text), hits)
 
 
 def _candidate_hit(row: Row) -> Hit:
     own = {"id": row.field("docid", object), "score": row.record().get("score")}
-    outer = {key: value for key, value in row.value.items() if key not in ("docid", "doc", "score")}
     document = row.field("doc", dict) if row.has("doc") else {}
-    return hit_of(replace(row, value={**outer, **document, **own}))
+    return hit_of(replace(row, value={**row.without("docid", "doc", "score"), **document, **own}))
 
 
-def _write_rank_llm(rankings: Iterable[Ranking], stream: TextIO) -> None:
-    for ranking in check_writable(rankings):
-        query = {"text": ranking.question.text, "qid": ranking.question.id}
-        candidates = [_candidate(hit) for hit in ranking.hits]
-        stream.write(json_line({"query": query, "candidates": candidates}))
+def _rank_llm_record(ranking: Ranking) -> Record:
+    query = {"text": ranking.question.text, "qid": ranking.question.id}
+    return {"query": query, "candidates": list(map(_candidate, ranking.hits))}
 
 
 def _candidate(hit: Hit) -> Record:
-    document: Record = {"title": hit.passage.title, "text": hit.passage.text}
-    document = with_meta(document, hit.passage.meta)
+    texts = {"title": hit.passage.title, "text": hit.passage.text}
+    document = with_meta(texts, hit.passage.meta)
     return {"docid": hit.passage.id, "score": hit.score, "doc": document}
 
 
 def _sniff_pyserini(head: Head) -> bool:
-    if not isinstance(head.value, dict):
-        return False
-    first = next(iter(head.value.values()), None)
-    return isinstance(first, dict) and "question" in first and "contexts" in first
+    first = next(iter(head.value.values()), None) if isinstance(head.value, dict) else None
+    return is_record(first, "question", "contexts")
 
 
 def _read_pyserini(path: Path) -> Located[Ranking]:
@@ -149,20 +124,18 @@ def _read_pyserini(path: Path) -> Located[Ranking]:
 
 
 def _context_hit(row: Row) -> Hit:
-    fields = {**row.record(), "id": row.field("docid", object)}
-    del fields["docid"]
-    hit = hit_of(replace(row, value=fields))
+    hit = hit_of(replace(row, value={**row.without("docid"), "id": row.field("docid", object)}))
     if hit.passage.title or "\n" not in hit.passage.text:
         return hit
     title, text = hit.passage.text.split("\n", 1)
     if len(title) > 1 and title[0] == title[-1] == '"':
         title = title[1:-1].replace('""', '"')
-    return Hit(make_passage(hit.passage.id, title, text, hit.passage.meta), hit.score)
+    return Hit(replace(hit.passage, title=title, text=text), hit.score)
 
 
 def _write_pyserini(rankings: Iterable[Ranking], stream: TextIO) -> None:
     before = "{\n"
-    for ranking in check_writable(rankings):
+    for ranking in rankings:
         record = _flat_question(ranking.question)
         record["contexts"] = [_context(hit) for hit in ranking.hits]
         stream.write(f"{before}{json.dumps(ranking.question.id)}: {json_line(record)}")
@@ -188,31 +161,32 @@ def _context(hit: Hit) -> Record:
     return with_meta(record, passage.meta)
 
 
-CTXS = Format(
-    "ctxs",
-    "FiD and DPR output, and our own: JSON or JSON lines with question, answers, ctxs",
-    _sniff_ctxs,
-    _read_ctxs,
-    _write_ctxs,
+FORMATS = (
+    Format(
+        "ctxs",
+        "FiD and DPR output, and our own: JSON or JSON lines with question, answers, ctxs",
+        _sniff_ctxs,
+        json_reader(_ctxs),
+        json_writer(_ctxs_record),
+    ),
+    Format(
+        "ambigprompt",
+        "AmbigPrompt's data: JSON with question, answers per annotator, ids of passages",
+        _sniff_ambigprompt,
+        json_reader(_ambigprompt),
+    ),
+    Format(
+        "rank_llm",
+        "rank_llm's requests: JSON or JSON lines with query and candidates",
+        _sniff_rank_llm,
+        json_reader(_rank_llm),
+        json_writer(_rank_llm_record),
+    ),
+    Format(
+        "pyserini-run",
+        "pyserini's DPR run: one JSON object, question id -> question, answers, contexts",
+        _sniff_pyserini,
+        _read_pyserini,
+        _write_pyserini,
+    ),
 )
-AMBIGPROMPT = Format(
-    "ambigprompt",
-    "AmbigPrompt's data: JSON with question, answers per annotator, ids of passages",
-    _sniff_ambigprompt,
-    _read_ambigprompt,
-)
-RANK_LLM = Format(
-    "rank_llm",
-    "rank_llm's requests: JSON or JSON lines with query and candidates",
-    _sniff_rank_llm,
-    _read_rank_llm,
-    _write_rank_llm,
-)
-PYSERINI = Format(
-    "pyserini-run",
-    "pyserini's DPR run: one JSON object, question id -> question, answers, contexts",
-    _sniff_pyserini,
-    _read_pyserini,
-    _write_pyserini,
-)
-FORMATS = (CTXS, AMBIGPROMPT, RANK_LLM, PYSERINI)

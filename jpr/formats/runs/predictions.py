@@ -1,8 +1,4 @@
-"""Predicted answers, for F1 and EM.
-
-- answers: JSON lines `{"id", "answers": [text or {"text": …}]}`, ours
-- ambigqa: one object, id -> answer, list of answers, or list of `{"question", "answer"}`
-- nq: JSON lines `{"question", "prediction": text}`, as for EfficientQA
+"""Predicted answers, for F1 and EM (docs/formats.md).
 
 A record without an id uses the question's text as its id. A question with a list of answers may
 also be a gold file: it is read as `answers` only if that format is named.

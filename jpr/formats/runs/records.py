@@ -8,13 +8,13 @@ distinct answers. FiD's `target` counts only if there is nothing else.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable
 from math import isfinite, nan
 from pathlib import Path
 
-from jpr.errors import DataError, FormatError
+from jpr.errors import FormatError
 from jpr.formats.gold import Answers, Row, is_nested, united
-from jpr.types import Hit, Passage, Question, Ranking
+from jpr.types import NO_META, Hit, Passage, Question
 
 PASSAGE_IDS = ("id", "passage_id", "docid", "doc_id", "pid", "psg_id", "_id")
 TEXTS = ("text", "segment", "contents", "content", "body", "passage")
@@ -27,13 +27,8 @@ def question_of(row: Row) -> Question:
     """Read the question; without an id its text is its id."""
     text = row.text("question")
     answers, annotations = _gold(row)
-    return Question(
-        id=question_id(row) or text,
-        text=text,
-        answers=answers,
-        annotations=annotations,
-        regex=row.optional_text("regex"),
-    )
+    regex = row.optional_text("regex")
+    return Question(question_id(row) or text, text, answers, annotations, regex)
 
 
 def question_id(row: Row) -> str:
@@ -69,13 +64,10 @@ def hit_of(row: Row) -> Hit:
     title, text = row.optional_text("title"), row.optional_text(text_key)
     if not (id or title or text):
         raise row.error("neither an id nor a text; give it 'id', or 'title' and 'text'")
-    score = record.get("score")
-    used = {id_key, text_key, "id", "title", "text", "score"}
-    meta = {key: value for key, value in record.items() if key not in used}
-    return Hit(
-        make_passage(id or _content_id(title, text), title, text, meta),
-        minus_rank(row) if score is None else finite_score(score, row.path, row.line),
-    )
+    given = record.get("score")
+    score = minus_rank(row) if given is None else finite_score(given, row.path, row.line)
+    meta = row.without(id_key, text_key, "id", "title", "text", "score")
+    return Hit(Passage(id or _content_id(title, text), title, text, meta or NO_META), score)
 
 
 def hits_of(row: Row, read: Callable[[Row], Hit] = hit_of) -> tuple[Hit, ...]:
@@ -104,33 +96,6 @@ def minus_rank(row: Row) -> float:
     return float(-row.position - 1)
 
 
-def make_passage(id: str, title: str, text: str, meta: Mapping[str, object]) -> Passage:
-    """Make a passage; those without `meta` share one empty mapping."""
-    return Passage(id, title, text, meta) if meta else Passage(id, title, text)
-
-
 def _content_id(title: str, text: str) -> str:
     content = f"{title}\n{text}".encode("utf-8", "surrogatepass")
     return hashlib.sha1(content, usedforsecurity=False).hexdigest()
-
-
-def with_meta(record: Record, meta: Mapping[str, object]) -> Record:
-    """Add a passage's meta to its record; the record's own keys stay."""
-    return record | {key: value for key, value in meta.items() if key not in record}
-
-
-def check_writable(rankings: Iterable[Ranking]) -> Iterator[Ranking]:
-    """Pass on rankings that can be read back: each question once, every score finite."""
-    seen = set()
-    for ranking in rankings:
-        id = ranking.question.id
-        if id in seen:
-            raise DataError(f"two rankings for question {id!r}; a run holds one for each question")
-        seen.add(id)
-        for hit in ranking.hits:
-            if not isfinite(hit.score):
-                raise DataError(
-                    f"question {id!r}: passage {hit.passage.id!r} has score {hit.score}; "
-                    "only finite scores can be written"
-                )
-        yield ranking

@@ -1,16 +1,9 @@
-"""TREC's formats: runs and diversity judgements, in columns separated by white space.
+"""TREC's formats (docs/formats.md): runs and diversity judgements.
 
-Only ASCII white space separates: a no-break space or a line separator may be part of an id.
-
-A run is `question Q0 passage rank score tag`: ids, no texts. Reading orders the passages of a
-question by score, highest first, as `trec_eval` does, equal scores by the rank column; so a file
-whose ranks contradict its scores is ranked by its scores. The lines of a question may be anywhere
-in the file. Writing keeps the order for every tool: `trec_eval` reads scores in single precision
-and orders equal ones by id, so a ranking whose scores do not fall strictly in single precision is
-written with the scores n, n-1, …, 1 instead. A ranking without passages leaves no line.
-
-Judgements are `question subtopic passage relevance`, the subtopic in the second column, as for
-ndeval and ir_measures. Plain qrels, whose second column is always 0, judge one subtopic.
+Only ASCII white space separates columns: a no-break space or a line separator may be part of an id.
+Reading orders passages by score, as `trec_eval` does, equal scores by the rank column. `trec_eval`
+reads scores in single precision and orders equal ones by id, so a ranking whose scores do not fall
+strictly in single precision is written with the scores n, n-1, …, 1 instead.
 """
 
 import re
@@ -24,18 +17,14 @@ import numpy as np
 from jpr.errors import DataError, FormatError
 from jpr.formats.format import Format, Head, Located, read_records
 from jpr.formats.runs.align import check_unique_passages
-from jpr.formats.runs.records import check_writable, finite_score
+from jpr.formats.runs.records import finite_score
 from jpr.io.text_files import read_lines
 from jpr.types import Hit, Passage, Question, Ranking
 
-_RUN = "question Q0 passage rank score tag"
-_QRELS = "question subtopic passage relevance"
 _LONGEST = 10_000  # characters: a file of one line may be a whole JSON array
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 _GAP = re.compile(r"[ \t\n\r\f\v]+")
 _NOT_IN_A_WORD = re.compile("[ \t\n\r\f\v\x1c-\x1f\ud800-\udfff\ufeff]")
-_Places = dict[str, tuple[float, int]]
-"""Passage id -> (minus its score, its rank): sorted, the passages are in order."""
 
 
 def columns_of(line: str) -> list[str]:
@@ -50,10 +39,7 @@ def columns_of(line: str) -> list[str]:
 
 
 def is_word(text: str) -> bool:
-    """Return whether a text can be a column: not empty, and nothing in it that separates.
-
-    Half a surrogate pair cannot be written at all, and a byte order mark is lost in reading.
-    """
+    """Return whether a text can be a column: written and read back, it is the same."""
     return bool(text) and not _NOT_IN_A_WORD.search(text)
 
 
@@ -81,9 +67,11 @@ def _sniff_run(head: Head) -> bool:
 
 
 def _read_run(path: Path) -> Located[Ranking]:
-    run: dict[str, _Places] = {}
+    run: dict[str, dict[str, tuple[float, int]]] = {}  # passage id -> minus its score, its rank
     first: dict[str, int] = {}
-    for line, (question, _, passage, rank, score, _) in _rows(path, _RUN):
+    for line, (question, _, passage, rank, score, _) in _rows(
+        path, "question Q0 passage rank score tag"
+    ):
         places = run.setdefault(question, {})
         first.setdefault(question, line)
         if passage in places:
@@ -101,7 +89,7 @@ def _read_run(path: Path) -> Located[Ranking]:
 
 
 def _write_run(rankings: Iterable[Ranking], stream: TextIO) -> None:
-    for ranking in check_writable(rankings):
+    for ranking in rankings:
         check_unique_passages(ranking)
         _check_words("a TREC run", ranking.question.id, *(hit.passage.id for hit in ranking.hits))
         scores = _falling([hit.score for hit in ranking.hits])
@@ -149,7 +137,9 @@ def _sniff_qrels(head: Head) -> bool:
 
 
 def _read_qrels(path: Path) -> Located[Judgement]:
-    for line, (question, subtopic, passage, relevance) in _rows(path, _QRELS):
+    for line, (question, subtopic, passage, relevance) in _rows(
+        path, "question subtopic passage relevance"
+    ):
         number = _whole(relevance, "relevance", path, line)
         yield line, Judgement(question, subtopic, passage, number)
 
