@@ -4,7 +4,7 @@ python benchmarks/evaluate.py [--questions 10000] [--out results/benchmark-evalu
 
 One run of each side on the same random judgements, after a warm-up of both; wall-clock seconds.
 Compared are the measures that both have, at every cut-off of CUTOFFS, in two ways: from records to
-means (ours also finds the best order of every ranking), and the measures alone, ours from the
+means (ours also finds the oracle ordering of every ranking), and the measures alone, ours from the
 arrays that it keeps, the peer's as before, since it keeps nothing. Then the search for answers in
 texts of real size, which the peer does not do.
 """
@@ -175,7 +175,7 @@ def main() -> None:
     rows = {
         "questions": options.questions,
         "9 measures from records, ir_measures + pyndeval (s)": peer.seconds,
-        "9 measures from records with best orders, ours (s)": whole.seconds,
+        "9 measures from records with oracle orderings, ours (s)": whole.seconds,
         "the peer's time over ours": peer.seconds / whole.seconds,
         "9 measures from arrays, ours (s)": alone.seconds,
         "all 15 of ours (s)": everything.seconds,

@@ -116,7 +116,7 @@ class Theirs:
         if grounded:
             allowed["prefix_allowed_tokens_fn"] = _Allowed(task.tries(torch.device("cpu")))
         memory: Any = task.memory.view(len(task.whole), -1, config.d_model)
-        # bad words: never the end, as ours are told; grounded, it is not among those allowed
+        # bad words: never the end token, as for ours; grounded decoding excludes it
         free = {} if grounded else {"bad_words_ids": [[config.eos_token_id]]}
         found: Tensor = self._model.generate(
             encoder_outputs=BaseModelOutput(last_hidden_state=memory),

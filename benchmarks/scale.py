@@ -159,7 +159,7 @@ def plot(rows: Sequence[Row], path: Path) -> None:
 
 
 def main() -> None:
-    """Measure, tell, write."""
+    """Measure, print, write."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

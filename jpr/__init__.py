@@ -7,7 +7,7 @@ that `import jpr` and `jpr --help` cost nothing.
 from importlib import import_module
 from pathlib import Path
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _LINES = Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8").splitlines()
 _HOMES = {line.split()[-1]: line.split()[1] for line in _LINES if line.startswith("from ")}

@@ -271,9 +271,9 @@ def runs_of(
 def records(scored: Evaluation, name: str, data: str) -> Iterator[Record]:
     """Yield the numbers of every system; the oracle is the first stage's in oracle order."""
     for record in records_of(scored, name, data, commit()):
-        if record.system == f"{FIRST}, best order":
+        if record.system == f"{FIRST}, oracle":
             yield replace(record, system=ORACLE)
-        elif not record.system.endswith(", best order"):
+        elif not record.system.endswith(", oracle"):
             yield record
 
 

@@ -54,7 +54,7 @@ def records_of(evaluation: Evaluation, recipe: str, data: str, commit: str) -> I
         yield from _records(evaluation, run, (recipe, run.name, data), commit)
         if run.oracle:
             best = RunScores("", run.oracle.values)
-            yield from _records(evaluation, best, (recipe, f"{run.name}, best order", data), commit)
+            yield from _records(evaluation, best, (recipe, f"{run.name}, oracle", data), commit)
 
 
 def _records(
@@ -128,40 +128,7 @@ def results_page(folder: Path) -> str:
             f"Commit {manifest['commit']}; {versions}; {manifest['machine']}; "
             f"{manifest['seconds']} s."
         )
-    page = "\n\n".join(parts) + "\n"
-    for published, shown in _SHOWN_AS.items():
-        page = re.sub(published, shown, page)
-    return page
-
-
-_SHOWN_AS = {
-    ", best order": ", oracle",
-    "the best order of the candidates": "the best choice of k candidates",
-    "MRecall of the best order": "MRecall of the oracle",
-    "([Tt]he) model inside( the package)?": r"\1 bundled model",
-    "The (models|joint model|reader) that comes? with the package": r"The bundled \1",
-    "(all|spans|t5)-inside": r"\1-bundled",
-    "(half|spans|t5)-told": r"\1-lambda",
-    "`inside`: those": "`bundled`: those",
-    "`told`: the same with λ = 0.5, which prefers passages that tell an answer": "`lambda`: the "
-    "same with λ = 0.5, which prefers passages that state an answer",
-    "taught by it": "distilled from it",
-    "taught by (the|all)": r"distilled from \1",
-    "one of half its layers that it taught": "one with half its layers, distilled from it",
-    "what the taught one is, too": "what the distilled one is tested against",
-    "the one taught with": "the one trained with",
-    "which says numbers of candidates, against one that points": "which generates index tokens of "
-    "candidates, against a pointer head",
-    "with other questions' passages": "with random negatives",
-    "joint/strangers": "joint/random_negatives",
-    "[Cc]hosen for answers": "by answers",
-    "an encoder as it comes": "a public encoder",
-    "the first three as they come": "the first three are public models",
-    "generalise": "generalize",
-    "by who reads what": "by reader and source of passages",
-    "is taken off the log-probability to end": "is subtracted from the log-probability of the end",
-}
-"""Words of the page for words of published records and manifests, which stay as they are."""
+    return "\n\n".join(parts) + "\n"
 
 
 def _table(data: str, records: Sequence[Record]) -> str:

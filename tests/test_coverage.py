@@ -92,7 +92,7 @@ def test_gold_passages_by_id() -> None:
 
 
 @given(coverages())
-def test_matrix_and_sets_tell_the_same(case: tuple[list[int], Covers]) -> None:
+def test_matrix_and_sets_agree(case: tuple[list[int], Covers]) -> None:
     coverage = coverage_of(case)
     for i, passages in enumerate(case[1]):
         assert coverage.covers(i) == passages

@@ -124,8 +124,8 @@ def test_what_is_shown_may_differ_from_what_is_printed_only_so(
 def script_of(blocks: list[Commands], port: int, llm: str) -> str:
     """Return a script that writes what each block prints to a file with its number."""
     parts = [f'exec > "$SHOWN/{at}" 2>&1\n{one.text}' for at, one in enumerate(blocks)]
-    told = "".join(parts).replace(SERVED, f"127.0.0.1:{port}").replace(LLM, llm)
-    return f"{PRELUDE}{told}"
+    script = "".join(parts).replace(SERVED, f"127.0.0.1:{port}").replace(LLM, llm)
+    return f"{PRELUDE}{script}"
 
 
 def environment(shown: Path, port: int) -> dict[str, str]:
@@ -168,7 +168,7 @@ def printed_by(page: Path) -> tuple[list[str], int]:
 
 @pytest.fixture(scope="module")
 def runs(request: pytest.FixtureRequest) -> Iterator[dict[Path, Future[tuple[list[str], int]]]]:
-    """The pages whose tests are wanted, side by side: one on each core, where it waits for none.
+    """The pages whose tests are expected, side by side: one on each core, where it waits for none.
 
     Where tests are shared out among processes (xdist), each of these knows all tests and would run
     every page: there a test runs its own.
@@ -176,9 +176,9 @@ def runs(request: pytest.FixtureRequest) -> Iterator[dict[Path, Future[tuple[lis
     if "PYTEST_XDIST_WORKER" in os.environ:
         yield {}
         return
-    wanted = {item.name for item in request.session.items}
+    expected = {item.name for item in request.session.items}
     test = test_commands_print_what_is_shown.__name__
-    pages = [page for page in RUN if f"{test}[{page.name}]" in wanted]
+    pages = [page for page in RUN if f"{test}[{page.name}]" in expected]
     cores = list(os.sched_getaffinity(0))
     with ThreadPoolExecutor(len(cores), initializer=lambda: stay_on(cores.pop())) as pool:
         yield {page: pool.submit(printed_by, page) for page in pages}

@@ -76,19 +76,23 @@ def test_a_wrong_pointer_would_be_seen() -> None:
 
 def test_all_of_the_paper_is_there() -> None:
     headings = " ".join(re.findall(r"^#+ (.*)$", PAGE, re.MULTILINE)).replace("Appendix ", "")
-    told = re.findall(r"(?<![\w.])(\d(?:\.\d)?|[A-C](?:\.\d)?)(?=[.: ])", headings)
-    assert [section for section in SECTIONS if section not in told] == []
+    found_there = re.findall(r"(?<![\w.])(\d(?:\.\d)?|[A-C](?:\.\d)?)(?=[.: ])", headings)
+    assert [section for section in SECTIONS if section not in found_there] == []
     rows = "\n".join(re.findall(r"^\| ([^|]*)", PAGE, re.MULTILINE))
     assert [part for part in SMALLER if part not in rows] == []
-    wanted = [f"{kind} {n}" for kind, last in NUMBERED.items() for n in range(1, last + 1)]
-    assert [one for one in wanted if not re.search(rf"\b{one}\b", PAGE)] == []
+    expected = [f"{kind} {n}" for kind, last in NUMBERED.items() for n in range(1, last + 1)]
+    assert [one for one in expected if not re.search(rf"\b{one}\b", PAGE)] == []
     assert [formula for formula in FORMULAS if formula not in PAGE] == []
 
 
 def test_every_row_says_whether_it_is_the_same() -> None:
     mapped, _, _ = PAGE.partition("## Beyond the paper")
     rows = [re.split(r"(?<!\\)\|", line) for line in mapped.splitlines() if line.startswith("| ")]
-    told = [cells[3].strip() for cells in rows if cells[1].strip() not in ("in the paper", "---")]
-    assert len(told) > 60
-    wrong = [cell for cell in told if not cell.startswith(tuple(f"**{v}**" for v in VERDICTS))]
+    found_there = [
+        cells[3].strip() for cells in rows if cells[1].strip() not in ("in the paper", "---")
+    ]
+    assert len(found_there) > 60
+    wrong = [
+        cell for cell in found_there if not cell.startswith(tuple(f"**{v}**" for v in VERDICTS))
+    ]
     assert wrong == []

@@ -48,30 +48,30 @@ def pipeline(joint: JointReranker) -> Pipeline:
 
 def check(reply: Reply) -> None:
     """What holds of any reply."""
-    told = json.loads(json.dumps(reply_json(reply), allow_nan=False))
-    assert list(told) == ["question", "answers", "passages", "tree"]
-    ids = [passage["id"] for passage in told["passages"]]
+    shown = json.loads(json.dumps(reply_json(reply), allow_nan=False))
+    assert list(shown) == ["question", "answers", "passages", "tree"]
+    ids = [passage["id"] for passage in shown["passages"]]
     assert ids == [hit.passage.id for hit in reply.ranking.hits]
-    for answer in told["answers"]:
+    for answer in shown["answers"]:
         assert list(answer) == ["text", "score", "passages"]
         assert answer["passages"]
         assert set(answer["passages"]) <= set(ids)
     seen: set[str] = set()
-    for passage in told["passages"]:
+    for passage in shown["passages"]:
         assert list(passage)[:7] == ["id", "title", "text", "score", "depth", "spans", "adds"]
-        own = {a["text"] for a in told["answers"] if passage["id"] in a["passages"]}
+        own = {a["text"] for a in shown["answers"] if passage["id"] in a["passages"]}
         assert set(passage["adds"]) == own - seen
         seen |= own
         for span in passage["spans"]:
             written = passage["text"][span["start"] : span["end"]]
-            answer = told["answers"][span["answer"]]
+            answer = shown["answers"][span["answer"]]
             assert normalize_answer(written) == normalize_answer(answer["text"])
-    assert seen == {answer["text"] for answer in told["answers"]}
-    check_tree(told)
+    assert seen == {answer["text"] for answer in shown["answers"]}
+    check_tree(shown)
 
 
-def check_tree(told: dict[str, object]) -> None:
-    tree, passages = told["tree"], told["passages"]
+def check_tree(shown: dict[str, object]) -> None:
+    tree, passages = shown["tree"], shown["passages"]
     assert isinstance(tree, dict)
     assert isinstance(passages, list)
     grown: list[list[str]] = [[]]
@@ -98,7 +98,7 @@ def test_a_reply_has_answers_passages_and_the_search(pipeline: Pipeline) -> None
 
 
 @pytest.mark.parametrize("decoder", DECODERS)
-def test_what_was_read_once_is_decoded_as_if_it_were_read_anew(
+def test_what_was_read_once_is_decoded_as_if_it_were_read_again(
     pipeline: Pipeline, decoder: str
 ) -> None:
     opened = pipeline.open(QUESTION)
@@ -106,11 +106,11 @@ def test_what_was_read_once_is_decoded_as_if_it_were_read_anew(
     for beta in (None, -1.0, 3.0) if decoder in TREES else (None,):
         for k in (1, 5):
             again = opened.reply(decoder=decoder, beta=beta, k=k)
-            anew = pipeline.ask(QUESTION, decoder=decoder, beta=beta, k=k)
+            fresh = pipeline.ask(QUESTION, decoder=decoder, beta=beta, k=k)
             assert [hit.passage.id for hit in again.ranking.hits] == [
-                hit.passage.id for hit in anew.ranking.hits
+                hit.passage.id for hit in fresh.ranking.hits
             ]
-            assert [a.text for a in again.answers] == [a.text for a in anew.answers]
+            assert [a.text for a in again.answers] == [a.text for a in fresh.answers]
             assert len(again.ranking.hits) == k
             assert again.decoder == decoder
             check(again)
@@ -135,7 +135,7 @@ def test_threads_may_share_a_question(pipeline: Pipeline) -> None:
         ]
 
 
-def test_many_questions_are_answered_as_one_by_one(pipeline: Pipeline) -> None:
+def test_many_questions_are_answered_as_each_alone(pipeline: Pipeline) -> None:
     asked = [Question(str(n), text) for n, text in enumerate((QUESTION, "none", "which red ?"))]
     for question, reply in zip(asked, pipeline.ask_many(asked), strict=True):
         alone = pipeline.ask(question.text)
@@ -156,7 +156,7 @@ def test_a_question_is_answered_in_a_thread(pipeline: Pipeline) -> None:
     assert [a.text for a in reply.answers] == [a.text for a in pipeline.ask(QUESTION, k=2).answers]
 
 
-def test_what_has_no_meaning_is_told(pipeline: Pipeline) -> None:
+def test_what_has_no_meaning_is_reported(pipeline: Pipeline) -> None:
     for question in ("", " \n"):
         with pytest.raises(DataError, match="has no text"):
             pipeline.ask(question)
@@ -191,16 +191,16 @@ def test_other_rerankers_and_readers_reply_too(joint: JointReranker) -> None:
     with pytest.raises(ConfigError, match="are for a joint model"):
         first.ask(QUESTION, beta=1.0)
     mixed = Pipeline(FunctionRetriever(find), joint, FirstWord(), 2, 20)
-    told = mixed.ask(QUESTION)
-    assert [answer.text for answer in told.answers] == [
-        hit.passage.id.rstrip("+") for hit in told.ranking.hits
+    shown = mixed.ask(QUESTION)
+    assert [answer.text for answer in shown.answers] == [
+        hit.passage.id.rstrip("+") for hit in shown.ranking.hits
     ]
-    assert len(told.nodes) == 2
+    assert len(shown.nodes) == 2
 
 
 def test_what_is_known_of_a_passage_is_in_the_reply(joint: JointReranker) -> None:
     passage = Passage("report.pdf#3", "report", "red which red", {"file": "report.pdf", "page": 2})
     found = FunctionRetriever(lambda *_: [Hit(passage, 1.0)])
     reply = Pipeline(found, joint, SpanReader(joint), 1, 1).ask(QUESTION)
-    (told,) = passages_json(reply)
-    assert told["meta"] == {"file": "report.pdf", "page": 2}
+    (shown,) = passages_json(reply)
+    assert shown["meta"] == {"file": "report.pdf", "page": 2}

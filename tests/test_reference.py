@@ -44,7 +44,7 @@ def test_pages_are_up_to_date(made: ModuleType) -> None:
     assert old == [], "run: python docs/make_reference"
 
 
-def test_contributors_are_told_the_command() -> None:
+def test_contributors_are_reported_the_command() -> None:
     page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     assert "python docs/make_reference" in page
 
@@ -65,8 +65,10 @@ def test_every_command_and_option_is_there() -> None:
 
 
 def test_every_public_name_is_there() -> None:
-    told = {name for heading in HEADING.findall(text_of("api.md")) for name in heading.split(", ")}
-    assert set(jpr.__all__) <= told
+    documented = {
+        name for heading in HEADING.findall(text_of("api.md")) for name in heading.split(", ")
+    }
+    assert set(jpr.__all__) <= documented
 
 
 def test_every_key_of_every_recipe_is_there() -> None:

@@ -1,8 +1,8 @@
 """All that many regular expressions match in many texts, in one pass over the texts.
 
-Running 2,000 expressions on a million passages one by one takes days. Here strings that a match
+Running 2,000 expressions on a million passages in turn takes days. Here strings that a match
 must contain (`recipes.trec.required`) show which expressions can match in a text, and only those
-are run; one that can match but a few strings is not run to find them again. The result is the
+are run; one that can match only a few strings is not run again to find them. The result is the
 same as from running all of them.
 
 A string is looked for by its rarest run of four bytes. Runs are hashed to slots, for a block of

@@ -29,7 +29,7 @@ def test_places_and_scores_are_the_rerankers(joint: JointReranker) -> None:
     assert all(set(each) == {"corpus_id", "score"} for each in found)
 
 
-def test_texts_come_along_where_they_are_wanted(joint: JointReranker) -> None:
+def test_texts_are_returned_on_request(joint: JointReranker) -> None:
     found = JprCrossEncoder(joint).rank(QUERY, TEXTS, return_documents=True)
     assert [each["text"] for each in found] == [TEXTS[each["corpus_id"]] for each in found]
 

@@ -96,7 +96,7 @@ def test_an_experiment_takes_it(joint: JointReranker) -> None:
     assert table["recip_rank"].tolist() == pytest.approx([1.0])
 
 
-def test_the_library_can_tell_what_it_takes_and_gives() -> None:
+def test_the_library_can_inspect_inputs_and_outputs() -> None:
     jpr = JprTransformer()
     (taken,) = pt.inspect.transformer_inputs(jpr) or []
     assert set(taken) == {"qid", "query", "docno", "text"}

@@ -1,4 +1,4 @@
-"""`jpr ask`, from the folder of documents to the screen, with the models that come along."""
+"""`jpr ask`, from the folder of documents to the screen, with the bundled models."""
 
 import io
 import json
@@ -86,12 +86,12 @@ def test_all_percentages_are_of_one_kind_and_none_of_the_unlisted_exceeds_the_li
 
 
 def test_json_says_all_of_it(docs: Path) -> None:
-    told = json.loads(jpr("ask", QUESTION, "--docs", docs, "-k", 2, "--json", "--beta", 0.5))
-    assert list(told) == ["question", "answers", "passages", "tree"]
-    assert sorted(answer["text"] for answer in told["answers"]) == ["Brazil", "Italy"]
-    assert [len(passage["adds"]) for passage in told["passages"]] == [1, 1]
-    assert (told["tree"]["decoder"], told["tree"]["beta"]) == ("tree", 0.5)
-    assert {passage["meta"]["file"] for passage in told["passages"]} <= set(TEXTS)
+    reply = json.loads(jpr("ask", QUESTION, "--docs", docs, "-k", 2, "--json", "--beta", 0.5))
+    assert list(reply) == ["question", "answers", "passages", "tree"]
+    assert sorted(answer["text"] for answer in reply["answers"]) == ["Brazil", "Italy"]
+    assert [len(passage["adds"]) for passage in reply["passages"]] == [1, 1]
+    assert (reply["tree"]["decoder"], reply["tree"]["beta"]) == ("tree", 0.5)
+    assert {passage["meta"]["file"] for passage in reply["passages"]} <= set(TEXTS)
     both = json.loads(jpr("ask", QUESTION, "--docs", docs, "-k", 2, "--json", "--compare"))
     assert list(both["independent"]) == ["answers", "passages"]
     assert len(both["independent"]["passages"]) == 2
@@ -112,7 +112,7 @@ def test_documents_are_kept_up_with(tmp_path: Path) -> None:
     assert jpr("ask", QUESTION, "--docs", folder, "--json") == first
     file.write_text("Italy won the cup in 2006.", encoding="utf-8")
     second = jpr("ask", QUESTION, "--docs", folder, "--json")
-    found = [json.loads(told)["answers"][0]["text"] for told in (first, second)]
+    found = [json.loads(reply)["answers"][0]["text"] for reply in (first, second)]
     assert found == ["Brazil", "Italy"]
 
 
@@ -145,11 +145,11 @@ def test_a_file_that_cannot_be_read_is_noted_and_the_rest_is_asked(
 
 def test_a_question_without_answer_has_none(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("zzz", encoding="utf-8")
-    told = json.loads(jpr("ask", "qqq ?", "--docs", tmp_path, "--json"))
-    assert len(told["passages"]) == 1
+    reply = json.loads(jpr("ask", "qqq ?", "--docs", tmp_path, "--json"))
+    assert len(reply["passages"]) == 1
 
 
-def test_mistakes_are_told(
+def test_mistakes_are_reported(
     docs: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],

@@ -31,7 +31,7 @@ MODULES = {
 """What is imported of a distribution, where its name is another."""
 
 
-def test_what_is_here_is_told() -> None:
+def test_what_is_here_is_reported() -> None:
     found = json.loads(run_jpr("doctor", "--json"))
     assert found == examine()
     assert found["jpr"] == jpr.__version__
@@ -43,31 +43,31 @@ def test_what_is_here_is_told() -> None:
     assert "runs          models in ONNX, on the CPU" in text
 
 
-def test_a_machine_with_nothing_is_told_what_to_install(tmp_path: Path) -> None:
+def test_a_machine_with_nothing_is_advised_what_to_install(tmp_path: Path) -> None:
     for source in [ROOT / "jpr", *Path(sysconfig.get_path("purelib")).iterdir()]:
         if source.name not in HEAVY and not (tmp_path / source.name).exists():
             (tmp_path / source.name).symlink_to(source)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     bare = [sys.executable, "-S", "-m", "jpr", "doctor"]  # -S: without site-packages
 
-    def told(*options: str) -> str:
+    def output(*options: str) -> str:
         done = subprocess.run(
             [*bare, *options], env=environment, cwd=tmp_path, capture_output=True, text=True
         )
         assert (done.returncode, done.stderr) == (0, "")
         return done.stdout
 
-    found = json.loads(told("--json"))
+    found = json.loads(output("--json"))
     assert found["torch"] is found["onnxruntime"] is None
     assert found["extras"] == dict.fromkeys(EXTRAS, False)
     assert not any(found["can"].values())
-    text = told()
+    text = output()
     assert "onnxruntime   absent: pip install onnxruntime\n" in text
     for extra in EXTRAS:
         assert f"pip install 'jpr[{extra}]'" in text
 
 
-def test_a_library_that_is_broken_is_told_as_such(tmp_path: Path) -> None:
+def test_a_library_that_is_broken_is_reported_as_such(tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("raise OSError('libcudart.so:\\n not found')\n")
     (tmp_path / "onnxruntime").mkdir()  # left behind by an uninstallation
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}

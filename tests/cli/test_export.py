@@ -35,8 +35,8 @@ def test_a_joint_model_in_both_precisions(tmp_path: Path) -> None:
     assert OnnxScorer(tmp_path / "int8", {}, 1).key != OnnxScorer(tmp_path / "exact", {}, 1).key
     jpr("rerank", run, "--model", tmp_path / "exact", "-o", tmp_path / "out.jsonl", "-k", 3)
     first = json.loads((tmp_path / "out.jsonl").read_text().splitlines()[0])
-    wanted = JointReranker.load(model, device="cpu").rank(QUESTION, hits(NAMES), 3)
-    assert [ctx["id"] for ctx in first["ctxs"]] == [hit.passage.id for hit in wanted.hits]
+    expected = JointReranker.load(model, device="cpu").rank(QUESTION, hits(NAMES), 3)
+    assert [ctx["id"] for ctx in first["ctxs"]] == [hit.passage.id for hit in expected.hits]
 
 
 def test_a_prior_brings_back_the_order_of_the_first_stage(tmp_path: Path) -> None:
@@ -56,9 +56,9 @@ def test_an_encoder_in_both_precisions(tmp_path: Path) -> None:
     source, run = write_encoder(tmp_path / "model"), sample(tmp_path)
     jpr("export", source, "--out", tmp_path / "exact", "--set", "precision=fp32")
     jpr("export", source, "--out", tmp_path / "int8", "--sample", run)
-    wanted = load_encoder(source, "cpu").encode_passages(passages(9))
+    expected = load_encoder(source, "cpu").encode_passages(passages(9))
     exact = load_encoder(tmp_path / "exact", "cpu", threads=1)
-    np.testing.assert_allclose(exact.encode_passages(passages(9)), wanted, atol=1e-5)
+    np.testing.assert_allclose(exact.encode_passages(passages(9)), expected, atol=1e-5)
     sizes = [(tmp_path / kind / "model.onnx").stat().st_size for kind in ("int8", "exact")]
     assert sizes[0] < sizes[1]
 

@@ -1,4 +1,4 @@
-"""Mistakes around indexes, each one sentence; from the command line, with the encoder inside."""
+"""Mistakes around indexes, each one sentence; from the command line, with the bundled encoder."""
 
 import fcntl
 import json
@@ -34,9 +34,9 @@ def index(tmp_path: Path) -> Path:
 def test_vectors_of_other_passages_are_refused(tmp_path: Path) -> None:
     jpr("index", corpus(tmp_path / "c.tsv", ["1", "2", "3"]), "--vectors", tmp_path / "v")
     jpr("index", tmp_path / "c.tsv", "--out", tmp_path / "i", "--vectors", tmp_path / "v")
-    for ids, told in ((["3", "2", "1"], "other passages"), (["1", "2"], "other passages")):
+    for ids, fact in ((["3", "2", "1"], "other passages"), (["1", "2"], "other passages")):
         other = corpus(tmp_path / "other.tsv", ids)
-        assert told in refused("index", other, "-o", tmp_path / "j", "--vectors", tmp_path / "v")
+        assert fact in refused("index", other, "-o", tmp_path / "j", "--vectors", tmp_path / "v")
     found = json.loads(jpr("retrieve", tmp_path / "i", "moon", "--retriever", "dense", "--json"))
     assert found["hits"][0]["id"] == "1"
 
@@ -63,14 +63,14 @@ def test_questions_are_not_overwritten(index: Path, tmp_path: Path) -> None:
 def test_a_second_writer_of_a_run_is_refused(index: Path, tmp_path: Path) -> None:
     with (tmp_path / ".r.jsonl.lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        told = refused(
+        fact = refused(
             "retrieve", index, "-q", questions(tmp_path / "q.jsonl"), "-o", tmp_path / "r.jsonl"
         )
-    assert "another process is writing" in told
+    assert "another process is writing" in fact
     assert not (tmp_path / "r.jsonl").exists()
 
 
-def test_damaged_words_are_told(index: Path) -> None:
+def test_damaged_words_are_reported(index: Path) -> None:
     for file in (index / "v1" / "bm25").glob("*.term"):
         whole = file.read_bytes()
         file.write_bytes(bytes(byte ^ 0xFF for byte in whole))
@@ -80,5 +80,5 @@ def test_damaged_words_are_told(index: Path) -> None:
 def test_a_folder_of_a_milvus_index_takes_no_other(tmp_path: Path) -> None:
     (tmp_path / "m").mkdir()
     (tmp_path / "m" / "milvus.json").write_text("{}")
-    told = refused("index", corpus(tmp_path / "c.tsv", ["1"]), "--out", tmp_path / "m")
-    assert "holds an index of engine milvus" in told
+    fact = refused("index", corpus(tmp_path / "c.tsv", ["1"]), "--out", tmp_path / "m")
+    assert "holds an index of engine milvus" in fact

@@ -128,10 +128,10 @@ def test_an_unwritable_cache_is_a_note(
     monkeypatch.setenv("JPR_CACHE", str(files["run"]))  # a file, no folder
     result = CliRunner().invoke(app, [*EVALUATE, "run"], catch_exceptions=False)
     assert result.exit_code == 0
-    assert "jpr: what was found is not kept" in result.stderr
+    assert "not cached" in result.stderr
 
 
-def test_equal_scores_are_told_without_advice_that_a_trec_run_cannot_follow(
+def test_equal_scores_are_reported_without_advice_that_a_trec_run_cannot_follow(
     files: dict[str, Path],
 ) -> None:
     Path("flat").write_text("a Q0 7 1 1 x\na Q0 8 2 1 x\n")

@@ -42,7 +42,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 COMMON = ("--tokenizer", "tokenizer.json", "--out", "pack")
 
 
-def test_a_run_of_ids_gets_its_texts_and_what_is_odd_is_told(files: Path) -> None:
+def test_a_run_of_ids_gets_its_texts_and_what_is_odd_is_reported(files: Path) -> None:
     arguments = ["pack", "run.trec", "-q", "q.jsonl", "--corpus", "corpus.tsv", *COMMON]
     result = CliRunner().invoke(app, arguments, catch_exceptions=False)
     assert "q.jsonl: 1 questions without answers are left out" in result.stderr
@@ -92,7 +92,7 @@ class Interrupted:
             yield self.retrieve(question, k)
 
 
-def test_an_index_is_searched_and_a_killed_search_goes_on(
+def test_an_index_is_searched_and_a_killed_search_resumes(
     files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_jpr("index", "corpus.tsv", "--out", "index", "--encoder", "none")

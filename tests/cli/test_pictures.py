@@ -23,7 +23,7 @@ def labels(figure: Figure) -> list[str]:
     return [text.get_text() for text in legend.get_texts()]
 
 
-def test_legends_name_runs_shortly_and_stay_inside(
+def test_legends_name_runs_shortly_and_stay_bundled(
     tmp_path: Path, drawn: dict[str, Figure]
 ) -> None:
     names = ["_first", "a$b$", "x" * 120, *(f"run-number-{i}" for i in range(7))]
@@ -56,7 +56,7 @@ def test_without_mrecall_there_is_no_curve(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "plots").iterdir()] == ["by-answers.svg"]
 
 
-def test_runs_of_one_name_are_told_apart_by_their_folders(
+def test_runs_of_one_name_are_reported_apart_by_their_folders(
     tmp_path: Path, drawn: dict[str, Figure]
 ) -> None:
     for folder in ("one", "two"):

@@ -81,7 +81,7 @@ def test_what_it_writes_is_scored_by_evaluate(tmp_path: Path) -> None:
     assert scored["runs"][0]["measures"]["AnswerF1"]["all"] > 0.5
 
 
-def test_mistakes_are_told(
+def test_mistakes_are_reported(
     run: Path,
     model: Path,
     tmp_path: Path,
@@ -100,13 +100,13 @@ def test_mistakes_are_told(
     assert "does not read answers" in said("--model", mute)
     bare = tmp_path / "bare.trec"
     bare.write_text("1 Q0 a 1 1.0 x\n", encoding="utf-8")
-    told = fails(capsys, monkeypatch, "read", bare, "-o", tmp_path / "a.jsonl")
-    assert "give the questions with --questions" in told
+    message = fails(capsys, monkeypatch, "read", bare, "-o", tmp_path / "a.jsonl")
+    assert "give the questions with --questions" in message
     assert not (tmp_path / "a.jsonl").exists()
     assert "a url must be like" in said("--llm", "")
     assert "--min-ratio: " in said("--llm", "http://localhost:1", "--min-ratio", 0)
     assert "is a folder" in fails(capsys, monkeypatch, "read", run, "-o", ".", "--model", model)
     before = run.read_bytes()
-    told = fails(capsys, monkeypatch, "read", run, "-o", run, "--model", model)
-    assert "is also an input file" in told
+    message = fails(capsys, monkeypatch, "read", run, "-o", run, "--model", model)
+    assert "is also an input file" in message
     assert run.read_bytes() == before

@@ -113,7 +113,7 @@ def rows(n: int, prefixes: Sequence[Prefix]) -> list[NDArray[np.floating]]:
 
 
 class ToyJoint:
-    """Decodes a tree over made-up probabilities; stops after some questions, if told to."""
+    """Decodes a tree over made-up probabilities; stops after some questions, if asked to."""
 
     key = "toy"
 
@@ -151,8 +151,8 @@ def test_trees_are_written_beside_rankings_and_survive_a_kill(tmp_path: Path) ->
     assert rest.left == 0
     assert out.read_bytes() == (tmp_path / "a.jsonl").read_bytes()
     assert trees.read_bytes() == (tmp_path / "b.jsonl").read_bytes()
-    told = [json.loads(line) for line in trees.read_text(encoding="utf-8").splitlines()]
-    for ranking, record in zip(load_rankings(out), told, strict=True):
+    records = [json.loads(line) for line in trees.read_text(encoding="utf-8").splitlines()]
+    for ranking, record in zip(load_rankings(out), records, strict=True):
         new = [node["passage"] for node in record["nodes"] if node["is_new"]]
         assert new == [hit.passage.id for hit in ranking.hits]
 

@@ -59,17 +59,17 @@ def test_the_folder_has_weights_log_manifest_and_curve(home: Path) -> None:
     assert losses == [1, 2, 3, 4, 5, 6]
 
 
-def test_it_goes_on_only_where_it_is_told_to_and_with_the_same_recipe(
+def test_it_resumes_only_where_it_is_reported_to_and_with_the_same_recipe(
     home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_jpr("train", "tiny.toml", "--out", "whole")
-    told = fails(capsys, monkeypatch, "train", "tiny.toml", "--out", "whole")
-    assert "whole: is not empty" in told
-    told = fails(capsys, monkeypatch, "train", "tiny.toml", "--out", "new", "--resume")
-    assert "new: holds no run to resume" in told
+    message = fails(capsys, monkeypatch, "train", "tiny.toml", "--out", "whole")
+    assert "whole: is not empty" in message
+    message = fails(capsys, monkeypatch, "train", "tiny.toml", "--out", "new", "--resume")
+    assert "new: holds no run to resume" in message
     other = ("--set", "k=3", "--resume")
-    told = fails(capsys, monkeypatch, "train", "tiny.toml", "--out", "whole", *other)
-    assert "whole: was started with a different recipe" in told
+    message = fails(capsys, monkeypatch, "train", "tiny.toml", "--out", "whole", *other)
+    assert "whole: was started with a different recipe" in message
     before = digest(home / "whole" / "model.safetensors")
     run_jpr("train", "tiny.toml", "--out", "whole", "--resume")
     assert digest(home / "whole" / "model.safetensors") == before
@@ -103,7 +103,7 @@ def test_negatives_are_drawn_by_another_model(home: Path) -> None:
         ),
     ],
 )
-def test_bad_input_is_told_in_one_sentence(
+def test_bad_input_is_reported_in_one_sentence(
     home: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,

@@ -29,7 +29,7 @@ from jpr.types import Prefix
 Floats = NDArray[np.float64]
 
 
-def told(*rows: Sequence[float]) -> Evidence:
+def evidence_of(*rows: Sequence[float]) -> Evidence:
     """What each candidate says, which is also what it holds."""
     says = np.array(rows, dtype=np.float32)
     return Evidence(tuple((token,) for token in range(says.shape[1])), says, says > 0)
@@ -53,11 +53,11 @@ def row(probs: Sequence[float], prefix: Prefix) -> Floats:
 
 def for_answers(probs: Sequence[float], evidence: Evidence) -> NextLogProbs:
     model = fixed(probs)
-    asked = Covering(lambda wanted: model([prefix for _, prefix in wanted]), [evidence])
+    asked = Covering(lambda expected: model([prefix for _, prefix in expected]), [evidence])
     return lambda prefixes: asked([(0, prefix) for prefix in prefixes])
 
 
-TWINS = told([1, 0], [1, 0], [0, 1])
+TWINS = evidence_of([1, 0], [1, 0], [0, 1])
 
 
 def test_of_twins_and_another_one_of_each_is_chosen() -> None:
@@ -68,16 +68,16 @@ def test_of_twins_and_another_one_of_each_is_chosen() -> None:
     assert chosen_passages(decode(tree(3, two, beta=-1.0), for_answers(probs, TWINS))) == (0, 2)
 
 
-def test_an_answer_that_many_tell_counts_for_more() -> None:
-    evidence = told([1, 0], [0, 1], [0, 1])
+def test_an_answer_in_many_passages_counts_for_more() -> None:
+    evidence = evidence_of([1, 0], [0, 1], [0, 1])
     found = np.exp(evidence.log_probs((), np.log([0.4, 0.3, 0.3])))
     floors = 0.001 * np.array([0.4, 0.3, 0.3])
     assert found == pytest.approx((np.array([0.4, 0.6, 0.6]) + floors) / 1.601)
 
 
-def test_a_candidate_is_worth_what_it_holds_and_others_tell() -> None:
+def test_a_candidate_is_worth_what_it_contains_and_others_state() -> None:
     holds = np.array([[1, 0], [0, 1], [1, 1]], dtype=np.bool_)
-    evidence = replace(told([1, 0], [0, 1], [0, 0]), contains=holds)
+    evidence = replace(evidence_of([1, 0], [0, 1], [0, 0]), contains=holds)
     probs = np.array([0.45, 0.45, 0.1])
     assert evidence.new_mass((), np.log(probs)).tolist() == pytest.approx([0.45, 0.45])
     assert evidence.log_probs((), np.log(probs)).argmax() == 2
@@ -85,7 +85,7 @@ def test_a_candidate_is_worth_what_it_holds_and_others_tell() -> None:
 
 
 def test_a_passage_is_worth_how_likely_it_adds_the_next_answer() -> None:
-    asked = Covering(lambda wanted: [np.log([0.5, 0.3, 0.2]) for _ in wanted], [TWINS])
+    asked = Covering(lambda expected: [np.log([0.5, 0.3, 0.2]) for _ in expected], [TWINS])
     asked([(0, ()), (0, (0,))])
     assert [np.exp(asked.worth(0, (), passage)) for passage in (0, 2)] == pytest.approx([0.8, 0.2])
     assert asked.worth(0, (0,), 2) == pytest.approx(np.log(0.2))
@@ -94,7 +94,7 @@ def test_a_passage_is_worth_how_likely_it_adds_the_next_answer() -> None:
 
 def test_where_every_answer_was_found_the_model_decides() -> None:
     own = row([0.1, 0.2, 0.3, 0.4], (0,))
-    evidence = told([0.5, 0.5], [1, 0], [0, 1], [0, 0.9])
+    evidence = evidence_of([0.5, 0.5], [1, 0], [0, 1], [0, 0.9])
     np.testing.assert_allclose(evidence.log_probs((0,), own), own)
 
 
@@ -102,13 +102,13 @@ def test_nothing_is_left_and_nothing_is_likely() -> None:
     for prefix, log_probs in [((0, 1, 2), [-np.inf] * 3), ((0,), [0.0, -np.inf, -np.inf])]:
         found = TWINS.log_probs(prefix, np.array(log_probs))
         assert np.isneginf(found).all()
-    single = told([1])
+    single = evidence_of([1])
     assert single.log_probs((), np.zeros(1)).tolist() == [0.0]
     assert chosen_passages(decode(sequence(1, Limits(3)), for_answers([1.0], single))) == (0,)
 
 
 def test_what_is_no_number_is_refused_as_ever() -> None:
-    asked = Covering(lambda wanted: [np.array([np.nan, 0.0, 0.0]) for _ in wanted], [TWINS])
+    asked = Covering(lambda expected: [np.array([np.nan, 0.0, 0.0]) for _ in expected], [TWINS])
     with pytest.raises(DataError, match="NaN"):
         decode(sequence(3, Limits(2)), lambda prefixes: asked([(0, p) for p in prefixes]))
 
@@ -117,11 +117,11 @@ def test_each_question_has_its_own_evidence() -> None:
     model = fixed([0.4, 0.35, 0.25])
     asked: list[Sequence[tuple[int, Prefix]]] = []
 
-    def ask(wanted: Sequence[tuple[int, Prefix]]) -> Rows:
-        asked.append(wanted)
-        return model([prefix for _, prefix in wanted])
+    def ask(expected: Sequence[tuple[int, Prefix]]) -> Rows:
+        asked.append(expected)
+        return model([prefix for _, prefix in expected])
 
-    evidence = [TWINS, told([1, 0], [0, 1], [1, 0])]
+    evidence = [TWINS, evidence_of([1, 0], [0, 1], [1, 0])]
     searches = [sequence(3, Limits(2)) for _ in evidence]
     found = decode_many(searches, Covering(ask, evidence))
     assert [chosen_passages(decoded) for decoded in found] == [(0, 2), (0, 1)]

@@ -173,10 +173,10 @@ def test_questions_decoded_together_are_decoded_as_alone(
 ) -> None:
     calls = 0
 
-    def scores(wanted: Sequence[tuple[int, Prefix]]) -> Rows:
+    def scores(expected: Sequence[tuple[int, Prefix]]) -> Rows:
         nonlocal calls
         calls += 1
-        return [together[number].row(prefix) for number, prefix in wanted]
+        return [together[number].row(prefix) for number, prefix in expected]
 
     found = decode_many([tree(m.n, Limits(k), beta) for m in together], scores)
     alone = [decode(tree(m.n, Limits(k), beta), m) for m in together]
@@ -216,7 +216,7 @@ def test_nothing_below_the_threshold_is_chosen_and_the_start_is_the_same(
         assert every[len(some)].score < threshold
 
 
-def test_the_tree_tells_why() -> None:
+def test_the_tree_says_why() -> None:
     table = {(): [-0.1, -0.3, -9.0], (0,): [-9.0, -1.0, -0.2], (0, 2): [-9.0, -0.9, -9.0]}
     table |= {(1,): [-2.0, -9.0, -0.25]}
     rows = {prefix: np.array(row) for prefix, row in table.items()}

@@ -1,4 +1,4 @@
-"""Texts read one by one, by several threads: in order, few at a time, and also after a fork."""
+"""Texts encoded singly by several threads: in order, few at a time, and also after a fork."""
 
 import subprocess
 import sys

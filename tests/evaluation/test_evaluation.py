@@ -264,7 +264,7 @@ def test_the_first_measures_alone(evaluation: Evaluation) -> None:
     assert alone.runs[0].oracle.values.shape == (3, 1)
 
 
-def test_a_search_cut_short_is_told_by_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_cut_short_is_reported_by_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     def hurried(coverage: Coverage, k: int) -> Order:
         return Order([[0]] * len(coverage), np.array([1, 2, 3]))
 

@@ -89,14 +89,14 @@ def main(home: Path, commands: Sequence[str]) -> None:
     for name in commands:
         for room in ROOMS:
             fill(disk, room)
-            if tell(name, room, disk) == 0:
+            if outcome(name, room, disk) == 0:
                 break
     subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
     for name in (*commands, "search"):
-        tell(name, READ_ONLY, disk)
+        outcome(name, READ_ONLY, disk)
 
 
-def tell(name: str, room: int, disk: Path) -> int | None:
+def outcome(name: str, room: int, disk: Path) -> int | None:
     """Try a command, and say what came of it."""
     before = digests(disk)
     code, said = attempt(COMMANDS[name])

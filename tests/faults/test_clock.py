@@ -1,4 +1,4 @@
-"""Times of files that tell nothing: a change of a document is noticed by what is in it."""
+"""File times prove nothing: a changed document is noticed by its content."""
 
 import os
 import time
@@ -12,7 +12,7 @@ from jpr.retrieve.index import Index
 from tests.retrieve.toy import WordEncoder
 
 YEAR = 365 * 24 * 3600
-Asked = Callable[[], list[str]]
+AskAgain = Callable[[], list[str]]
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def document(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def asked(tmp_path: Path, given: Path, document: Path) -> Asked:
+def asked(tmp_path: Path, given: Path, document: Path) -> AskAgain:
     def found() -> list[str]:
         tokenizer = given / "encoder" / "tokenizer.json"
         folder = index_documents(document.parent, tmp_path / "home", WordEncoder(), tokenizer)
@@ -35,7 +35,7 @@ def asked(tmp_path: Path, given: Path, document: Path) -> Asked:
 
 @pytest.mark.parametrize("years", [-50, -1, 0, 1, 50], ids=str)
 def test_a_change_of_the_same_size_and_time_is_noticed(
-    document: Path, asked: Asked, years: int
+    document: Path, asked: AskAgain, years: int
 ) -> None:
     when = time.time() + years * YEAR
     os.utime(document, (when, when))
@@ -45,7 +45,7 @@ def test_a_change_of_the_same_size_and_time_is_noticed(
     assert asked() == ["the old tower is here"]
 
 
-def test_a_clock_that_was_set_back_makes_no_difference(document: Path, asked: Asked) -> None:
+def test_a_clock_that_was_set_back_makes_no_difference(document: Path, asked: AskAgain) -> None:
     future = time.time() + YEAR
     os.utime(document, (future, future))
     assert asked() == ["the old river is here"]
@@ -55,7 +55,7 @@ def test_a_clock_that_was_set_back_makes_no_difference(document: Path, asked: As
 
 
 def test_a_change_within_a_tick_of_the_clock_is_noticed(
-    document: Path, asked: Asked, monkeypatch: pytest.MonkeyPatch
+    document: Path, asked: AskAgain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on a disk whose clock is coarse: before and after have the same times."""
     real, before = Path.stat, document.stat()
@@ -72,7 +72,7 @@ def test_a_change_within_a_tick_of_the_clock_is_noticed(
 
 
 def test_files_that_have_not_changed_are_not_read_again(
-    document: Path, asked: Asked, monkeypatch: pytest.MonkeyPatch
+    document: Path, asked: AskAgain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("jpr.retrieve.document_index._TICK", 0)
     asked()

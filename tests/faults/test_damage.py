@@ -252,7 +252,7 @@ def test_hashes_are_only_of_files_in_the_folder(tmp_path: Path, sums: object) ->
 
 
 @pytest.mark.parametrize("about", [JOINT / "joint.json", ENCODERS / "encoder.json"])
-def test_the_models_inside_are_what_they_were(about: Path) -> None:
+def test_the_bundled_models_are_unchanged(about: Path) -> None:
     found = {path.name for path in checked_sums(about)}
     assert found == {path.name for path in about.parent.iterdir()} - {about.name}
     assert "sha256" in json.loads(about.read_text())
@@ -276,7 +276,7 @@ def test_a_damaged_line_of_a_log_is_left_out(tmp_path: Path) -> None:
     assert [line["step"] for line in read_log(log)] == [1, 3]
 
 
-def test_a_damaged_cache_of_documents_is_made_anew(tmp_path: Path, given: Path) -> None:
+def test_a_damaged_cache_of_documents_is_made_again(tmp_path: Path, given: Path) -> None:
     docs, home = tmp_path / "docs", tmp_path / "home"
     docs.mkdir()
     for name in ("river", "castle", "tower"):

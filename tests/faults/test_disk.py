@@ -47,7 +47,7 @@ def test_a_full_or_read_only_disk_is_reported_and_nothing_is_lost(
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_what_is_left_of_a_failure_is_what_the_next_run_goes_on_with(
+def test_what_is_left_of_a_failure_is_what_the_next_run_resumes_with(
     rows: list[dict[str, object]], name: str
 ) -> None:
     left = {file for row in rows if row["name"] == name and row["code"] for file in row["more"]}  # type: ignore[attr-defined]  # a list

@@ -88,7 +88,7 @@ def test_a_cell_as_wide_as_it_says_takes_no_more_room(tmp_path: Path) -> None:
     assert read(tmp_path, "x.docx", word(wide)) == ["bees"]
 
 
-def test_a_cell_that_goes_on_below_has_its_text_there(tmp_path: Path) -> None:
+def test_a_cell_that_resumes_below_has_its_text_there(tmp_path: Path) -> None:
     rows = [CELL.format('<w:vMerge w:val="restart"/>'), *[CELL.format("<w:vMerge/>")] * 3000]
     inner = "".join(row.removeprefix("<w:tbl>").removesuffix("</w:tbl>") for row in rows)
     (first, *_) = read(tmp_path, "x.docx", word(f"<w:tbl>{inner}</w:tbl>"))

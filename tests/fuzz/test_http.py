@@ -64,13 +64,13 @@ def client(served: Path) -> Iterator[TestClient]:
 
 def checked(answer: Any) -> Any:  # noqa: ANN401  any JSON
     """See that an answer is JSON that everyone can read, and an error a sentence."""
-    told = json.loads(answer.content.decode("utf-8"), parse_constant=pytest.fail)
-    assert answer.status_code < 500, told
+    body = json.loads(answer.content.decode("utf-8"), parse_constant=pytest.fail)
+    assert answer.status_code < 500, body
     if answer.status_code >= 400:
-        assert told.keys() == {"message", "detail"}
-        assert 0 < len(told["message"]) < 2500
-        assert "\n" not in told["message"]
-    return told
+        assert body.keys() == {"message", "detail"}
+        assert 0 < len(body["message"]) < 2500
+        assert "\n" not in body["message"]
+    return body
 
 
 @pytest.mark.parametrize("path", BODIES)
@@ -124,11 +124,11 @@ def test_uploads(client: TestClient, data: st.DataObject) -> None:
     content = data.draw(st.just(SAMPLES[ending]) | damaged(SAMPLES[ending]))
     name = data.draw(NAMES.map(lambda text: text + ending) | NAMES)
     sent = client.post("/v1/corpora", files=[("files", (name, content))])
-    told = checked(sent)
+    body = checked(sent)
     if sent.status_code == 201:
-        asked = {"corpus": told["corpus"], "question": "which honey ?"}
+        asked = {"corpus": body["corpus"], "question": "which honey ?"}
         assert client.post("/v1/ask", json=asked).status_code == 200
-        found = client.post("/v1/search", json={"corpus": told["corpus"], "query": "honey"})
+        found = client.post("/v1/search", json={"corpus": body["corpus"], "query": "honey"})
         checked(found)
 
 

@@ -68,7 +68,7 @@ def test_errors_quote_nothing_raw(tmp_path: Path, capsys: pytest.CaptureFixture[
         assert "\x1b" not in capsys.readouterr().err
 
 
-def test_the_token_is_wanted_wherever_the_app_is_mounted(pipeline: Pipeline) -> None:
+def test_the_token_is_required_wherever_the_app_is_mounted(pipeline: Pipeline) -> None:
     inner = make_app(make_service(pipeline), AccessPolicy(SECRET))
     with TestClient(Starlette(routes=[Mount("/jpr", inner)])) as client:
         assert client.get("/jpr/healthz").status_code == 200

@@ -34,7 +34,7 @@ def two_files(folder: Path, key: str, stop: int = 6) -> list[int]:
     return computed
 
 
-def test_a_killed_run_goes_on_where_both_files_are_whole(tmp_path: Path) -> None:
+def test_a_killed_run_resumes_where_both_files_are_whole(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         two_files(tmp_path, "key", stop=4)
     assert not (tmp_path / "n.txt").exists()

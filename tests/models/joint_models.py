@@ -48,7 +48,7 @@ def index_over_t5(seed: int = 0) -> JointModel:
 
 
 def index_of_its_own() -> JointModel:
-    """An index head whose numbers began anew: what it says has a matrix of its own."""
+    """An index head whose index tokens are reset: its output has a matrix of its own."""
     model = index_over_t5()
     assert isinstance(model.head, IndexHead)
     model.head.reset_index_tokens()

@@ -5,7 +5,7 @@ import torch
 from jpr.models.tries import Tries
 
 Text = list[tuple[int, bool]]
-"""Tokens, each with whether it goes on with a word; -1 for one that is of no run."""
+"""Tokens, each with whether it continues a word; -1 for one outside every run."""
 
 
 def tries_of(questions: list[list[Text]], longest: int, device: str = "cpu") -> Tries:

@@ -59,5 +59,5 @@ def batch() -> tuple[Tensor, Tensor, Tensor]:
     return ids.masked_fill(~inside, 0), lengths, inside
 
 
-def close(found: Tensor, wanted: Tensor) -> None:
-    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+def close(found: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)

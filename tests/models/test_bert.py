@@ -54,9 +54,9 @@ def test_ours_gives_what_theirs_gives(kind: str) -> None:
     padding = model.config.pad_token_id
     padded = ids.masked_fill(~inside, padding)
     with torch.inference_mode():
-        wanted = model(padded, attention_mask=inside.long()).last_hidden_state[inside]
+        expected = model(padded, attention_mask=inside.long()).last_hidden_state[inside]
         found = ours(model)(padded, lengths)[inside]
-    torch.testing.assert_close(found, wanted, atol=2e-5, rtol=1e-4)
+    torch.testing.assert_close(found, expected, atol=2e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["bert", "mpnet"])

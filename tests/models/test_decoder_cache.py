@@ -38,8 +38,8 @@ def test_prefixes_may_be_longer_than_a_recorded_step_is_deep() -> None:
 def test_on_a_cpu_every_search_has_a_room_of_its_own() -> None:
     model = pointer_over_bert()
     encoded = model.encode(candidates((4,)))
-    rooms = CachePool(model)
-    first = PrefixScorer(model, encoded, rooms)
+    pool = CachePool(model)
+    first = PrefixScorer(model, encoded, pool)
     before = first([(0, ())])[0]
-    PrefixScorer(model, model.encode(candidates((4,), seed=1)), rooms)([(0, ())])
+    PrefixScorer(model, model.encode(candidates((4,), seed=1)), pool)([(0, ())])
     np.testing.assert_array_equal(first([(0, ())])[0], before)

@@ -50,9 +50,11 @@ def runs(passages: list[list[int]]) -> set[tuple[int, ...]]:
 @pytest.mark.parametrize("seed", range(5))
 def test_free_writing_is_t5s_own(seed: int) -> None:
     t5 = model(seed)
-    wanted = generate_tokens(t5, memory(), LENGTHS, 12)
+    expected = generate_tokens(t5, memory(), LENGTHS, 12)
     for found, ended in zip(
-        generate_answers(t5, memory(), LENGTHS, GenerateOptions(SEPARATOR, 12)), wanted, strict=True
+        generate_answers(t5, memory(), LENGTHS, GenerateOptions(SEPARATOR, 12)),
+        expected,
+        strict=True,
     ):
         answers: list[tuple[int, ...]] = []
         rest: list[int] = []
@@ -117,8 +119,8 @@ def test_log_probabilities_are_the_models_own() -> None:
     (found,) = generate_answers(
         t5, memory()[:5], LENGTHS[:1], GenerateOptions(SEPARATOR, 14), tries(PASSAGES[0])
     )
-    wanted = log_prob(t5, [answer.tokens for answer in found])
-    assert [answer.log_prob for answer in found] == pytest.approx(wanted, abs=1e-4)
+    expected = log_prob(t5, [answer.tokens for answer in found])
+    assert [answer.log_prob for answer in found] == pytest.approx(expected, abs=1e-4)
 
 
 def sequences(passages: list[list[int]], longest: int) -> list[list[tuple[int, ...]]]:

@@ -63,7 +63,7 @@ def test_gradients_are_numbers_even_where_a_passage_is_empty() -> None:
 
 
 @pytest.mark.parametrize("make", [answers_over_bert, pointer_over_bert, index_over_t5])
-def test_folders_tell_whether_a_model_reads_answers(make: Make, tmp_path: Path) -> None:
+def test_folders_say_whether_a_model_reads_answers(make: Make, tmp_path: Path) -> None:
     model = make()
     write_joint(tmp_path, model, {"style": "bert"})
     again, _ = read_joint(tmp_path)

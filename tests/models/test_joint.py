@@ -67,14 +67,14 @@ def test_a_step_over_caches_is_the_whole_sequence_at_once(make: Make, data: st.D
     encoded = model.encode(candidates(counts, seed=1))
     orders = [data.draw(st.permutations(range(count)))[:3] for count in counts]
     with torch.inference_mode():
-        wanted = model.log_probs(encoded, torch.tensor(orders)).numpy()
+        reference = model.log_probs(encoded, torch.tensor(orders)).numpy()
     pairs = [(q, tuple(orders[q][:t])) for q in range(len(counts)) for t in range(4)]
     asked = data.draw(st.permutations(pairs))
     steps = PrefixScorer(model, encoded)
     cut = data.draw(st.integers(0, len(asked)))
     rows = [*(steps(asked[:cut]) if cut else []), *(steps(asked[cut:]) if asked[cut:] else [])]
     for (question, prefix), row in zip(asked, rows, strict=True):
-        expected = wanted[question, len(prefix), : counts[question]]
+        expected = reference[question, len(prefix), : counts[question]]
         np.testing.assert_allclose(row, expected, atol=2e-5)
 
 
@@ -180,5 +180,5 @@ def test_blocks_computed_twice_give_the_same_gradients(make: Callable[[], JointM
         torch.autograd.backward(chosen.sum())
         gradients.append({n: p.grad for n, p in model.named_parameters() if p.grad is not None})
     assert gradients[0].keys() == gradients[1].keys()
-    for name, wanted in gradients[0].items():
-        torch.testing.assert_close(gradients[1][name], wanted, msg=name)
+    for name, reference in gradients[0].items():
+        torch.testing.assert_close(gradients[1][name], reference, msg=name)

@@ -152,8 +152,8 @@ def test_both_give_what_torch_gives(make: Make) -> None:
         wanted_ends = model.answers.ends(hidden).detach().numpy()
         np.testing.assert_allclose(np.concatenate(kept), wanted_ends, atol=1e-4)
     found = steps_by_onnx(exported, model, given, deepest=4)
-    wanted = PrefixScorer(model, encode(model, given))([(0, prefix) for prefix in PREFIXES])
-    for prefix, row in zip(PREFIXES, wanted, strict=True):
+    expected = PrefixScorer(model, encode(model, given))([(0, prefix) for prefix in PREFIXES])
+    for prefix, row in zip(PREFIXES, expected, strict=True):
         np.testing.assert_allclose(found[prefix], row, atol=1e-4)
 
 
@@ -184,12 +184,12 @@ def test_what_is_read_again_is_rounded_less(make: Make) -> None:
     feed = {"ids": ids, "lengths": given.lengths.numpy()}
     ran = session(joint_to_onnx_int8(model, "some weights", sample()).encoder)
     with torch.inference_mode():
-        wanted = model.encoder.forward_packed(given.ids, given.lengths).numpy()
+        expected = model.encoder.forward_packed(given.ids, given.lengths).numpy()
     errors = []
     for exact in (False, True):
         found, *_ = ran.run(None, {**feed, "exact": np.array(exact)})
         rows = [row[:n] for row, n in zip(found, given.lengths.tolist(), strict=True)]
-        errors.append(np.abs(np.concatenate(rows) - wanted).mean())
+        errors.append(np.abs(np.concatenate(rows) - expected).mean())
     assert 0 < errors[1] < errors[0]
 
 

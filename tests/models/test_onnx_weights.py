@@ -73,12 +73,12 @@ def test_in_32_bits_all_weights_come_back(tmp_path: Path, memory: str) -> None:
     assert not read.training
     for found, expected in zip(said(read), said(model), strict=True):
         torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
-    wanted = {name: weight.clone() for name, weight in model.state_dict().items()}
-    segments = wanted["encoder.segments.weight"]
-    wanted["encoder.positions.weight"] += segments[0]  # added to every token all the same
+    reference = {name: weight.clone() for name, weight in model.state_dict().items()}
+    segments = reference["encoder.segments.weight"]
+    reference["encoder.positions.weight"] += segments[0]  # added to every token all the same
     segments.zero_()
-    wanted["decoder.relative.weight"][UNUSED] = 0
-    torch.testing.assert_close(dict(read.state_dict()), wanted, atol=1e-6, rtol=0)
+    reference["decoder.relative.weight"][UNUSED] = 0
+    torch.testing.assert_close(dict(read.state_dict()), reference, atol=1e-6, rtol=0)
 
 
 def test_in_8_bits_weights_are_near(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_damaged_and_foreign_files_are_refused(tmp_path: Path) -> None:
     joint_from_onnx(folder)
 
 
-def test_whatever_is_wrong_with_the_description_is_told(tmp_path: Path) -> None:
+def test_whatever_is_wrong_with_the_description_is_reported(tmp_path: Path) -> None:
     folder = written(tmp_path, pointer())
     file = folder / "joint.json"
     about = json.loads(file.read_text())

@@ -19,7 +19,7 @@ def test_the_error_of_a_product_is_small(seed: int, outlier: float, tokens: int)
     matrix = quantize_matrix(inputs, weight)
     scale = matrix.scale
     found = (scale.codes(inputs) @ matrix.codes.T) * matrix.steps * scale.step
-    wanted = inputs @ weight.T
+    expected = inputs @ weight.T
     assert matrix.codes.abs().max() <= LARGEST_WEIGHT
     assert torch.equal(matrix.codes, matrix.codes.round())
-    assert (found - wanted).norm() <= 0.05 * wanted.norm()
+    assert (found - expected).norm() <= 0.05 * expected.norm()

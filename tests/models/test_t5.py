@@ -38,10 +38,10 @@ def test_the_encoder_gives_what_theirs_gives(generation: str) -> None:
     model = theirs(generation)
     ids, lengths, inside = batch()
     with torch.inference_mode():
-        wanted = model.encoder(ids, attention_mask=inside.long()).last_hidden_state[inside]
+        expected = model.encoder(ids, attention_mask=inside.long()).last_hidden_state[inside]
         encoder = ours(model).encoder
-        close(encoder(ids, lengths)[inside], wanted)
-        close(encoder.forward_packed(ids[inside], lengths), wanted)
+        close(encoder(ids, lengths)[inside], expected)
+        close(encoder.forward_packed(ids[inside], lengths), expected)
 
 
 @generations
@@ -50,10 +50,10 @@ def test_the_decoder_gives_what_theirs_gives(generation: str) -> None:
     ids, lengths, inside = batch()
     decoder_ids = torch.randint(2, 50, (len(LENGTHS), 12), generator=torch.manual_seed(3))
     with torch.inference_mode():
-        wanted = model(ids, attention_mask=inside.long(), decoder_input_ids=decoder_ids).logits
+        expected = model(ids, attention_mask=inside.long(), decoder_input_ids=decoder_ids).logits
         mine = ours(model)
         memory = mine.encoder.forward_packed(ids[inside], lengths)
-        close(mine.logits(decoder_ids, memory, lengths), wanted)
+        close(mine.logits(decoder_ids, memory, lengths), expected)
 
 
 @generations
@@ -67,19 +67,19 @@ def test_generation_gives_what_theirs_gives(generation: str) -> None:
         mine.config = replace(mine.config, eos_token_id=end)
         found = generate_tokens(mine, memory, lengths, 15)
         limits = {"max_new_tokens": 15, "do_sample": False, "eos_token_id": end}
-        wanted = model.generate(ids, attention_mask=inside.long(), **limits)[:, 1:]
-    assert len(found[2]) < max(map(len, found)) == wanted.shape[1]
-    assert [own + [0] * (wanted.shape[1] - len(own)) for own in found] == wanted.tolist()
+        expected = model.generate(ids, attention_mask=inside.long(), **limits)[:, 1:]
+    assert len(found[2]) < max(map(len, found)) == expected.shape[1]
+    assert [own + [0] * (expected.shape[1] - len(own)) for own in found] == expected.tolist()
 
 
 def test_generation_ends_at_the_end_or_the_limit() -> None:
     """Where all logits are equal, the first word is the likeliest: it is the end, or not."""
     memory, lengths = torch.randn(5, 24), torch.tensor([2, 3])
-    for end, wanted in ((0, [[0], [0]]), (1, [[0] * 4] * 2)):
+    for end, expected in ((0, [[0], [0]]), (1, [[0] * 4] * 2)):
         shape = T5Config.from_dict({**SHAPE, "model_type": "t5", "eos_token_id": end})
         model = T5(shape).eval()
         torch.nn.init.zeros_(model.decoder.norm.weight)
-        assert generate_tokens(model, memory, lengths, 4) == wanted
+        assert generate_tokens(model, memory, lengths, 4) == expected
 
 
 def test_memory_of_several_passages_is_their_states_end_to_end() -> None:
@@ -92,8 +92,8 @@ def test_memory_of_several_passages_is_their_states_end_to_end() -> None:
         found = mine.logits(decoder_ids, memory, torch.tensor([10, 56]))  # 2 and 3 passages
         for row, states in enumerate(torch.split(memory, [10, 56])):
             given = {"decoder_input_ids": decoder_ids[row : row + 1]}
-            wanted = model(encoder_outputs=(states[None],), **given)
-            close(found[row : row + 1], wanted.logits)
+            expected = model(encoder_outputs=(states[None],), **given)
+            close(found[row : row + 1], expected.logits)
 
 
 def test_steps_over_a_cache_give_what_whole_sequences_give() -> None:
@@ -112,12 +112,12 @@ def test_steps_over_a_cache_give_what_whole_sequences_give() -> None:
         return attend
 
     with torch.inference_mode():
-        wanted = model.decoder(x, memory)
+        expected = model.decoder(x, memory)
         for t in range(x.shape[1]):
             step = x[:, t : t + 1]
             for block, cache in zip(model.decoder.layers, kept, strict=True):
                 step = block(step, over(cache), memory.attend(block.cross))
-            close(model.decoder.norm(step), wanted[:, t : t + 1])
+            close(model.decoder.norm(step), expected[:, t : t + 1])
 
 
 def test_keys_and_values_can_be_absorbed() -> None:
@@ -126,10 +126,10 @@ def test_keys_and_values_can_be_absorbed() -> None:
     cross, memory, q = model.decoder.layers[0].cross, torch.randn(7, 24), torch.randn(1, 3, 4, 8)
     keys, values = (part.weight.view(4, 8, 24) for part in (cross.k, cross.v))
     with torch.inference_mode():
-        wanted = Memory(memory, torch.tensor([7])).attend(cross)(q)
+        expected = Memory(memory, torch.tensor([7])).attend(cross)(q)
         weights = (torch.einsum("bthk,hkd->bthd", q, keys) @ memory.T).softmax(dim=-1)
         found = torch.einsum("bthd,hkd->bthk", weights @ memory, values)
-    close(found, wanted)
+    close(found, expected)
 
 
 @settings(max_examples=30, deadline=None)
@@ -172,9 +172,9 @@ def test_threads_share_a_model() -> None:
     alone = [run(seed) for seed in range(24)]
     with ThreadPoolExecutor(6) as pool:
         together = list(pool.map(run, range(24)))
-    for wanted, found in zip(alone, together, strict=True):
-        assert torch.equal(wanted[0], found[0])
-        assert wanted[1] == found[1]
+    for expected, found in zip(alone, together, strict=True):
+        assert torch.equal(expected[0], found[0])
+        assert expected[1] == found[1]
 
 
 def test_dropout_and_gradients() -> None:
@@ -218,11 +218,11 @@ def test_sixteen_bits_by_autocast_are_close() -> None:
         return model.logits(ids[:, :4], memory, lengths).float()
 
     with torch.inference_mode():
-        wanted = logits()
+        expected = logits()
         with torch.autocast("cpu", torch.bfloat16):
             found = logits()
-    assert not torch.equal(found, wanted)
-    torch.testing.assert_close(found, wanted, atol=0.05, rtol=0)
+    assert not torch.equal(found, expected)
+    torch.testing.assert_close(found, expected, atol=0.05, rtol=0)
 
 
 def test_memory_must_fit() -> None:

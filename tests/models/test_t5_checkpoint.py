@@ -38,11 +38,11 @@ def test_they_read_what_we_write(generation: str, shard: int, tmp_path: Path) ->
     again.eval()  # type: ignore[no-untyped-call]  # no types there
     ids, _, inside = batch()
     with torch.inference_mode():
-        wanted, found = (
+        expected, found = (
             m(ids, attention_mask=inside.long(), decoder_input_ids=ids[:, :5]).logits
             for m in (model, again)
         )
-    close(found, wanted)
+    close(found, expected)
 
 
 @generations
@@ -51,10 +51,10 @@ def test_we_read_what_they_write(generation: str, shard: str, tmp_path: Path) ->
     model = theirs(generation)
     model.save_pretrained(tmp_path, max_shard_size=shard)
     assert (tmp_path / "model.safetensors").exists() == (shard == "1GB")
-    found, wanted = read_t5(tmp_path), ours(model)
-    assert found.config == wanted.config
+    found, expected = read_t5(tmp_path), ours(model)
+    assert found.config == expected.config
     assert found.config.tie_word_embeddings == (generation == "v1.0")
-    for name, weight in wanted.state_dict().items():
+    for name, weight in expected.state_dict().items():
         assert torch.equal(found.state_dict()[name], weight)
 
 

@@ -1,4 +1,4 @@
-"""Tries of runs against all runs, listed one by one."""
+"""Tries of runs against all runs, enumerated."""
 
 from collections.abc import Iterator
 from dataclasses import fields
@@ -35,11 +35,11 @@ def test_tries_are_of_the_whole_runs(questions: list[list[Text]], longest: int) 
     numbers: list[int] = []
     for root, texts in zip(tries.roots.tolist(), questions, strict=True):
         runs = dict(nodes(tries, root))
-        wanted = whole_runs(texts, longest)
+        expected = whole_runs(texts, longest)
         whole = [run for node, run in runs.items() if tries.is_whole[node]]
-        assert sorted(whole) == sorted(wanted)
+        assert sorted(whole) == sorted(expected)
         for node, run in runs.items():
-            assert int(tries.below[node]) == sum(one[: len(run)] == run for one in wanted)
+            assert int(tries.below[node]) == sum(one[: len(run)] == run for one in expected)
             assert node == root or tries.below[node]
         by_number = [runs[node] for node in sorted(runs)]
         assert by_number == sorted(set(by_number), key=lambda run: (len(run), run))

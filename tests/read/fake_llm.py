@@ -1,4 +1,4 @@
-"""A server on this machine that speaks OpenAI's chat protocol, or breaks it as told."""
+"""A server on this machine that speaks OpenAI's chat protocol, or breaks it on request."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -92,7 +92,7 @@ def test_folders_are_recognised(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "fact"),
     [
         ({"kind": "joint"}, "is of kind 'joint'"),
         ({"ways": {"longest": 9}}, "its ways are not known"),
@@ -100,11 +100,11 @@ def test_folders_are_recognised(folder: Path, tmp_path: Path) -> None:
         ({"prompt": None}, "prompt"),
     ],
 )
-def test_a_damaged_description_is_told(
-    tmp_path: Path, change: dict[str, object], told: str
+def test_a_damaged_description_is_reported(
+    tmp_path: Path, change: dict[str, object], fact: str
 ) -> None:
     home = write_tiny(tmp_path)
     about = without_sums(home / "reader.json")
     (home / "reader.json").write_text(json.dumps({**about, **change}), encoding="utf-8")
-    with pytest.raises(FormatError, match=told):
+    with pytest.raises(FormatError, match=fact):
         FusionReader.load(home, device="cpu")

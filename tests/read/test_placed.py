@@ -36,7 +36,7 @@ def test_pieces_that_go_on_with_a_word_are_known(tokenizer: Tokenizer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "tokens", "wanted"),
+    ("text", "tokens", "expected"),
     [
         ("Glenn Quinn in Paris", ids("▁Glen", "n"), "Glenn"),
         ("Glenn Quinn in Paris", ids("▁Glen"), ""),
@@ -49,15 +49,15 @@ def test_pieces_that_go_on_with_a_word_are_known(tokenizer: Tokenizer) -> None:
     ],
 )
 def test_only_whole_words_are_found(
-    tokenizer: Tokenizer, text: str, tokens: tuple[int, ...], wanted: str
+    tokenizer: Tokenizer, text: str, tokens: tuple[int, ...], expected: str
 ) -> None:
     passage = Passage("1", "", text)
     ((written, spans),) = AnswerLocator(tokenizer, Vocabulary.of(tokenizer)).locate(
         passage, [tokens]
     )
-    assert written == wanted
-    assert [text[first:last] for first, last in spans] == [wanted] * bool(wanted)
-    assert not wanted or set(spans) <= set(answer_spans(text, wanted))
+    assert written == expected
+    assert [text[first:last] for first, last in spans] == [expected] * bool(expected)
+    assert not expected or set(spans) <= set(answer_spans(text, expected))
 
 
 def test_a_title_supports_only_what_it_has_as_words(tokenizer: Tokenizer) -> None:

@@ -88,7 +88,7 @@ def test_questions_without_passages_have_no_answers(joint: JointReranker) -> Non
     assert SpanReader(joint).read(blank) == ()
 
 
-def test_bad_settings_are_told(joint: JointReranker, tmp_path: Path) -> None:
+def test_bad_settings_are_reported(joint: JointReranker, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="min_ratio = 0"):
         SpanReader(joint, 0)
     with pytest.raises(ConfigError, match="max_answers = 0"):

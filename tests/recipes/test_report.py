@@ -29,7 +29,7 @@ def test_records_hold_every_number_with_its_interval(tmp_path: Path) -> None:
     first, _, best, _ = records
     assert (first.system, first.measure, first.k, first.slice) == ("BM25", "MRecall", 2, "all")
     assert (first.value, first.n, first.commit) == (0.0, 1, "abc123")
-    assert (best.system, best.value) == ("BM25, best order", 100.0)
+    assert (best.system, best.value) == ("BM25, oracle", 100.0)
 
 
 def test_the_page_is_made_from_the_records(tmp_path: Path) -> None:

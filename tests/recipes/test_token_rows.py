@@ -12,9 +12,9 @@ def test_a_batch_is_each_row_between_head_and_tail_cut_at_the_longest(
     rows: list[list[int]], longest: int, data: st.DataObject
 ) -> None:
     packed = TokenRows.of(rows, head=(1, 7), tail=2)
-    wanted = data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=5))
-    ids, lengths = packed.packed(torch.tensor(wanted), longest)
-    expected = [[*[1, 7, *rows[i]][: longest - 1], 2] for i in wanted]
+    reference = data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=5))
+    ids, lengths = packed.packed(torch.tensor(reference), longest)
+    expected = [[*[1, 7, *rows[i]][: longest - 1], 2] for i in reference]
     assert ids.tolist() == [token for row in expected for token in row]
     assert lengths.tolist() == [len(row) for row in expected]
 

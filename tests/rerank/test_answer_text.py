@@ -32,10 +32,10 @@ def evidence() -> Evidence:
     return Evidence(answers, says, says > 0)
 
 
-def test_each_passage_tells_what_it_adds_and_where() -> None:
+def test_each_passage_says_what_it_adds_and_where() -> None:
     first_step, later = np.log([0.5, 0.3, 0.2]), np.log([0.05, 0.05, 0.9])
     covering = Covering(
-        lambda wanted: [later if prefix else first_step for _, prefix in wanted], [evidence()]
+        lambda reference: [later if prefix else first_step for _, prefix in reference], [evidence()]
     )
     (decoded,) = decode_many([sequence(3, Limits(3))], covering)
     assert chosen_passages(decoded) == (0, 2, 1)
@@ -65,7 +65,7 @@ def test_places_are_whole_words_without_the_space_before() -> None:
     assert list(found) == [("light", ((11, 16),)), ("lighthouse", ((0, 10),))]
 
 
-def test_a_reranker_tells_it_unless_it_does_not_look_at_answers(tmp_path: Path) -> None:
+def test_a_reranker_says_it_unless_it_does_not_look_at_answers(tmp_path: Path) -> None:
     folder = write_pointer(tmp_path, answers=True)
     given = [Ranking(QUESTION, tuple(hits(NAMES)))]
     (choice,) = JointReranker.load(folder, "seq", device="cpu").decode_many(given, 3)

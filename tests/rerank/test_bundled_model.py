@@ -88,12 +88,12 @@ def test_the_command_takes_it_where_no_model_is_named(tmp_path: Path) -> None:
     assert [c["id"] for c in json.loads(line)["ctxs"]] == [h.passage.id for h in first.hits[:2]]
 
 
-def test_a_budget_in_which_nothing_fits_is_told(
+def test_a_budget_in_which_nothing_fits_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, out = tmp_path / "run.jsonl", tmp_path / "out.jsonl"
     run.write_text(RUN.read_text(encoding="utf-8").splitlines()[0] + "\n", encoding="utf-8")
-    for budget, told in (("5", "no passage"), ("300", "")):
+    for budget, note in (("5", "no passage"), ("300", "")):
         out.unlink(missing_ok=True)
         monkeypatch.setattr(
             sys, "argv", ["jpr", "rerank", str(run), "--out", str(out), "--set", f"budget={budget}"]
@@ -102,7 +102,7 @@ def test_a_budget_in_which_nothing_fits_is_told(
             main()
         said = capsys.readouterr().err
         assert not stop.value.code
-        assert (told in said) if told else ("no passage" not in said)
+        assert (note in said) if note else ("no passage" not in said)
 
 
 def test_it_runs_without_torch_and_is_small() -> None:

@@ -35,7 +35,7 @@ def chain(*scores: float) -> tuple[Node, ...]:
     )
 
 
-def test_the_highest_threshold_that_keeps_the_wanted_answers() -> None:
+def test_the_highest_threshold_that_keeps_enough_answers() -> None:
     # The first question has an answer in each of its first two passages, the second in its first.
     coverage = Coverage.of_lists([2, 1], [[(0,), (1,), ()], [(0,), (0,), ()]])
     trees = [chain(-1.0, -2.0, -3.0), chain(-1.5, -4.0, -5.0)]
@@ -70,8 +70,8 @@ def test_auto_stops_where_the_model_says(tmp_path: Path) -> None:
     write_stopping_rule(folder / "joint.json", replace(STOP, threshold=scores[2], most=6))
     found = JointReranker.load(folder).rank(QUESTION, hits(NAMES), "auto")
     low = next((i for i, score in enumerate(scores) if score < scores[2]), len(scores))
-    wanted = [hit.passage.id for hit in whole.rank(QUESTION, hits(NAMES), 6).hits][:low]
-    assert [hit.passage.id for hit in found.hits] == wanted
+    expected = [hit.passage.id for hit in whole.rank(QUESTION, hits(NAMES), 6).hits][:low]
+    assert [hit.passage.id for hit in found.hits] == expected
     assert len(found.hits) >= 3
 
 
@@ -158,8 +158,8 @@ def test_auto_is_for_the_joint_reranker(
     tmp_path: Path, capsys: Capture, monkeypatch: Patch
 ) -> None:
     given = ("rerank", tmp_path / "run.jsonl", "--out", tmp_path / "o.jsonl", "-k", "auto")
-    told = fails(capsys, monkeypatch, *given, "--method", "mmr")
-    assert "-k auto" in told
+    message = fails(capsys, monkeypatch, *given, "--method", "mmr")
+    assert "-k auto" in message
 
 
 def test_a_budget_of_tokens_instead_of_k_by_command(tmp_path: Path) -> None:

@@ -243,11 +243,11 @@ def transcribed(case: Case, count: int) -> dict[tuple[int, ...], list[float]]:
 @given(cases(), st.sampled_from([1, 3, SPANS, 500]))
 def test_it_is_what_a_transcription_finds(case: Case, count: int) -> None:
     found = find_evidence(case.passages, case.words, count)
-    wanted = transcribed(case, count)
-    assert len(found.answers) == len(wanted)
-    assert set(found.answers) == wanted.keys()
+    expected = transcribed(case, count)
+    assert len(found.answers) == len(expected)
+    assert set(found.answers) == expected.keys()
     for number, answer in enumerate(found.answers):
-        np.testing.assert_allclose(found.probs[:, number], wanted[answer], rtol=1e-4, atol=1e-7)
+        np.testing.assert_allclose(found.probs[:, number], expected[answer], rtol=1e-4, atol=1e-7)
         held = [is_held(answer, text, case.words) for text in case.texts]
         assert found.contains[:, number].tolist() == held
 

@@ -185,7 +185,7 @@ def test_damaged_and_foreign_folders_are_refused(tmp_path: Path) -> None:
         JointReranker.load(tmp_path, device="tpu")
 
 
-def test_the_command_ranks_and_tells_how(tmp_path: Path) -> None:
+def test_the_command_ranks_and_says_how(tmp_path: Path) -> None:
     model = write_pointer(tmp_path / "model")
     run, out, trees = (tmp_path / name for name in ("run.jsonl", "out.jsonl", "trees.jsonl"))
     lines = []

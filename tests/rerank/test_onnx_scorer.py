@@ -92,12 +92,12 @@ def test_prefixes_in_any_order_and_company(
     here, there = OnnxScorer(folder, {}, 1), TorchScorer.load(tmp_path / "torch", {}, "cpu")
     assert here.numbers == there.numbers
     asked = [model_input(Prompts(tokenizer(), settings), here.numbers, one) for one in MANY[:2]]
-    wanted = [(1, (3, 0, 2)), (0, ()), (0, (1,)), (1, ()), (0, (5, 1)), (0, (1, 5)), (0, ())]
+    expected = [(1, (3, 0, 2)), (0, ()), (0, (1,)), (1, ()), (0, (5, 1)), (0, (1, 5)), (0, ())]
     ours, theirs = here.open(asked).ask, there.open(asked).ask
     for _ in range(2):  # the second time all are known
-        for found, row in zip(ours(wanted), theirs(wanted), strict=True):
+        for found, row in zip(ours(expected), theirs(expected), strict=True):
             np.testing.assert_allclose(found, row, atol=1e-4)
-    assert [len(row) for row in ours(wanted)] == [9, 10, 10, 9, 10, 10, 10]
+    assert [len(row) for row in ours(expected)] == [9, 10, 10, 9, 10, 10, 10]
 
 
 def test_many_prefixes_and_some_once_more(tmp_path: Path) -> None:
@@ -121,8 +121,8 @@ def test_eight_bits_are_close(tmp_path: Path, write: Write, settings: PromptSett
     assert about["precision"] == "int8"
     here, there = OnnxScorer(folder, {}, 1), TorchScorer.load(tmp_path / "torch", {}, "cpu")
     asked = [model_input(Prompts(tokenizer(), settings), here.numbers, ranking())]
-    wanted = [(0, ()), (0, (4,)), (0, (4, 7))]
-    ours, theirs = (scorer.open(asked).ask(wanted) for scorer in (here, there))
+    expected = [(0, ()), (0, (4,)), (0, (4, 7))]
+    ours, theirs = (scorer.open(asked).ask(expected) for scorer in (here, there))
     for found, row in zip(ours, theirs, strict=True):
         assert np.abs(np.exp(found) - np.exp(row)).max() < 0.05
         assert np.array_equal(np.isneginf(found), np.isneginf(row))
@@ -139,8 +139,8 @@ def test_one_candidate_none_and_a_thousand(tmp_path: Path) -> None:
         for i in range(1000)
     ]
     found = reranker.rank(QUESTION, many, 20)
-    wanted = JointReranker.load(tmp_path / "torch", device="cpu").rank(QUESTION, many, 20)
-    assert [h.passage.id for h in found.hits] == [h.passage.id for h in wanted.hits]
+    expected = JointReranker.load(tmp_path / "torch", device="cpu").rank(QUESTION, many, 20)
+    assert [h.passage.id for h in found.hits] == [h.passage.id for h in expected.hits]
 
 
 def test_threads_may_share_a_reranker(tmp_path: Path) -> None:
@@ -170,8 +170,8 @@ def test_it_runs_without_torch(tmp_path: Path) -> None:
     folder = exported(tmp_path, write_pointer)
     command = [sys.executable, "-c", WITHOUT_TORCH, str(folder), " ".join(NAMES)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    wanted = JointReranker.load(tmp_path / "torch", device="cpu").rank(QUESTION, hits(NAMES), 4)
-    assert done.stdout.split() == [hit.passage.id for hit in wanted.hits]
+    expected = JointReranker.load(tmp_path / "torch", device="cpu").rank(QUESTION, hits(NAMES), 4)
+    assert done.stdout.split() == [hit.passage.id for hit in expected.hits]
 
 
 def test_where_both_are_the_cpu_takes_onnx(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_damaged_and_foreign_files_are_refused(tmp_path: Path) -> None:
         JointReranker.load(folder, device="cpu")
 
 
-def test_whatever_is_wrong_with_the_description_is_told(tmp_path: Path) -> None:
+def test_whatever_is_wrong_with_the_description_is_reported(tmp_path: Path) -> None:
     folder = exported(tmp_path, lambda folder: write_t5(folder, "index"))
     file = folder / "joint.json"
     about = without_sums(file)

@@ -78,7 +78,7 @@ def test_torch_says_what_onnx_runtime_says(
     assert max(differences(exported(tmp_path, sample, answers))) < 1e-5
 
 
-def test_so_it_does_of_the_model_inside() -> None:
+def test_so_it_does_of_the_model_bundled() -> None:
     assert max(differences(BUNDLED_MODEL)) < 1e-4
 
 
@@ -104,7 +104,7 @@ def test_the_weights_go_by_the_name_of_their_files(tmp_path: Path) -> None:
 
 
 @without_gpu
-def test_a_gpu_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_gpu_that_is_not_there_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="torch sees no GPU here; use cpu or auto"):
         JointReranker.load(exported(tmp_path, []), device="cuda")
 

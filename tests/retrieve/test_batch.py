@@ -60,7 +60,7 @@ class Interrupted:
         return (self.retrieve(question, k) for question in questions)
 
 
-def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path, folder: Path) -> None:
+def test_an_interrupted_run_resumes_where_it_was(tmp_path: Path, folder: Path) -> None:
     retriever = Bm25Retriever(Index(folder))
     retrieve_to_file(retriever, QUESTIONS, tmp_path / "whole.jsonl", 5, key="k")
     out, part = tmp_path / "run.jsonl", tmp_path / ".run.jsonl.part"

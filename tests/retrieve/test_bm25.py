@@ -128,7 +128,7 @@ def test_added_later_scores_as_if_there_from_the_start(tmp_path: Path) -> None:
         assert later.search(text, 9) == Bm25Searcher(tmp_path / "all").search(text, 9)
 
 
-def test_a_removed_passage_is_not_found_but_counts_until_its_segment_is_written_anew(
+def test_a_removed_passage_is_not_found_but_counts_until_its_segment_is_written_again(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "old").mkdir()

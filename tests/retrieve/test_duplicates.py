@@ -85,7 +85,7 @@ def test_three_hundred_passages_take_milliseconds() -> None:
     assert time.process_time() - start < 0.5  # about 0.06; pair by pair it is 1.5
 
 
-class Listed:
+class FakeRetriever:
     """A retriever whose rankings are given."""
 
     def __init__(self, texts: list[str]) -> None:
@@ -99,7 +99,7 @@ class Listed:
         return (self.retrieve(question, k) for question in questions)
 
 
-def found_ids(inner: Listed, k: int) -> list[str]:
+def found_ids(inner: FakeRetriever, k: int) -> list[str]:
     question = Question("q", "?")
     ranking = DistinctRetriever(inner).retrieve(question, k)
     assert list(DistinctRetriever(inner).retrieve_many([question], k)) == [ranking]
@@ -108,16 +108,16 @@ def found_ids(inner: Listed, k: int) -> list[str]:
 
 def test_what_falls_away_is_made_up_for() -> None:
     texts = ["same text"] * 30 + ["second"] * 30 + ["third"]
-    assert found_ids(Listed(texts), 3) == ["0", "30", "60"]
+    assert found_ids(FakeRetriever(texts), 3) == ["0", "30", "60"]
 
 
 def test_fewer_where_the_corpus_has_no_more() -> None:
-    inner = Listed(["same text"] * 9)
+    inner = FakeRetriever(["same text"] * 9)
     assert found_ids(inner, 5) == ["0"]
     assert max(inner.asked) == 12
 
 
 def test_no_more_than_asked() -> None:
-    inner = Listed([f"text {i}" for i in range(50)])
+    inner = FakeRetriever([f"text {i}" for i in range(50)])
     assert found_ids(inner, 4) == ["0", "1", "2", "3"]
     assert max(inner.asked) == 5

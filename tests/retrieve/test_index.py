@@ -208,7 +208,7 @@ class Tired(WordEncoder):
         return super().encode_passages(passages)
 
 
-def test_encoding_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_encoding_resumes_where_it_was(tmp_path: Path) -> None:
     corpus = passages(2500)
     with pytest.raises(KeyboardInterrupt):
         build_index(corpus, tmp_path, source="a", encoder=Tired(1))
@@ -244,7 +244,7 @@ def killed(script: str, folder: Path, moment: float) -> None:
 
 
 def kill_often(folder: Path, script: str, write: Callable[[Path], object], kills: int) -> None:
-    """Kill a writer at random moments: what is there is always the old or the new, and whole."""
+    """Kill a writer at random moments: the index is always the old or the new one, and complete."""
     build_index(passages(50), folder, source="a", encoder=ENCODER)
     build_index(passages(50), folder / "other", source="a", encoder=ENCODER)
     started = time.monotonic()

@@ -59,7 +59,7 @@ def test_an_address_in_use_is_an_error() -> None:
         Address("no.such.host.invalid").bind()
 
 
-def test_a_person_at_a_terminal_is_told_where_the_page_is(
+def test_a_person_at_a_terminal_is_reported_where_the_page_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     serve._announce("http://127.0.0.1:8080/")

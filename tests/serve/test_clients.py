@@ -69,13 +69,13 @@ def test_cohere_gets_all_documents_unless_it_says_how_many(client: cohere.Client
     found = client.rerank(model="any", query=QUESTION, documents=DOCUMENTS * 5)
     assert sorted(result.index for result in found.results) == list(range(25))
     nodes = found.model_dump()["tree"]["nodes"]
-    assert sum(node["is_new"] for node in nodes) == 20  # the others follow one by one
+    assert sum(node["is_new"] for node in nodes) == 20  # the others follow independently
 
 
 def test_cohere_gets_the_spans_of_answers(client: cohere.ClientV2) -> None:
-    wanted = cohere.RerankRelevantSpans(mode="enabled", threshold=0.0, max_spans=2)
+    expected = cohere.RerankRelevantSpans(mode="enabled", threshold=0.0, max_spans=2)
     found = client.rerank(
-        model="any", query=QUESTION, documents=DOCUMENTS[:2], relevant_spans=wanted
+        model="any", query=QUESTION, documents=DOCUMENTS[:2], relevant_spans=expected
     )
     for result in found.results:
         assert result.relevant_spans
@@ -100,11 +100,11 @@ def test_cohere_asynchronously(url: str, pipeline: Pipeline) -> None:
 def test_cohere_sees_our_errors(pipeline: Pipeline) -> None:
     with (
         running(pipeline, ServiceLimits(passages=4), token="secret") as url,
-        cohere.ClientV2(api_key="guessed", base_url=url) as stranger,
+        cohere.ClientV2(api_key="guessed", base_url=url) as intruder,
         cohere.ClientV2(api_key="secret", base_url=url) as client,
     ):
         with pytest.raises(cohere.UnauthorizedError, match="token"):
-            stranger.rerank(model="any", query=QUESTION, documents=DOCUMENTS)
+            intruder.rerank(model="any", query=QUESTION, documents=DOCUMENTS)
         with pytest.raises(cohere.core.ApiError, match="5 documents; send at most 4"):
             client.rerank(model="any", query=QUESTION, documents=DOCUMENTS)
 

@@ -1,4 +1,4 @@
-"""Whole processes: one that is told to end, and one that an assistant talks to."""
+"""Whole processes: one that is asked to end, and one that an assistant talks to."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ from tests.serve.test_middleware import wait_for, waiting
 ROOT = Path(__file__).parents[2]
 
 
-def test_told_to_end_it_finishes_what_is_under_way(served: Path) -> None:
+def test_sigterm_lets_running_requests_finish(served: Path) -> None:
     program = [sys.executable, "-m", "tests.serve.running", str(served)]
     with subprocess.Popen(program, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
@@ -56,16 +56,16 @@ def test_an_assistant_asks_and_searches(served: Path) -> None:
         async with Client(stdio_client(program)) as client:
             tools = {tool.name: tool for tool in (await client.list_tools()).tools}
             found = await client.call_tool("search", {"query": "red"})
-            told = await client.call_tool("ask", {"question": QUESTION, "k": 2})
+            replied = await client.call_tool("ask", {"question": QUESTION, "k": 2})
             wrong = await client.call_tool("ask", {"question": " "})
-            return tools, found, told, wrong
+            return tools, found, replied, wrong
 
-    tools, found, told, wrong = asyncio.run(talk())
+    tools, found, replied, wrong = asyncio.run(talk())
     assert set(tools) == {"ask", "search"}
     assert tools["ask"].description.startswith("Find every distinct answer to a question")
     assert [hit["id"] for hit in found.structured_content["hits"]] == ["red"]
-    assert len(told.structured_content["passages"]) == 2
-    assert told.structured_content["answers"]
-    assert json.loads(told.content[0].text) == told.structured_content
+    assert len(replied.structured_content["passages"]) == 2
+    assert replied.structured_content["answers"]
+    assert json.loads(replied.content[0].text) == replied.structured_content
     assert wrong.is_error
     assert "the question has no text" in wrong.content[0].text

@@ -95,9 +95,9 @@ def every(field: str, names: list[str]) -> list[tuple[int, int]]:
 
 @given(st.text("abcd", max_size=4), st.text("abcd", max_size=12), st.lists(st.text("abcd")))
 def test_it_is_what_a_search_token_by_token_finds(title: str, text: str, names: list[str]) -> None:
-    wanted = [*every(title, names), *((len(title) + at, n) for at, n in every(text, names))]
+    expected = [*every(title, names), *((len(title) + at, n) for at, n in every(text, names))]
     spaced = [" ".join(part) for part in (title, text, *names)]
-    assert spans(letters(), spaced[0], spaced[1], spaced[2:]) == wanted
+    assert spans(letters(), spaced[0], spaced[1], spaced[2:]) == expected
 
 
 def test_tokens_that_mark_where_words_begin() -> None:

@@ -35,9 +35,9 @@ def doubled_pack(seed: int = 0) -> Pack:
     tokens = chance.integers(WORDS // 2, WORDS, (N, C, 4))
     kinds = np.array([chance.permutation(KINDS) for _ in range(N)])
     offsets = chance.integers(1, 4, (N, C))  # after the title
-    wanted = plain.question_tokens.reshape(N, 2).astype(np.int64) - first
+    expected = plain.question_tokens.reshape(N, 2).astype(np.int64) - first
     for question, place in zip(*np.nonzero(kinds < 2), strict=True):
-        answer = wanted[question, kinds[question, place]]
+        answer = expected[question, kinds[question, place]]
         tokens[question, place, offsets[question, place]] = answer
     edges = np.flatnonzero(kinds < 2)
     return replace(
@@ -77,8 +77,8 @@ def recipe(home: Path, *changes: str) -> JointTraining:
 def test_one_passage_of_each_answer_is_chosen_where_every_answer_is_there_twice(home: Path) -> None:
     progress = train_joint(recipe(home), home / "joint")
     assert progress.best == 1.0
-    told = next(line for line in read_log(home / "joint" / "log.jsonl") if "score" in line)
-    assert told["pack joint all"] == 1.0
+    line = next(line for line in read_log(home / "joint" / "log.jsonl") if "score" in line)
+    assert line["pack joint all"] == 1.0
 
 
 @pytest.mark.parametrize("kind", ["independent", "pointwise", "joint"])

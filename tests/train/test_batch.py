@@ -133,9 +133,9 @@ def test_texts_are_those_of_the_prompt(
 
 def every(words: list[str], aliases: tuple[str, ...]) -> list[tuple[int, int]]:
     """Where an answer is among words, and in how many."""
-    wanted, found, at = [alias.split() for alias in aliases], [], 0
+    reference, found, at = [alias.split() for alias in aliases], [], 0
     while at < len(words):
-        here = max((len(one) for one in wanted if words[at : at + len(one)] == one), default=0)
+        here = max((len(one) for one in reference if words[at : at + len(one)] == one), default=0)
         found += [(at, here)] if here else []
         at += here or 1
     return found
@@ -174,12 +174,12 @@ def test_where_answers_are(pack: Pack, settings: PromptSettings, data: st.DataOb
         for question, places in zip(questions, ranks, strict=True)
         for rank in places
     ]
-    wanted, start = [], 0
+    reference, start = [], 0
     for i, (passage, length) in enumerate(zip(passages, candidates.lengths.tolist(), strict=True)):
         begin, end = start + int(candidates.passage_starts[i]), start + length - 1
-        wanted += [[i, *span] for span in read(prompts, passage, begin, end)]
+        reference += [[i, *span] for span in read(prompts, passage, begin, end)]
         start += length
-    assert found == wanted
+    assert found == reference
     names = {id: word for word, id in WORDS.items()}
     for _, answer, first, last in found:
         spelt = [names[id] for id in candidates.ids[first : last + 1].tolist()]

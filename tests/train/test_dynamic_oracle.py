@@ -115,10 +115,10 @@ def test_a_sequence_is_the_positives_and_negatives_up_to_k(
     chosen, noise = positives(covers, k), noise_for(covers, seed)
     sequences = with_negatives(chosen, inside, -noise, 1.0, noise)[:, :k]
     mixed = shuffled(sequences, noise[:, : sequences.shape[1]])
-    for before, row, wanted in zip(sequences, mixed, sets(chosen), strict=True):
+    for before, row, expected in zip(sequences, mixed, sets(chosen), strict=True):
         assert set(row.tolist()) == set(before.tolist())
         assert len(set(row.tolist())) == min(k, n)
-        assert wanted <= set(row.tolist())
+        assert expected <= set(row.tolist())
 
 
 def test_without_chance_negatives_are_those_with_the_best_scores() -> None:
@@ -144,10 +144,10 @@ def test_oracle_targets_are_the_positives_not_in_the_prefix(
     covers = bits(table)
     chosen, noise = positives(covers, k), noise_for(covers, seed)
     sequences = with_negatives(chosen, np.ones_like(chosen), noise, 1.0, noise)[:, :k]
-    for row, wanted, steps in zip(
+    for row, expected, steps in zip(
         sequences.tolist(), sets(chosen), oracle_targets(chosen, sequences), strict=True
     ):
-        assert sets(steps) == [wanted - set(row[:t]) for t in range(len(row))]
+        assert sets(steps) == [expected - set(row[:t]) for t in range(len(row))]
 
 
 @given(tables, st.integers(1, 5), seeds)
@@ -194,7 +194,7 @@ def test_a_sequence_that_has_ended_has_no_targets() -> None:
 
 @settings(max_examples=5)
 @given(st.integers(1, 40))
-def test_any_number_of_answers_is_told_apart(n: int) -> None:
+def test_any_number_of_answers_is_reported_apart(n: int) -> None:
     table = [[{i} for i in range(n)]]
     assert has_answer(bits(table)).all()
     assert positives(bits(table), n).all()

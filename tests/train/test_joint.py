@@ -111,7 +111,7 @@ def test_a_t5_learns_with_either_head(home: Path, head: str, left: float) -> Non
     assert len(reranker.rank(Question("q", text), hits, K).hits) == K
 
 
-def test_an_index_head_learns_with_two_candidates_and_goes_on_with_more(home: Path) -> None:
+def test_an_index_head_learns_with_two_candidates_and_resumes_with_more(home: Path) -> None:
     write_tiny_t5(home / "t5")
     index = ["model.encoder=t5", "model.head=index", "model.index_tokens=20", "model.answers=false"]
     begun = [*index, f"model.weights={home / 't5'}", "model.memory=passages"]
@@ -170,10 +170,10 @@ def test_two_stages_and_scores(home: Path) -> None:
 
 
 def test_a_teacher_alone_is_enough(home: Path) -> None:
-    """A model that is told nothing but what another says chooses as that one does."""
+    """A model trained only on another model's scores chooses as that one does."""
     _, teacher = trained(home, "teacher", "objective.kind=independent")
-    told = [f"objective.teacher={teacher}", "objective.teacher_weight=1.0"]
-    _, student = trained(home, "student", "objective.kind=independent", *told, "loop.seed=5")
+    taught = [f"objective.teacher={teacher}", "objective.teacher_weight=1.0"]
+    _, student = trained(home, "student", "objective.kind=independent", *taught, "loop.seed=5")
     dataset = open_dataset(DataConfig(str(home / "pack")))
     firsts = []
     for folder in (teacher, student):
@@ -182,17 +182,17 @@ def test_a_teacher_alone_is_enough(home: Path) -> None:
         firsts.append(scores.argmax(axis=1))
     assert (firsts[0] == firsts[1]).mean() > 0.8
     with pytest.raises(ConfigError, match=r"objective\.teacher: .*\(max_tokens\)"):
-        trained(home, "other", *told, "model.max_tokens=120", "loop.steps=1")
+        trained(home, "other", *taught, "model.max_tokens=120", "loop.steps=1")
     nowhere = ["objective.teacher=nowhere", "objective.teacher_weight=0.5"]
     with pytest.raises(ConfigError, match=r"objective\.teacher: nowhere"):
         trained(home, "other", *nowhere, "loop.steps=1")
 
 
-def test_numbers_are_told_apart_when_a_head_begins(home: Path) -> None:
+def test_numbers_are_reported_apart_when_a_head_begins(home: Path) -> None:
     write_tiny_t5(home / "t5")
     asked = ModelConfig(weights=str(home / "t5"), encoder="t5", head="index", index_tokens=20)
     before, after = (
-        load_model(replace(asked, reset_index_tokens=anew))[0].head for anew in (False, True)
+        load_model(replace(asked, reset_index_tokens=reset))[0].head for reset in (False, True)
     )
     assert isinstance(before, IndexHead)
     assert isinstance(after, IndexHead)

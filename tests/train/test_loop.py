@@ -47,7 +47,7 @@ def assert_same_weights(folder: Path, other: Path) -> None:
 
 
 def wait_for_step(folder: Path, step: int, process: BaseProcess) -> None:
-    """Wait until the log tells of a step."""
+    """Wait until the log has a step."""
     while process.exitcode is None:
         lines = read_log(folder / "out" / "log.jsonl")
         if lines and int(str(lines[-1]["step"])) >= step:

@@ -22,9 +22,9 @@ LOG = torch.tensor([[[0.5, 0.25, 0.25], [0.1, 0.1, 0.8]]]).log()
 NONE = torch.zeros(1, 2, 3, dtype=torch.bool)
 
 
-def targets(*wanted: tuple[int, int]) -> torch.Tensor:
+def targets(*reference: tuple[int, int]) -> torch.Tensor:
     found = NONE.clone()
-    for step, candidate in wanted:
+    for step, candidate in reference:
         found[0, step, candidate] = True
     return found
 
@@ -38,8 +38,8 @@ def targets(*wanted: tuple[int, int]) -> torch.Tensor:
     ],
 )
 def test_losses_by_hand(normalize: str, expected: float) -> None:
-    wanted = targets((0, 0), (0, 1), (1, 2))
-    assert choice_loss(LOG, wanted, normalize).item() == pytest.approx(expected)
+    reference = targets((0, 0), (0, 1), (1, 2))
+    assert choice_loss(LOG, reference, normalize).item() == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("normalize", ["sum", "mean", "any"])
@@ -57,10 +57,10 @@ def test_gradients_are_numbers_after_all_is_chosen(make: object, normalize: str)
     model = make()
     encoded = model.encode(candidates((4, 1)))
     log_probs = model.log_probs(encoded, torch.tensor([[2, 0], [0, 0]]))
-    wanted = torch.zeros_like(log_probs, dtype=torch.bool)
-    wanted[0, :2, 1] = True
-    wanted[1, 0, 0] = True
-    choice_loss(log_probs, wanted, normalize).backward()  # type: ignore[no-untyped-call]  # loose
+    reference = torch.zeros_like(log_probs, dtype=torch.bool)
+    reference[0, :2, 1] = True
+    reference[1, 0, 0] = True
+    choice_loss(log_probs, reference, normalize).backward()  # type: ignore[no-untyped-call]  # loose
     given = [weight.grad for weight in model.parameters() if weight.grad is not None]
     assert given
     assert all(bool(gradient.isfinite().all()) for gradient in given)
@@ -69,9 +69,9 @@ def test_gradients_are_numbers_after_all_is_chosen(make: object, normalize: str)
 def test_pointwise_is_the_mean_over_candidates() -> None:
     logits = torch.tensor([[0.0, 2.0, 50.0]])
     inside = torch.tensor([[True, True, False]])
-    wanted = torch.tensor([[True, False, False]])
+    reference = torch.tensor([[True, False, False]])
     expected = (math.log(2) + math.log(1 + math.exp(2))) / 2
-    assert pointwise_loss(logits, wanted, inside).item() == pytest.approx(expected)
+    assert pointwise_loss(logits, reference, inside).item() == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("make", MODELS)
@@ -118,7 +118,7 @@ def test_answers_of_a_teacher_by_hand() -> None:
 
 
 def known() -> AnswerLikelihoods:
-    """One question: answer 0 is told by candidates 0 and 1, answer 1 by candidate 2."""
+    """One question: candidates 0 and 1 contain answer 0, candidate 2 contains answer 1."""
     log_prob = torch.tensor([0.5, 0.25, 1.0]).log().requires_grad_()
     answer, place = torch.tensor([0, 0, 1]), torch.tensor([0, 1, 2])
     return AnswerLikelihoods(torch.tensor([0, 0]), answer, place, log_prob)
@@ -142,7 +142,7 @@ def test_after_the_end_of_a_prefix_no_answer_counts() -> None:
     assert loss.item() == pytest.approx(once / 2)
 
 
-def test_an_answer_is_told_by_all_its_spans() -> None:
+def test_an_answer_is_reported_by_all_its_spans() -> None:
     """Two questions; the second candidate of the first has answer 4 twice, and answer 2."""
     ends = torch.full((8, 2), 0.01).log()
     ends[[3, 4, 5]] = torch.tensor([[0.5, 0.2], [0.3, 0.1], [0.1, 0.6]]).log()

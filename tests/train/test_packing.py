@@ -122,9 +122,9 @@ def test_what_covers_what_is_what_the_judge_says(words: Path) -> None:
         rows = pack.candidates[first:last]
         for entry in np.flatnonzero(mine):
             title, text = text_of(pack, pack.candidates[pack.cover_edges[entry]])
-            (wanted,) = ranking.question.answers[pack.cover_answers[entry]]
+            (expected,) = ranking.question.answers[pack.cover_answers[entry]]
             where = pack.span_offsets[pack.span_covers == entry].tolist()
-            assert where == [at for at, word in enumerate([*title, *text]) if word == wanted]
+            assert where == [at for at, word in enumerate([*title, *text]) if word == expected]
         assert [text_of(pack, row)[1] for row in rows] == [
             hit.passage.text.split() for hit in ranking.hits
         ]
@@ -135,7 +135,7 @@ class Killed(Exception):
     pass
 
 
-def test_a_killed_pack_goes_on_and_is_the_same(
+def test_a_killed_pack_resumes_and_is_the_same(
     words: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jpr.train.packing, "_BATCH", 4)
@@ -234,7 +234,7 @@ def test_token_ids_must_fit(words: Path) -> None:
         packed(RANKINGS, words)
 
 
-def test_a_folder_stands_for_its_tokenizer_and_the_limits_are_told(words: Path) -> None:
+def test_a_folder_stands_for_its_tokenizer_and_the_limits_are_reported(words: Path) -> None:
     settings = PackSettings(max_question=2, max_title=1, max_text=3)
     pack = make_pack([source(RANKINGS)], words.parent, words.parent / "p", settings, inputs={})
     assert pack.about["limits"] == {"max_question": 2, "max_title": 1, "max_text": 3}

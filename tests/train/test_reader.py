@@ -60,7 +60,7 @@ def recipe(home: Path, *changes: str) -> ReaderTraining:
     return parse_table(ReaderTraining, apply_changes(given, changes), "a recipe")
 
 
-def wanted(dataset: Dataset, question: int, k: int) -> list[str]:
+def expected(dataset: Dataset, question: int, k: int) -> list[str]:
     """A question's answers in its first k passages, in the order of the passages."""
     pack, found = dataset.pack, []
     for edge, answer in zip(pack.cover_edges.tolist(), pack.cover_answers.tolist(), strict=True):
@@ -80,7 +80,7 @@ def test_targets_are_the_answers_of_the_passages_in_their_order(home: Path) -> N
         tokens = target_tokens(builder, places, 1001, 1002, 1003)
         for row, question in zip(tokens.tolist(), batch.questions.tolist(), strict=True):
             words = [WORD.get(token, str(token)) for token in row if token != 1003]
-            answers = wanted(dataset, question, K)
+            answers = expected(dataset, question, K)
             between = [word for answer in answers for word in (answer, "1001")]
             assert words == [*between[:-1], *(["1002"] if answers else [])]
 
@@ -99,7 +99,7 @@ def test_questions_without_an_answer_in_what_is_read_are_not_drawn() -> None:
     pack = invented_pack(N, C)
     for k in (1, K, C):
         first = with_targets(Dataset(pack), k).usable.tolist()
-        assert first == [q for q in range(N) if wanted(Dataset(pack), q, k)]
+        assert first == [q for q in range(N) if expected(Dataset(pack), q, k)]
     scores = np.full(N * C, -np.inf, dtype=np.float16)
     covered = int(pack.cover_edges[3])
     scores[covered] = 1.0
@@ -163,7 +163,7 @@ def test_a_reader_learns_to_write_the_answers(home: Path) -> None:
     right = 0
     for question in dataset.usable.tolist():
         answers = reader.read(ranking(dataset, question))
-        right += {answer.text for answer in answers} == set(wanted(dataset, question, K))
+        right += {answer.text for answer in answers} == set(expected(dataset, question, K))
     assert right >= 0.8 * len(dataset.usable)
 
 
@@ -193,7 +193,7 @@ def test_packs_and_texts_are_read_alike(home: Path) -> None:
             assert [one.log_prob for one in alone] == pytest.approx(scores, abs=1e-4)
 
 
-def test_a_run_that_was_stopped_goes_on_to_the_same_weights(home: Path) -> None:
+def test_a_run_that_was_stopped_resumes_to_the_same_weights(home: Path) -> None:
     shape = ["loop.steps=12", "loop.save_every=5", "reader.order=shuffled", "reader.dropout=0.1"]
     train_reader(recipe(home, *shape), home / "whole")
     train_reader(recipe(home, *shape, "loop.steps=5", "loop.decay=flat"), home / "cut")

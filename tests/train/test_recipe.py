@@ -78,7 +78,7 @@ MISTAKES = {
     "dev.packs=['a/dev', 'b/dev']": "dev.packs",
     "loop.ema_decay=1.0": "loop.ema_decay = 1.0",
     "k=true": "k = True",
-    "strangers=0.3": "unknown key strangers",
+    "negative=0.3": "unknown key negative",
 }
 
 

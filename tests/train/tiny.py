@@ -63,13 +63,13 @@ def invented_pack(n: int = 8, candidates: int = 6, seed: int = 0) -> Pack:
     first = vocabulary()["w0"]
     asked, passages, edges, answers = [], [], [], []
     for i in range(n):
-        wanted = chance.choice(WORDS // 2, 2, replace=False)
-        asked.append(wanted + first)
+        expected = chance.choice(WORDS // 2, 2, replace=False)
+        asked.append(expected + first)
         for place in range(candidates):
             kind = int(chance.integers(3))
             filler = chance.integers(WORDS // 2, WORDS, 3) + first
             if kind < 2:
-                filler[1] = wanted[kind] + first
+                filler[1] = expected[kind] + first
                 edges.append(i * candidates + place)
                 answers.append(kind)
             passages.append(np.append(filler, first + WORDS // 2 + place))
@@ -130,5 +130,5 @@ def tiny_recipe(home: Path, shape: tuple[int, int, int], *changes: str) -> Joint
 
 
 def losses(folder: Path) -> list[float]:
-    """The losses that the log of a run tells of."""
+    """The losses in the log of a run."""
     return [float(str(line["loss"])) for line in read_log(folder / "log.jsonl") if "loss" in line]

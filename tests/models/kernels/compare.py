@@ -25,11 +25,11 @@ def random(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=chance).to(DEVICE)
 
 
-def far(found: Tensor | None, wanted: Tensor | None) -> float:
+def far(found: Tensor | None, expected: Tensor | None) -> float:
     """Return the relative error."""
     assert found is not None
-    assert wanted is not None
-    a, b = found.detach().float(), wanted.detach().float()
+    assert expected is not None
+    a, b = found.detach().float(), expected.detach().float()
     return float((a - b).norm() / b.norm())
 
 

@@ -47,11 +47,11 @@ def test_the_encoder_in_bfloat16_is_as_near_as_torch_gets(shape: T5Config) -> No
     torch.backends.cuda.matmul.allow_tf32 = False
     exact, half = models(shape)
     these = given((25, 15))
-    wanted = exact.encode(these).memory
-    assert far(half.encode(these).memory, wanted) < 0.012
-    rooms = CachePool(half)
+    expected = exact.encode(these).memory
+    assert far(half.encode(these).memory, expected) < 0.012
+    pool = CachePool(half)
     for counts in ((25, 15), (3, 9), (25, 15)):  # the last by a recording that was used already
-        found = rooms.encode(given(counts))
+        found = pool.encode(given(counts))
         plain = half.encode(given(counts))
         assert far(found.memory, plain.memory) < 1e-3
         assert far(found.marked, plain.marked) < 1e-3
@@ -61,15 +61,15 @@ def test_the_encoder_in_bfloat16_is_as_near_as_torch_gets(shape: T5Config) -> No
 @torch.inference_mode()
 def test_recorded_steps_are_the_plain_ones(shape: T5Config) -> None:
     exact, half = models(shape)
-    wanted = [(0, ()), (1, ()), (0, (3,)), (0, (4,)), (1, (2, 5, 6)), (0, (3, 7)), (0, (4, 9))]
-    rooms = CachePool(half)
+    expected = [(0, ()), (1, ()), (0, (3,)), (0, (4,)), (1, (2, 5, 6)), (0, (3, 7)), (0, (4, 9))]
+    pool = CachePool(half)
     for counts in ((25, 15), (7, 22), (25, 15)):  # a room is used again
         these = given(counts)
         plain = PrefixScorer(exact, exact.encode(these))(
-            [w for w in wanted if max(w[1], default=0) < 7]
+            [w for w in expected if max(w[1], default=0) < 7]
         )
-        found = PrefixScorer(half, rooms.encode(these), rooms)(
-            [w for w in wanted if max(w[1], default=0) < 7]
+        found = PrefixScorer(half, pool.encode(these), pool)(
+            [w for w in expected if max(w[1], default=0) < 7]
         )
         for a, b in zip(found, plain, strict=True):
             assert (np.isfinite(a) == np.isfinite(b)).all()
@@ -82,10 +82,10 @@ def test_a_recorded_bert_is_the_plain_one() -> None:
     bert = Bert(BertConfig(500, 64, 2, 2, 128, 512))
     decoder = T5Decoder(T5Config(1, 64, 32, 128, 1, 2, 2))
     model = JointModel(bert, decoder, PointerHead(64), "passages").cuda().bfloat16().eval()
-    rooms, these = CachePool(model), given((25, 15))
+    pool, these = CachePool(model), given((25, 15))
     plain = model.encode(these)
     for _ in range(2):
-        assert far(rooms.encode(these).marked, plain.marked) < 1e-3
+        assert far(pool.encode(these).marked, plain.marked) < 1e-3
     exact = JointModel(bert, decoder, PointerHead(64), "passages").float().cuda()
     exact.load_state_dict(model.state_dict())
     assert far(plain.marked, exact.encode(these).marked) < 0.02

@@ -23,8 +23,8 @@ SHAPE = T5Config(50, 48, 16, 80, 1, 2, 1, relative_attention_max_distance=40)
 
 def test_the_norm() -> None:
     x, weight = random(37, 96).to(DTYPE), random(96, seed=1).to(DTYPE)
-    wanted = F.rms_norm(x.float(), (96,), weight.float(), 1e-6)
-    assert far(inference.rms_norm(x, weight, 1e-6), wanted) < NEAR
+    expected = F.rms_norm(x.float(), (96,), weight.float(), 1e-6)
+    assert far(inference.rms_norm(x, weight, 1e-6), expected) < NEAR
 
 
 def test_the_gate() -> None:
@@ -36,9 +36,9 @@ def test_the_gate() -> None:
 def test_softmax_over_different_lengths() -> None:
     scores, lengths = (random(3, 5, 9000) * 4).to(DTYPE), torch.tensor([9000, 1, 4097])
     mask = (torch.arange(9000)[None, None] < lengths[:, None, None]).to(DEVICE)
-    wanted = scores.float().masked_fill(~mask, -torch.inf).softmax(-1)
+    expected = scores.float().masked_fill(~mask, -torch.inf).softmax(-1)
     found = inference.softmax_(scores.clone(), lengths.int().to(DEVICE))
-    assert far(found, wanted) < NEAR
+    assert far(found, expected) < NEAR
     assert not found.masked_select(~mask).any()
 
 
@@ -53,8 +53,8 @@ def test_attention_over_packed_rows() -> None:
     for a, b, c, ours in zip(*parts, strict=True):
         a, b, c = (part.float().transpose(0, 1) for part in (a, b, c))
         bias = relative.square(a.shape[1])
-        wanted = F.scaled_dot_product_attention(a, b, c, bias, scale=1.0).transpose(0, 1)
-        assert far(ours, wanted) < NEAR
+        expected = F.scaled_dot_product_attention(a, b, c, bias, scale=1.0).transpose(0, 1)
+        assert far(ours, expected) < NEAR
 
 
 @torch.inference_mode()
@@ -65,8 +65,8 @@ def test_attention_to_the_beginnings_of_prefixes() -> None:
     paths = [[0, 3, -1, -1, -1], [2, 0, 1, 4, -1], [3, 0, 1, 2, 5]]  # length, then places
     path = torch.tensor(paths, dtype=torch.int32, device=DEVICE)
     plain = cache.clone()
-    wanted = dispatch.prefix_attention(q.float(), k, v, plain, path, bias)
-    assert far(inference.prefix_attention(q, k, v, cache, path, bias), wanted) < NEAR
+    expected = dispatch.prefix_attention(q.float(), k, v, plain, path, bias)
+    assert far(inference.prefix_attention(q, k, v, cache, path, bias), expected) < NEAR
     assert torch.equal(cache, plain)
 
 
@@ -77,10 +77,10 @@ def test_the_encoder_over_packed_rows(feed: str, monkeypatch: pytest.MonkeyPatch
     shape = T5Config(50, 48, 16, 80, 1, 2, 1, feed_forward_proj=feed)
     encoder = T5Encoder(shape).to(DEVICE)
     lengths, ids = [70, 5], torch.arange(75, device=DEVICE) % 50
-    wanted = encoder.forward_packed(ids, torch.tensor(lengths, device=DEVICE))
+    expected = encoder.forward_packed(ids, torch.tensor(lengths, device=DEVICE))
     encoder = encoder.to(DTYPE)
     monkeypatch.setattr(dispatch, "uses_inference_kernels", lambda x: True)
-    assert far(encoder.forward_varlen(ids, ends_of(lengths), 70), wanted) < 2 * NEAR
+    assert far(encoder.forward_varlen(ids, ends_of(lengths), 70), expected) < 2 * NEAR
 
 
 class Eager:
@@ -108,6 +108,6 @@ def test_steps_of_fixed_shapes_by_kernels(monkeypatch: pytest.MonkeyPatch) -> No
     for module in ("decoder_cache", "kernels.cuda_graph"):
         monkeypatch.setattr(f"jpr.models.{module}.CudaGraph", Eager)
     pool = CachePool(model)
-    for one, wanted in zip(batches, plain, strict=True):
+    for one, expected in zip(batches, plain, strict=True):
         found = PrefixScorer(model, pool.encode(one), pool)(pairs)
-        np.testing.assert_allclose(np.concatenate(found), np.concatenate(wanted), atol=1e-4)
+        np.testing.assert_allclose(np.concatenate(found), np.concatenate(expected), atol=1e-4)

@@ -30,11 +30,11 @@ def check(
     """Compare outputs and all gradients; torch gets the same numbers in 32 bits."""
     mine = [part.detach().requires_grad_() for part in given]
     exact = [part.detach().float().requires_grad_() for part in given]
-    found, wanted = ours(*mine), theirs(*exact)
-    slope = random(*wanted.shape, seed=9)
-    assert far(found, wanted) < near
+    found, expected = ours(*mine), theirs(*exact)
+    slope = random(*expected.shape, seed=9)
+    assert far(found, expected) < near
     torch.autograd.backward(found, slope.to(found.dtype))
-    torch.autograd.backward(wanted, slope)
+    torch.autograd.backward(expected, slope)
     for a, b in zip(mine, exact, strict=True):
         assert far(a.grad, b.grad) < near
 
@@ -139,7 +139,7 @@ def test_an_mpnet_of_rows_end_to_end() -> None:
 
 
 def dropped(dropout: float, d: int) -> Tensor:
-    """Tell which shares are kept (heads, N, T), by values that tell d keys apart at a time."""
+    """Return which shares are kept (heads, N, T), by values that separate d keys at a time."""
     from jpr.models.kernels import inference, training
 
     nothing = torch.zeros(N, HEADS, d, device=DEVICE, dtype=DTYPE)
@@ -228,12 +228,12 @@ def test_the_encoder_has_the_gradients_of_the_plain_path(
     encoder = T5Encoder(replace(SHAPE, feed_forward_proj=feed)).to(DEVICE)
     lengths, ids = torch.tensor(FEW, device=DEVICE), torch.arange(sum(FEW), device=DEVICE) % 50
     with kernels_or_not(False, monkeypatch):
-        wanted = trained(encoder, ids, lengths, half=False)
+        expected = trained(encoder, ids, lengths, half=False)
         plain = trained(encoder, ids, lengths, half=GPU)
     with kernels_or_not(True, monkeypatch):
         found = trained(encoder, ids, lengths, half=GPU)
-    assert found.keys() == wanted.keys()
-    for name, value in wanted.items():
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
         assert far(found[name], value) < NEAR + 1.5 * far(plain[name], value), name
 
 
