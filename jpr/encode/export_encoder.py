@@ -27,7 +27,7 @@ def export_encoder(
     """
     try:
         from jpr.encode.torch_tower import load_tower
-        from jpr.models.onnx_export import tower_to_onnx, tower_to_onnx_int8
+        from jpr.models.onnx_export import tower_to_onnx
     except ImportError as error:
         raise MissingExtraError("exporting an encoder", "train") from error
     settings = settings or read_settings(source)
@@ -41,8 +41,7 @@ def export_encoder(
         samples = {"question": question_ids, "passage": passage_ids}
     for name, sample in samples.items():
         tower = load_tower(source / name, settings)
-        model = tower_to_onnx_int8(tower, sample) if sample else tower_to_onnx(tower)
-        _write(target / name / "model.onnx", model)
+        _write(target / name / "model.onnx", tower_to_onnx(tower, sample or None))
     weights = [file for name in samples for file in weight_files(source / name)]
     named = replace(settings, weights=settings.weights or weights_digest(weights, sums))
     _write(target / "tokenizer.json", tokenizer.to_str().encode())

@@ -27,11 +27,7 @@ from jpr.models.onnx_graph import (
     Outputs,
     Shape,
     dequantized_linear,
-    float_embedding,
-    int8_embedding,
     int8_linear,
-    store_float,
-    store_int8,
 )
 from jpr.models.onnx_step import add_feed_forward, step_to_onnx
 from jpr.models.quantize import quantize_matrices
@@ -39,6 +35,8 @@ from jpr.models.t5 import T5Encoder
 from jpr.models.t5_blocks import EncoderBlock
 from jpr.models.tower import Tower
 
+Sample = Sequence[Sequence[int]]
+"""Token ids of typical texts, to which the scales of an int8 model are fitted."""
 _INPUTS: dict[str, Shape] = {
     "ids": (TensorProto.INT64, ["B", "T"]),
     "lengths": (TensorProto.INT64, ["B"]),
@@ -52,59 +50,41 @@ class JointOnnx(NamedTuple):
     step: bytes
 
 
-def tower_to_onnx(tower: Tower) -> bytes:
-    """Return a tower as a float32 model."""
-    graph = Graph()
-    return _tower(tower, graph, float_embedding(graph, tower.bert.words.weight), Graph.linear)
-
-
-def tower_to_onnx_int8(tower: Tower, sample: Sequence[Sequence[int]]) -> bytes:
-    """Return a tower as an int8 model, with scales that fit a sample of token ids."""
-    matrices = quantize_matrices(tower.bert, sample)
-    graph = Graph()
-    return _tower(
-        tower, graph, int8_embedding(graph, tower.bert.words.weight), int8_linear(matrices)
-    )
-
-
-def _tower(tower: Tower, graph: Graph, words: str, add_linear: AddLinear) -> bytes:
-    positions = _positions(graph)
+def tower_to_onnx(tower: Tower, sample: Sample | None = None) -> bytes:
+    """Return a tower as a model in float32; with a sample of token ids, in int8."""
+    graph = Graph(int8=sample is not None)
+    add_linear: AddLinear = Graph.linear
+    if sample is not None:
+        add_linear = int8_linear(quantize_matrices(tower.bert, sample))
+    words, positions = graph.embedding(tower.bert.words.weight), _positions(graph)
     x = _bert(graph, tower.bert, words, positions, add_linear)
     vector = _vector_head(graph, tower, x, positions)
     shape: Shape = (TensorProto.FLOAT, ["B", tower.dimension])
     return graph.model(_INPUTS, {"vectors": (vector, shape)})
 
 
-def joint_to_onnx(model: JointModel, weights: str) -> JointOnnx:
-    """Return a model in float32; both files record the name of the weights."""
-    about = _metadata(model, weights)
-    graph = Graph()
-    words = float_embedding(graph, model.encoder.words.weight)
-    outputs = _encoder(graph, model, words, _positions(graph), Graph.linear)
-    return JointOnnx(graph.model(_INPUTS, outputs, about), step_to_onnx(model, store_float, about))
+def joint_to_onnx(model: JointModel, weights: str, sample: Sample | None = None) -> JointOnnx:
+    """Return a model in float32; with a sample of token ids, in int8.
 
-
-def joint_to_onnx_int8(
-    model: JointModel, weights: str, sample: Sequence[Sequence[int]]
-) -> JointOnnx:
-    """Return a model in int8, with scales that fit a sample of token ids."""
-    about = _metadata(model, weights)
-    matrices = quantize_matrices(model.encoder, sample)
-    graph = Graph()
-    words, positions = int8_embedding(graph, model.encoder.words.weight), _positions(graph)
-    ways = {"exact": dequantized_linear(matrices), "rounded": int8_linear(matrices)}
-    branches = [
-        (branch, _encoder(branch, model, words, positions, add_linear))
-        for branch, add_linear in ((graph.branch(name), way) for name, way in ways.items())
-    ]
-    inputs = {**_INPUTS, EXACT_INPUT: (TensorProto.BOOL, [])}
-    encoder = graph.model(inputs, graph.either(EXACT_INPUT, branches), about)
-    return JointOnnx(encoder, step_to_onnx(model, store_int8, about))
-
-
-def _metadata(model: JointModel, weights: str) -> dict[str, str]:
+    Both files record the name of the weights.
+    """
     numbers = len(model.head.tokens) if isinstance(model.head, IndexHead) else 0
-    return {"memory": model.memory, "numbers": str(numbers), "weights": weights}
+    about = {"memory": model.memory, "numbers": str(numbers), "weights": weights}
+    inputs, int8 = dict(_INPUTS), sample is not None
+    graph = Graph(int8=int8)
+    words, positions = graph.embedding(model.encoder.words.weight), _positions(graph)
+    if sample is None:
+        outputs = _encoder(graph, model, words, positions, Graph.linear)
+    else:
+        matrices = quantize_matrices(model.encoder, sample)
+        ways = {"exact": dequantized_linear(matrices), "rounded": int8_linear(matrices)}
+        branches = [
+            (branch, _encoder(branch, model, words, positions, add_linear))
+            for branch, add_linear in ((graph.branch(name), way) for name, way in ways.items())
+        ]
+        inputs[EXACT_INPUT] = (TensorProto.BOOL, [])
+        outputs = graph.either(EXACT_INPUT, branches)
+    return JointOnnx(graph.model(inputs, outputs, about), step_to_onnx(model, int8, about))
 
 
 def _encoder(

@@ -13,7 +13,6 @@ from jpr.models.quantize import QuantizedMatrix
 
 MICROSOFT = "com.microsoft"
 """The domain of ONNX Runtime's own operations."""
-_MAX_CODE = 127
 _MAX_BYTES = 2**31 - 2**24  # protobuf's limit, less some for the operations
 
 Shape = tuple[int, Sequence[int | str]]
@@ -25,9 +24,9 @@ Outputs = Mapping[str, tuple[str, Shape]]
 class Graph:
     """An ONNX graph under construction."""
 
-    def __init__(self, prefix: str = "") -> None:
-        """Begin an empty graph; `prefix` starts the names of its tensors."""
-        self._prefix = prefix
+    def __init__(self, prefix: str = "", int8: bool = False) -> None:
+        """Begin an empty graph; `prefix` starts its tensors' names, `int8` stores its matrices."""
+        self._prefix, self._int8 = prefix, int8
         self.nodes: list[NodeProto] = []
         self.weights: dict[str, TensorProto] = {}
 
@@ -54,6 +53,25 @@ class Graph:
         names = [f"{self._prefix}t{len(self.nodes)}.{part}" for part in range(parts)]
         self.nodes.append(helper.make_node("Split", [x], names, axis=-1, num_outputs=parts))
         return names
+
+    def embedding(self, table: Tensor) -> str:
+        """Store a table and look `ids` up in it."""
+        if not self._int8:
+            return self.add("Gather", self.constant("words", table), "ids")
+        codes, steps = _int8_rows(table.detach())
+        found = self.add("Gather", self.constant("words", codes), "ids")
+        values = self.add("Cast", found, to=TensorProto.FLOAT)
+        return self.add(
+            "Mul", values, self.add("Gather", self.constant("words.step", steps), "ids")
+        )
+
+    def matrix(self, name: str, weight: Tensor) -> str:
+        """Store a matrix (out, in) and return the name of its float32 values."""
+        if not self._int8:
+            return self.constant(name, weight)
+        codes, steps = _int8_rows(weight.detach())
+        stored = self.constant(name, codes), self.constant(f"{name}.step", steps[:, 0])
+        return self.add("DequantizeLinear", *stored, axis=0)
 
     def branch(self, name: str) -> "Graph":
         """Return a graph that is computed conditionally; it shares the weights."""
@@ -121,8 +139,6 @@ class Graph:
 
 AddLinear = Callable[[Graph, str, str, nn.Linear], str]
 """Adds the linear layer of this name over a tensor, and returns its output."""
-Store = Callable[[Graph, str, Tensor], str]
-"""Stores a matrix (out, in) under a name, and returns the name of its float32 values."""
 
 
 def int8_linear(matrices: Mapping[str, QuantizedMatrix]) -> AddLinear:
@@ -172,32 +188,7 @@ def _bias(linear: nn.Linear) -> Tensor | None:
     return linear.bias  # torch's types omit that it may be None
 
 
-def float_embedding(graph: Graph, table: Tensor) -> str:
-    """Look `ids` up in a float32 table."""
-    return graph.add("Gather", graph.constant("words", table), "ids")
-
-
-def int8_embedding(graph: Graph, table: Tensor) -> str:
-    """Look `ids` up in an int8 table, each row with a step of its own."""
-    codes, steps = _int8_rows(table.detach())
-    found = graph.add("Gather", graph.constant("words", codes), "ids")
-    values = graph.add("Cast", found, to=TensorProto.FLOAT)
-    return graph.add("Mul", values, graph.add("Gather", graph.constant("words.step", steps), "ids"))
-
-
-def store_float(graph: Graph, name: str, weight: Tensor) -> str:
-    """Store a matrix in float32."""
-    return graph.constant(name, weight)
-
-
-def store_int8(graph: Graph, name: str, weight: Tensor) -> str:
-    """Store a matrix in int8, each row with a step of its own."""
-    codes, steps = _int8_rows(weight.detach())
-    stored = graph.constant(name, codes), graph.constant(f"{name}.step", steps[:, 0])
-    return graph.add("DequantizeLinear", *stored, axis=0)
-
-
 def _int8_rows(weight: Tensor) -> tuple[Tensor, Tensor]:
     """Return the codes of a matrix (out, in), and the step of each row (out, 1)."""
-    steps = (weight.abs().amax(dim=1, keepdim=True) / _MAX_CODE).clamp(min=1e-12)
+    steps = (weight.abs().amax(dim=1, keepdim=True) / 127).clamp(min=1e-12)
     return (weight / steps).round().to(torch.int8), steps

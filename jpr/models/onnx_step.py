@@ -20,23 +20,23 @@ from torch import Tensor, nn
 
 from jpr.models.heads import IndexHead, PointerHead
 from jpr.models.joint import JointModel
-from jpr.models.onnx_graph import MICROSOFT, AddLinear, Graph, Shape, Store
+from jpr.models.onnx_graph import MICROSOFT, AddLinear, Graph, Shape
 from jpr.models.t5 import T5Decoder
 from jpr.models.t5_blocks import CrossAttention, DecoderBlock, FeedForward
 
 _FLOAT, _INT64 = TensorProto.FLOAT, TensorProto.INT64
 
 
-def step_to_onnx(model: JointModel, store: Store, about: Mapping[str, str]) -> bytes:
-    """Return a model of the step, with metadata `about`."""
+def step_to_onnx(model: JointModel, int8: bool, about: Mapping[str, str]) -> bytes:
+    """Return a model of the step, its matrices in int8 or float32, with metadata `about`."""
     config = model.decoder.config
     layers, inner = len(model.decoder.layers), config.inner
-    graph = Graph()
+    graph = Graph(int8=int8)
     if isinstance(model.head, PointerHead):
-        head: _Pointer | _Index = _Pointer(graph, model.head, store)
+        head: _Pointer | _Index = _Pointer(graph, model.head)
     else:
-        head = _Index(graph, model.head, store)
-    decoder = _Decoder(graph, store, config.num_heads)
+        head = _Index(graph, model.head)
+    decoder = _Decoder(graph, config.num_heads)
     bias = decoder.bias(model.decoder)
     x = head.last()
     caches = []
@@ -82,8 +82,8 @@ def add_feed_forward(
 class _Decoder:
     """The blocks of a decoder, over the last passage of each prefix."""
 
-    def __init__(self, graph: Graph, store: Store, heads: int) -> None:
-        self._graph, self._store, self._heads = graph, store, heads
+    def __init__(self, graph: Graph, heads: int) -> None:
+        self._graph, self._heads = graph, heads
         self._by_head = graph.ints(0, heads, -1)  # (P, inner) to (P, heads, d_kv)
         self._flat = graph.ints(0, -1)
 
@@ -117,8 +117,7 @@ class _Decoder:
         return x, (graph.add("Unsqueeze", k, first), graph.add("Unsqueeze", v, first))
 
     def _linear(self, graph: Graph, name: str, x: str, linear: nn.Linear) -> str:
-        stored = self._store(graph, f"{name}.weight", linear.weight)
-        return graph.add("Gemm", x, stored, transB=1)
+        return graph.add("Gemm", x, graph.matrix(f"{name}.weight", linear.weight), transB=1)
 
     def _attend_ancestors(self, i: int, q: str, new: tuple[str, str], bias: str) -> str:
         """Add attention to the ancestors of each prefix and to itself (P, inner)."""
@@ -144,7 +143,7 @@ class _Decoder:
         q = graph.add("Reshape", self._linear(graph, f"{name}.q", x, cross.q), self._by_head)
         shape = graph.ints(heads, -1, d)
         key, value = (
-            graph.add("Reshape", self._store(graph, f"{name}.{part}.weight", w.weight), shape)
+            graph.add("Reshape", graph.matrix(f"{name}.{part}.weight", w.weight), shape)
             for part, w in (("k", cross.k), ("v", cross.v))
         )  # (heads, d_kv, d)
         query = graph.add("MatMul", graph.add("Transpose", q, perm=[1, 0, 2]), key)
@@ -160,10 +159,10 @@ class _Decoder:
 class _Pointer:
     """The pointer head's part of a step."""
 
-    def __init__(self, graph: Graph, head: PointerHead, store: Store) -> None:
+    def __init__(self, graph: Graph, head: PointerHead) -> None:
         self._graph, self._head = graph, head
         self._query, self._key, self._chosen = (
-            store(graph, f"head.{name}", getattr(head, name).weight)
+            graph.matrix(f"head.{name}", getattr(head, name).weight)
             for name in ("query", "key", "chosen")
         )
         self.inputs: dict[str, Shape] = {
@@ -191,10 +190,10 @@ class _Pointer:
 class _Index:
     """The index head's part; of a T5's vocabulary only the index tokens are stored."""
 
-    def __init__(self, graph: Graph, head: IndexHead, store: Store) -> None:
+    def __init__(self, graph: Graph, head: IndexHead) -> None:
         self._graph, self._head = graph, head
-        self._words = store(graph, "head.words", head.words.weight[head.tokens])
-        self._out = store(graph, "head.out", head.output_words[head.tokens])
+        self._words = graph.matrix("head.words", head.words.weight[head.tokens])
+        self._out = graph.matrix("head.out", head.output_words[head.tokens])
         self.inputs: dict[str, Shape] = {"numbers": (_INT64, ["C"])}
 
     def last(self) -> str:

@@ -38,7 +38,7 @@ def export_joint(
     try:
         from jpr.models.heads import IndexHead, PointerHead
         from jpr.models.joint_checkpoint import read_joint
-        from jpr.models.onnx_export import joint_to_onnx, joint_to_onnx_int8
+        from jpr.models.onnx_export import joint_to_onnx
     except ImportError as error:
         raise MissingExtraError("exporting a joint model", "train") from error
     model, _ = read_joint(source)
@@ -49,12 +49,9 @@ def export_joint(
     weights = weights_digest(weight_files(source), known_sums(source / JOINT_JSON))
     weights += "" if prior is None else f", prior {prior:g}"
     tokenizer = read_tokenizer(source / "tokenizer.json")
-    if sample:
-        numbers = len(model.head.tokens) if isinstance(model.head, IndexHead) else 0
-        rows = _rows(Prompts(tokenizer, settings), numbers, sample)
-        made = joint_to_onnx_int8(model, weights, rows)
-    else:
-        made = joint_to_onnx(model, weights)
+    numbers = len(model.head.tokens) if isinstance(model.head, IndexHead) else 0
+    rows = _rows(Prompts(tokenizer, settings), numbers, sample) if sample else None
+    made = joint_to_onnx(model, weights, rows)
     precision = "int8" if sample else "fp32"
     about = {**read_joint_json(source), "precision": precision, "weights": weights}
     (target / ENCODER_FILE).write_bytes(made.encoder)

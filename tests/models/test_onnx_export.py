@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from jpr.errors import DataError
 from jpr.models.bert import Bert
 from jpr.models.config import BertConfig
-from jpr.models.onnx_export import tower_to_onnx, tower_to_onnx_int8
+from jpr.models.onnx_export import tower_to_onnx
 from jpr.models.tower import Tower, VectorHead
 
 Rows = list[list[int]]
@@ -80,7 +80,7 @@ def test_onnx_gives_what_torch_gives(head: VectorHead, kind: str, dimension: int
 @pytest.mark.parametrize(("head", "kind", "dimension"), HEADS)
 def test_eight_bits_are_close(head: VectorHead, kind: str, dimension: int | None) -> None:
     made, given = tower(head, kind, dimension), rows(12)
-    found = by_onnx(tower_to_onnx_int8(made, rows(40, seed=1)), given)
+    found = by_onnx(tower_to_onnx(made, rows(40, seed=1)), given)
     close = cosines(found, by_torch(made, given))
     assert close.min() > 0.95  # .976 was the least when this was written, .995 the usual
     assert close.mean() > 0.99
@@ -89,11 +89,11 @@ def test_eight_bits_are_close(head: VectorHead, kind: str, dimension: int | None
 def test_eight_bits_take_a_quarter() -> None:
     made = tower(VectorHead())
     numbers = sum(weight.numel() for weight in made.parameters())
-    plain, coded = len(tower_to_onnx(made)), len(tower_to_onnx_int8(made, rows(5)))
+    plain, coded = len(tower_to_onnx(made)), len(tower_to_onnx(made, rows(5)))
     assert plain > 4 * numbers
     assert coded < plain - 2.5 * (numbers - 40 * 32 - 60)  # positions stay in 32 bits
 
 
 def test_without_a_sample_there_are_no_scales() -> None:
     with pytest.raises(DataError, match="without a sample"):
-        tower_to_onnx_int8(tower(VectorHead()), [])
+        tower_to_onnx(tower(VectorHead()), [])

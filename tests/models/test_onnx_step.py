@@ -14,7 +14,7 @@ from jpr.models.config import BertConfig, T5Config
 from jpr.models.decoder_cache import PrefixScorer
 from jpr.models.heads import IndexHead, PointerHead, SpanHead
 from jpr.models.joint import JointModel
-from jpr.models.onnx_export import JointOnnx, joint_to_onnx, joint_to_onnx_int8
+from jpr.models.onnx_export import JointOnnx, joint_to_onnx
 from jpr.models.quantize import quantize_matrices
 from jpr.models.t5 import T5, T5Decoder
 from tests.models.joint_models import NUMBERS, WORDS, candidates
@@ -166,7 +166,7 @@ def sample(seed: int = 9) -> Sequence[Sequence[int]]:
 def test_eight_bits_are_close(make: Make) -> None:
     model, given = make(), candidates((N,))
     exact = PrefixScorer(model, encode(model, given))([(0, prefix) for prefix in PREFIXES[:-1]])
-    exported = joint_to_onnx_int8(model, "some weights", sample())
+    exported = joint_to_onnx(model, "some weights", sample())
     found = steps_by_onnx(exported, model, given, deepest=3)
     errors = []
     for prefix, row in zip(PREFIXES, exact, strict=False):
@@ -182,7 +182,7 @@ def test_what_is_read_again_is_rounded_less(make: Make) -> None:
     texts = torch.split(given.ids, given.lengths.tolist())
     ids = torch.nn.utils.rnn.pad_sequence(list(texts), batch_first=True).numpy()
     feed = {"ids": ids, "lengths": given.lengths.numpy()}
-    ran = session(joint_to_onnx_int8(model, "some weights", sample()).encoder)
+    ran = session(joint_to_onnx(model, "some weights", sample()).encoder)
     with torch.inference_mode():
         expected = model.encoder.forward_packed(given.ids, given.lengths).numpy()
     errors = []
@@ -197,7 +197,7 @@ def test_eight_bits_take_a_quarter() -> None:
     torch.manual_seed(0)
     made = T5(T5Config(300, 64, 16, 128, 2, 4, 2))
     model = JointModel(made.encoder, made.decoder, PointerHead(64), "tokens").eval()
-    plain, coded = joint_to_onnx(model, ""), joint_to_onnx_int8(model, "", sample())
+    plain, coded = joint_to_onnx(model, ""), joint_to_onnx(model, "", sample())
     decoder = [*model.decoder.parameters(), *model.head.parameters()]
     for before, after, weights in (
         (plain.encoder, coded.encoder, model.encoder.parameters()),
@@ -229,4 +229,4 @@ def test_what_one_file_cannot_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -
 
 def test_without_a_sample_there_are_no_scales() -> None:
     with pytest.raises(DataError, match="without a sample"):
-        joint_to_onnx_int8(t5("pointer", gated=False), "", [])
+        joint_to_onnx(t5("pointer", gated=False), "", [])

@@ -13,7 +13,7 @@ from jpr.models.config import BertConfig, T5Config
 from jpr.models.heads import PointerHead, SpanHead
 from jpr.models.joint import JointModel
 from jpr.models.joint_checkpoint import write_joint
-from jpr.models.onnx_export import JointOnnx, joint_to_onnx, joint_to_onnx_int8
+from jpr.models.onnx_export import JointOnnx, joint_to_onnx
 from jpr.models.onnx_weights import joint_from_onnx
 from jpr.models.t5 import T5Decoder
 from tests.damage import damaged, without_sums
@@ -84,7 +84,7 @@ def test_in_32_bits_all_weights_come_back(tmp_path: Path, memory: str) -> None:
 def test_in_8_bits_weights_are_near(tmp_path: Path) -> None:
     model, given = pointer(), candidates((20,), seed=9)
     sample = [row.tolist() for row in torch.split(given.ids, given.lengths.tolist())]
-    read = joint_from_onnx(written(tmp_path, model, joint_to_onnx_int8(model, "", sample)))
+    read = joint_from_onnx(written(tmp_path, model, joint_to_onnx(model, "", sample)))
     named = read.state_dict()
     for name, weight in model.decoder.state_dict().items():  # rounded to 127 steps, not scaled
         if name != "relative.weight":
