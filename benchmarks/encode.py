@@ -25,8 +25,7 @@ import torch
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 
-from jpr.encode.encoder_folder import load_encoder
-from jpr.encode.export_encoder import export_encoder
+from jpr.encode.encoder_folder import export_encoder, load_encoder
 from jpr.formats.corpus import read_passages
 from jpr.io.atomic import publish
 from jpr.io.manifest import manifest

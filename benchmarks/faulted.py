@@ -23,7 +23,7 @@ def main() -> None:
 
 def write_models(folder: Path) -> None:
     """Write the models for `main`, and an encoder and a pack to train with."""
-    from jpr.encode.export_encoder import export_encoder
+    from jpr.encode.encoder_folder import export_encoder
     from jpr.rerank.save import export_joint
     from tests.encode.tiny import write_encoder
     from tests.rerank.tiny import write_pointer

@@ -9,8 +9,8 @@ and some training questions, from which the scales are found; a minute.
 from itertools import islice
 
 from jpr import load_questions, read_passages
+from jpr.encode.encoder_folder import export_encoder
 from jpr.encode.encoder_settings import EncoderSettings
-from jpr.encode.export_encoder import export_encoder
 from recipes.command_line import parser_of
 
 SAMPLE = 400

@@ -153,7 +153,7 @@ def _read_sample(sample: Path) -> "list[Ranking]":
 
 
 def _export_encoder(model: Path, folder: Path, rankings: "list[Ranking]") -> None:
-    from jpr.encode.export_encoder import export_encoder
+    from jpr.encode.encoder_folder import export_encoder
     from jpr.rerank.save import spread
 
     chosen = spread(rankings, _TEXTS)

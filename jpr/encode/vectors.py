@@ -26,6 +26,7 @@ from jpr.io.atomic import publish, publish_binary
 from jpr.io.checksums import sealed, unsealed
 from jpr.io.cluster import StageSpec, cluster_map
 from jpr.io.json_files import read_object, write_json
+from jpr.io.settings import not_one_of, parse_table, reject
 from jpr.stages import Encoder, Progress, batched
 from jpr.types import Passage
 
@@ -86,6 +87,9 @@ class VectorsHead:
     kind: str
     chunk: int
     format: int = _FORMAT
+
+    def __post_init__(self) -> None:
+        reject(not_one_of(self, kind=PRECISIONS))
 
 
 def vectors_for(
@@ -164,13 +168,9 @@ def _read_head(file: Path) -> VectorsHead:
         problem = f"format {given.get('format')} is not supported; this version reads {_FORMAT}"
         raise FormatError(file, 0, problem)
     try:
-        head = VectorsHead(**unsealed(file, given))  # type: ignore[arg-type]  # checked below
-    except TypeError as error:
+        return parse_table(VectorsHead, unsealed(file, given), "vectors")
+    except ConfigError as error:
         raise FormatError(file, 0, f"damaged ({error}); encode the corpus again") from error
-    sizes = (head.dimension, head.chunk)
-    if head.kind not in PRECISIONS or not all(isinstance(size, int) for size in sizes):
-        raise FormatError(file, 0, "damaged; encode the corpus again")
-    return head
 
 
 def _path(folder: Path, number: int) -> Path:

@@ -169,11 +169,9 @@ def _weight_files(folder: Path) -> list[Path]:
             shards = read_object(index).get("weight_map")
             if not isinstance(shards, dict):
                 raise FormatError(index, 0, "has no weight_map; copy it again")
-            return [_shard(index, shard) for shard in dict.fromkeys(map(str, shards.values()))]
+            names = dict.fromkeys(map(str, shards.values()))
+            if outside := [name for name in names if not name or name != Path(name).name]:
+                problem = f"{outside[0]!r} is not a file name of its folder; copy it again"
+                raise FormatError(index, 0, problem)
+            return [folder / name for name in names]
     raise FormatError(folder, 0, "holds neither model.safetensors nor pytorch_model.bin")
-
-
-def _shard(index: Path, name: str) -> Path:
-    if not name or name != Path(name).name:
-        raise FormatError(index, 0, f"{name!r} is not a file name of its folder; copy it again")
-    return index.parent / name

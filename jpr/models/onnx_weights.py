@@ -116,20 +116,18 @@ def _bert_config(model: ModelProto, stored: Stored) -> BertConfig:
 
 def _bert_weights(stored: Stored, bert: Bert) -> dict[str, Tensor]:
     """Return the weights of an encoder; the segment embedding is part of the positions."""
-    found = {}
-    for name, shape in ((name, weight.shape) for name, weight in bert.state_dict().items()):
+    found = {
+        "words.weight": stored["words"].float() * stored.get("words.step", torch.ones(1)),
+        "positions.weight": stored["positions"],
+        "segments.weight": torch.zeros(bert.segments.weight.shape),
+    }
+    for name in [name for name in bert.state_dict() if name not in found]:
         part = name.removesuffix(".weight")
-        if name == "words.weight":
-            found[name] = stored["words"].float() * stored.get("words.step", torch.ones(1))
-        elif name == "positions.weight":
-            found[name] = stored["positions"]
-        elif name == "segments.weight":
-            found[name] = torch.zeros(shape)
-        elif f"{part}.step" in stored:
+        if f"{part}.step" in stored:
             product = stored[name].float().T * stored[f"{part}.step"][:, None]
             found[name] = product * stored.get(f"{part}.smoothing", torch.ones(1))
         else:
-            found[name] = stored[name].T if len(shape) == 2 else stored[name]
+            found[name] = stored[name].T if stored[name].ndim == 2 else stored[name]
     return found
 
 

@@ -7,8 +7,9 @@ compensating the errors of those before, as in GPTQ. They keep to ±64: sums of 
 16 bits, which CPUs without VNNI need to be exact.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -84,15 +85,14 @@ def _inputs(
     encoder: Bert | T5Encoder, matrices: Mapping[str, nn.Linear], sample: Sequence[Sequence[int]]
 ) -> dict[str, list[Tensor]]:
     """Return the inputs of matrices for the texts of a sample."""
-    inputs: dict[str, list[Tensor]] = {}
+    inputs: dict[str, list[Tensor]] = {name: [] for name in matrices}
 
-    def hook(name: str) -> Callable[[nn.Module, tuple[Tensor], Tensor], None]:
-        def keep(_: nn.Module, given: tuple[Tensor], __: Tensor) -> None:
-            inputs.setdefault(name, []).append(given[0].detach().flatten(0, -2))
+    def keep(name: str, _: nn.Module, given: tuple[Tensor]) -> None:
+        inputs[name].append(given[0].detach().flatten(0, -2))
 
-        return keep
-
-    hooks = [module.register_forward_hook(hook(name)) for name, module in matrices.items()]
+    hooks = [
+        matrix.register_forward_pre_hook(partial(keep, name)) for name, matrix in matrices.items()
+    ]
     with torch.enable_grad():  # without, blocks may bypass their layers
         for row in sample:  # separately, since padding would count too
             encoder.forward_packed(torch.tensor(row), torch.tensor([len(row)]))

@@ -55,19 +55,14 @@ class T5Encoder(nn.Module):
 
     def forward_packed(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """Map concatenated rows of `lengths` (B,), ids (N,), to (N, d)."""
-        grouping, rows = padding.Grouping.of(ids.device), padding.row_lengths(lengths, len(ids))
+        rows, weight = padding.row_lengths(lengths, len(ids)), self.words.weight
         if not len(ids):
-            return self.words.weight[:0]
-        if dispatch.uses_inference_kernels(self.words.weight):
-            return padding.in_parts(ids, rows, grouping.budget, self._run_varlen)
-        if dispatch.uses_training_kernels(self.words.weight) and self.config.d_kv in _KERNEL_HEADS:
+            return weight[:0]
+        if dispatch.uses_training_kernels(weight) and self.config.d_kv in _KERNEL_HEADS:
             return self._run_varlen(ids, rows)
-        return padding.in_parts(
-            ids,
-            rows,
-            grouping.budget,
-            lambda some, of: self._run_layout(some, padding.layout(of, grouping)),
-        )
+        fast = dispatch.uses_inference_kernels(weight)
+        run = self._run_varlen if fast else self._run_padded
+        return padding.in_parts(ids, rows, padding.Grouping.of(ids.device).budget, run)
 
     def _run_varlen(self, ids: Tensor, rows: padding.Ints) -> Tensor:
         ends = torch.from_numpy(np.append(0, rows.cumsum()).astype(np.int32)).to(ids.device)
@@ -89,8 +84,9 @@ class T5Encoder(nn.Module):
             kernel = inference.attend
         return self._run_blocks(ids, partial(kernel, tiles=tiles, ends=ends, longest=longest))
 
-    def _run_layout(self, ids: Tensor, to: padding.Layout) -> Tensor:
-        """Map ids (N,) to (N, d), padded by a layout in between."""
+    def _run_padded(self, ids: Tensor, rows: padding.Ints) -> Tensor:
+        """Map ids (N,) to (N, d), padded in groups in between."""
+        to = padding.layout(rows, padding.Grouping.of(ids.device))
         slots = to.slots.to(ids.device)
         padded = ids.new_full((to.size,), self.config.pad_token_id)
         padded[slots] = ids

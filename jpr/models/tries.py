@@ -77,7 +77,15 @@ def _windows(ids: Tensor, lengths: Tensor, texts: Tensor, inner: Tensor, longest
     size, questions, device = len(ids), len(texts), ids.device
     text = torch.repeat_interleave(lengths, output_size=size)
     of_text = torch.repeat_interleave(texts, output_size=len(lengths))
-    ends, reach = _ends(ids, lengths, text, inner, longest)
+    after = lengths.cumsum(0)
+    ends = F.pad(~inner, (0, longest + 1), value=True)  # where a word may end
+    ends[after - lengths] = True
+    place = torch.arange(len(ends), device=device)
+    here = place[:size]
+    stop = torch.where(ids < 0, here, after[text])
+    stop = stop.flip(0).cummin(0).values.flip(0)  # no span crosses the next of them
+    end = (place * ends).cummax(0).values
+    reach = end[torch.minimum(stop, here + longest)] - here  # length of the longest span from here
     starts = (ends[:size] & (reach > 0)).nonzero()[:, 0]
     start = torch.cat([starts.new_full((questions,), size), starts])
     width = torch.cat([starts.new_zeros(questions), reach[starts]])
@@ -85,22 +93,6 @@ def _windows(ids: Tensor, lengths: Tensor, texts: Tensor, inner: Tensor, longest
     there = torch.arange(longest, device=device) < width[:, None]
     tokens = F.pad(ids + 1, (0, longest)).unfold(0, longest, 1)[start] * there
     return _Windows(question, tokens, ends.unfold(0, longest, 1)[start + 1] & there)
-
-
-def _ends(
-    ids: Tensor, lengths: Tensor, text: Tensor, inner: Tensor, longest: int
-) -> tuple[Tensor, Tensor]:
-    """Return where a word may end (N + 1 + longest,), and how far spans reach (N,)."""
-    size = len(ids)
-    after = lengths.cumsum(0)
-    ends = F.pad(~inner, (0, longest + 1), value=True)
-    ends[after - lengths] = True
-    place = torch.arange(len(ends), device=ids.device)
-    here = place[:size]
-    stop = torch.where(ids < 0, here, after[text])
-    stop = stop.flip(0).cummin(0).values.flip(0)  # no span crosses the next of them
-    end = (place * ends).cummax(0).values
-    return ends, end[torch.minimum(stop, here + longest)] - here
 
 
 def _order(question: Tensor, tokens: Tensor, questions: int) -> Tensor:

@@ -6,9 +6,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from jpr.encode.encoder_folder import BUNDLED_ENCODER, load_encoder
+from jpr.encode.encoder_folder import BUNDLED_ENCODER, export_encoder, load_encoder
 from jpr.encode.encoder_settings import EncoderSettings, read_settings, write_settings
-from jpr.encode.export_encoder import export_encoder
 from jpr.encode.tokenizer import EncoderTokenizer, open_tokenizer
 from jpr.encode.torch_tower import TorchTower, load_tower
 from jpr.errors import ConfigError, FormatError, MissingExtraError

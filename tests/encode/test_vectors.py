@@ -13,8 +13,7 @@ from hypothesis.extra import numpy as arrays
 
 from jpr.encode import vectors
 from jpr.encode.encoder import TextEncoder, Vectors
-from jpr.encode.encoder_folder import load_encoder
-from jpr.encode.export_encoder import export_encoder
+from jpr.encode.encoder_folder import export_encoder, load_encoder
 from jpr.encode.vectors import open_vectors, vectors_for
 from jpr.errors import ConfigError, DataError, FormatError
 from jpr.types import Passage
@@ -80,7 +79,7 @@ ENCODE = """
 import sys
 from pathlib import Path
 from jpr.encode.encoder_folder import load_encoder
-from jpr.encode.export_encoder import export_encoder
+from jpr.encode.encoder_folder import export_encoder
 from jpr.encode.vectors import vectors_for
 from tests.encode.texts import passages
 vectors_for(passages(300), load_encoder(sys.argv[1]), Path(sys.argv[2]), chunk=5)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from jpr.encode.export_encoder import export_encoder
+from jpr.encode.encoder_folder import export_encoder
 from jpr.rerank.save import export_joint
 from tests.encode.texts import passages
 from tests.encode.tiny import write_encoder

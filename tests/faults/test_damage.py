@@ -13,8 +13,7 @@ import pytest
 import torch
 
 from jpr.encode.encoder_folder import BUNDLED_ENCODER as ENCODERS
-from jpr.encode.encoder_folder import load_encoder
-from jpr.encode.export_encoder import export_encoder
+from jpr.encode.encoder_folder import export_encoder, load_encoder
 from jpr.encode.vectors import open_vectors, vectors_for
 from jpr.errors import FormatError, JprError
 from jpr.io.checksums import checked_sums

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jpr.encode.encoder_folder import load_encoder
-from jpr.encode.export_encoder import export_encoder
+from jpr.encode.encoder_folder import export_encoder, load_encoder
 from jpr.encode.vectors import encode_on_workers, open_vectors, vectors_for
 from jpr.errors import ConfigError, JprError, MissingExtraError
 from jpr.formats.corpus import write_passages

@@ -5,8 +5,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from jpr.encode.encoder_folder import load_encoder
-from jpr.encode.export_encoder import export_encoder
+from jpr.encode.encoder_folder import export_encoder, load_encoder
 from jpr.errors import FormatError
 from jpr.models.bert import Bert, from_hugging_face
 from jpr.models.config import BertConfig

@@ -301,13 +301,7 @@ def _bias(at, there, tile: tl.constexpr):
 
 class _RmsNorm(Function):
     @staticmethod
-    def forward(
-        ctx: Any,
-        x: Tensor,
-        weight: Tensor,
-        eps: float,
-        dtype: torch.dtype,
-    ) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float, dtype: torch.dtype) -> Tensor:
         n, d = x.shape
         x, out = x.contiguous(), torch.empty_like(x, dtype=dtype)
         scales = x.new_empty(n, dtype=torch.float32)
