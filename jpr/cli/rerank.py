@@ -97,7 +97,7 @@ def run(options: RerankArguments) -> None:
     Example: jpr rerank bm25.trec --out oracle.jsonl --method oracle -q dev.jsonl --corpus p.tsv
     """
     from jpr.io.cluster import StageSpec
-    from jpr.rerank.batch import rerank_to_file, rerank_with_trees
+    from jpr.rerank.batch import rerank_to_file
 
     by, described = options.by, options.reranker_options
     budget: int | None = getattr(described.settings, "budget", None) if by.decodes else None
@@ -117,10 +117,7 @@ def run(options: RerankArguments) -> None:
         spread(options.workers, opening) as on,
         output.progress("reranking", len(rankings)) as progress,
     ):
-        if decoding and options.trees:
-            rerank_with_trees(decoding, rankings, options.out, options.trees, k, progress, on)
-        else:
-            rerank_to_file(reranker, rankings, options.out, k, progress, on)
+        rerank_to_file(reranker, rankings, options.out, k, progress, on, trees=options.trees)
     output.note(f"wrote {len(rankings):,} rankings to {options.out}")
     if budget is not None:
         _note_empty(options.out, budget)

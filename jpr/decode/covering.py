@@ -26,10 +26,8 @@ from jpr.decode.search import Ask, Rows
 from jpr.types import Prefix
 
 Floats = NDArray[np.float64]
-_FLOOR = 1e-3
-"""The share of P(c | prefix) itself, which decides when every answer was found."""
-_MINIMUM = 1e-9
-"""The worth of a passage that adds nothing."""
+_FLOOR = 1e-3  # the share of P(c | prefix) itself, which decides when every answer was found
+_MINIMUM = 1e-9  # the worth of a passage that adds nothing
 _TEMPERATURE = 1.5
 """Divides log P(c) for the overall probability of answers; tuned on development data."""
 
@@ -48,7 +46,7 @@ class Evidence:
     def new_mass(self, prefix: Prefix, log_probs: NDArray[np.floating]) -> Floats:
         """Return P(a | prefix) (A,) given log P (C,), 0 for answers that the prefix contains."""
         found = self.contains[list(prefix)].any(axis=0)
-        mass: Floats = np.exp(log_probs.astype(np.float64)) @ self._probs
+        mass: Floats = np.exp(log_probs.astype(np.float64)) @ self._exact[0]
         return np.where(found, 0.0, mass)
 
     def overall(self, log_probs: NDArray[np.floating]) -> Floats:
@@ -85,7 +83,7 @@ class Evidence:
         """
         mass = self.new_mass(prefix, log_probs) if mass is None else mass
         share = np.exp(log_probs.astype(np.float64))
-        worth = self._contains @ mass + _FLOOR * share
+        worth = self._exact[1] @ mass + _FLOOR * share
         worth *= share**relevance
         worth[list(prefix)] = 0.0
         total = worth.sum() or 1.0  # nothing is left to choose, or nothing that is likely
@@ -94,12 +92,8 @@ class Evidence:
         return found
 
     @cached_property
-    def _probs(self) -> Floats:
-        return self.probs.astype(np.float64)
-
-    @cached_property
-    def _contains(self) -> Floats:
-        return self.contains.astype(np.float64)
+    def _exact(self) -> tuple[Floats, Floats]:
+        return self.probs.astype(np.float64), self.contains.astype(np.float64)
 
 
 class Covering:

@@ -1,8 +1,7 @@
-"""What every search has in common: its limits, its selection so far, and how it is run."""
+"""What all searches share: limits, the selection so far, and how they are run."""
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
-from math import inf, isnan
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +23,6 @@ class Limits:
 
     k: int
     """The maximum number of passages."""
-    threshold: float = -inf
-    """Stop before an expansion with a lower score."""
     budget: int | None = None
     """Maximum total cost of the chosen passages; a passage that does not fit is skipped."""
     costs: Sequence[int] = ()
@@ -34,13 +31,6 @@ class Limits:
     def __post_init__(self) -> None:
         if self.k < 0:
             raise ConfigError(f"k = {self.k}; k must be 0 or more")
-        if isnan(self.threshold):
-            raise ConfigError("the threshold is not a number")
-
-    def check(self, n: int) -> None:
-        """Reject costs that do not match the candidates."""
-        if self.budget is not None and len(self.costs) != n:
-            raise ConfigError(f"{len(self.costs)} costs for {n} candidates; give one for each")
 
 
 def chosen_passages(nodes: Iterable[Node]) -> tuple[int, ...]:
@@ -52,16 +42,15 @@ class Selection:
     """The expansions made so far, against the limits."""
 
     def __init__(self, limits: Limits, n: int, nodes: Sequence[Node] = ()) -> None:
-        """Start with expansions that were made already."""
+        """Start with expansions that were made already, for n candidates."""
+        if limits.budget is not None and len(limits.costs) != n:
+            raise ConfigError(f"{len(limits.costs)} costs for {n} candidates; give one for each")
         self._limits, self._k = limits, min(limits.k, n)
-        self._nodes: list[Node] = []
+        self.nodes: list[Node] = []
         self.passages: set[int] = set()
         self._spent = 0
         for node in nodes:
             self.add(node)
-
-    def __len__(self) -> int:
-        return len(self._nodes)
 
     @property
     def is_full(self) -> bool:
@@ -76,14 +65,10 @@ class Selection:
 
     def add(self, node: Node) -> None:
         """Add an expansion."""
-        self._nodes.append(node)
+        self.nodes.append(node)
         if node.is_new and self._limits.budget is not None:
             self._spent += self._limits.costs[node.passage]
         self.passages.add(node.passage)
-
-    def nodes(self) -> tuple[Node, ...]:
-        """Return the expansions, in order."""
-        return tuple(self._nodes)
 
 
 def checked(rows: Rows, n: int, count: int) -> Rows:

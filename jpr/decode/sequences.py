@@ -12,39 +12,33 @@ from jpr.types import Node, Prefix
 
 def sequence(n: int, limits: Limits) -> Search:
     """Take the best passage of every step."""
-    limits.check(n)
     selection = Selection(limits, n)
     prefix: Prefix = ()
     while not selection.is_full:
         (row,) = checked((yield [prefix]), n, 1)
-        order = _best_first(row, prefix)
-        fitting = [passage for passage in order if selection.fits(passage)]
-        if not fitting or row[fitting[0]] < limits.threshold:
+        fitting = [passage for passage in _best_first(row, prefix) if selection.fits(passage)]
+        if not fitting:
             break
         selection.add(_node(prefix, fitting, row))
         prefix = (*prefix, fitting[0])
-    return selection.nodes()
+    return tuple(selection.nodes)
 
 
 def independent(n: int, limits: Limits) -> Search:
     """Take the best passages of the first step, as IndepPR does."""
-    limits.check(n)
     selection = Selection(limits, n)
     if selection.is_full:
-        return selection.nodes()
+        return ()
     (row,) = checked((yield [()]), n, 1)
     order = _best_first(row, ())
     for place, passage in enumerate(order):
-        if selection.is_full or row[passage] < limits.threshold:
-            break
-        if selection.fits(passage):
+        if selection.fits(passage) and not selection.is_full:
             selection.add(_node((), order[place:], row))
-    return selection.nodes()
+    return tuple(selection.nodes)
 
 
 def beam(n: int, limits: Limits, width: int = 4) -> Search:
     """Keep the `width` sequences with the largest sums of log-probabilities, to the end."""
-    limits.check(n)
     if width < 1:
         raise ConfigError(f"beam width {width}; give at least 1")
     beams: list[tuple[float, tuple[Node, ...]]] = [(0.0, ())]
@@ -56,8 +50,7 @@ def beam(n: int, limits: Limits, width: int = 4) -> Search:
         rows = checked((yield prefixes), n, len(prefixes))
         longer: list[tuple[float, tuple[Node, ...]]] = []
         for (total, nodes), state, prefix, row in zip(beams, states, prefixes, rows, strict=True):
-            order = [p for p in _best_first(row, prefix) if state.fits(p)]
-            kept = [p for p in order if row[p] >= limits.threshold][:width]
+            kept = [p for p in _best_first(row, prefix) if state.fits(p)][:width]
             longer += [(total + float(row[p]), (*nodes, _node(prefix, [p], row))) for p in kept]
         if not longer:
             break

@@ -1,8 +1,8 @@
 """TreeDecode: the best expansion of any prefix so far (paper, Algorithm 1)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from heapq import heappop, heappush, nsmallest
-from itertools import islice
+from itertools import count, islice
 from typing import NamedTuple
 
 import numpy as np
@@ -10,11 +10,6 @@ from numpy.typing import NDArray
 
 from jpr.decode.search import Limits, Search, Selection, checked
 from jpr.types import Node, Prefix
-
-Grown = set[frozenset[int]] | None
-"""The sets of passages that prefixes were grown of; None if every order counts."""
-_LATER = 1 << 30
-"""Greater than the number of any opened prefix."""
 
 
 def length_penalty(length: int, beta: float) -> float:
@@ -44,38 +39,30 @@ def tree(n: int, limits: Limits, beta: float = 0.0, ahead: int = 1, ordered: boo
     The search ends: every round adds a prefix that the tree lacks, there are finitely many prefixes
     without repetition, and together they hold every candidate.
     """
-    limits.check(n)
-    selection = Selection(limits, n)
-    frontier = _Frontier(beta)
+    selection, frontier = Selection(limits, n), _Frontier(beta, ordered)
     known: dict[Prefix, NDArray[np.floating]] = {}
-    grown: Grown = None if ordered else set()
     prefix: Prefix = ()
     while not selection.is_full:
         if prefix not in known:
-            asked = [prefix, *islice(_likely(frontier, known, grown, n), ahead - 1)]
+            asked = [prefix, *islice(_likely(frontier, known, n), ahead - 1)]
             known |= zip(asked, checked((yield asked), n, len(asked)), strict=True)
-        frontier.open(prefix, known[prefix], len(selection))
-        node = _next(frontier, selection, grown)
-        if node is None or node.score < limits.threshold:
+        frontier.open(prefix, known[prefix], len(selection.nodes))
+        node = _next(frontier, selection)
+        if node is None:
             break
         selection.add(node)
         prefix = (*node.prefix, node.passage)
-        if grown is not None:
-            grown.add(frozenset(prefix))
-    return selection.nodes()
+        frontier.grow(prefix)
+    return tuple(selection.nodes)
 
 
 class _Expansion(NamedTuple):
     """A passage after a prefix; smaller ones come first."""
 
-    cost: float
-    """Minus the score."""
-    length: int
-    """Of the prefix."""
-    opened: int
-    """When the prefix was opened."""
-    place: int
-    """Rank among the expansions of its prefix."""
+    cost: float  # minus the score
+    length: int  # of the prefix
+    opened: int  # when the prefix was opened
+    place: int  # rank among the expansions of its prefix
 
 
 class _Opened(NamedTuple):
@@ -90,15 +77,24 @@ class _Opened(NamedTuple):
 class _Frontier:
     """The expansions of all opened prefixes; the heap holds the next one of each prefix."""
 
-    def __init__(self, beta: float) -> None:
-        self._beta = beta
+    def __init__(self, beta: float, ordered: bool) -> None:
+        self._beta, self._ordered = beta, ordered
         self._heap: list[_Expansion] = []
         self._opened: dict[int, _Opened] = {}
+        self._grown: set[Collection[int]] = set()
 
     def copy(self) -> "_Frontier":
-        other = _Frontier(self._beta)
+        other = _Frontier(self._beta, self._ordered)
         other._heap, other._opened = self._heap.copy(), self._opened.copy()
+        other._grown = self._grown.copy()
         return other
+
+    def grow(self, prefix: Prefix) -> None:
+        """Never return a prefix again, nor another order of it unless orders count."""
+        self._grown.add(self._key(prefix))
+
+    def _key(self, prefix: Prefix) -> Collection[int]:
+        return prefix if self._ordered else frozenset(prefix)
 
     def open(self, prefix: Prefix, row: NDArray[np.floating], when: int) -> None:
         """Add the expansions of a prefix."""
@@ -117,67 +113,59 @@ class _Frontier:
 
     def pop(self) -> tuple[Prefix, int, float, float] | None:
         """Remove the best expansion and return its prefix, passage, log-probability and score."""
-        if not self._heap:
-            return None
-        best = heappop(self._heap)
-        self._push(best.opened, best.place + 1)
-        mine = self._opened[best.opened]
-        passage = mine.order[best.place]
-        return mine.prefix, passage, float(mine.row[passage]), -best.cost
+        while self._heap:
+            best = heappop(self._heap)
+            self._push(best.opened, best.place + 1)
+            mine = self._opened[best.opened]
+            passage = mine.order[best.place]
+            if self._key((*mine.prefix, passage)) not in self._grown:
+                return mine.prefix, passage, float(mine.row[passage]), -best.cost
+        return None
 
-    def best(self, count: int) -> Iterator[tuple[Prefix, int, float]]:
+    def best(self, limit: int) -> Iterator[tuple[Prefix, int, float]]:
         """Return prefix, passage and score of the best remaining expansions.
 
         They belong to the prefixes at the top of the heap: no pass over the whole heap is needed.
         """
-        heads = [heappop(self._heap) for _ in range(min(count, len(self._heap)))]
+        heads = [heappop(self._heap) for _ in range(min(limit, len(self._heap)))]
         for head in heads:
             heappush(self._heap, head)
         every = (
             self._expansion(head.opened, place)
             for head in heads
-            for place in range(head.place, head.place + count)
+            for place in range(head.place, head.place + limit)
             if place < len(self._opened[head.opened].order)
         )
-        for found in nsmallest(count, every):
+        for found in nsmallest(limit, every):
             mine = self._opened[found.opened]
             yield mine.prefix, mine.order[found.place], -found.cost
 
 
 def _likely(
-    frontier: _Frontier,
-    known: Mapping[Prefix, NDArray[np.floating]],
-    grown: Grown,
-    n: int,
+    frontier: _Frontier, known: Mapping[Prefix, NDArray[np.floating]], n: int
 ) -> Iterator[Prefix]:
     """Yield the prefixes that the search will need if no new expansion is better, in order.
 
     It simulates the search over the known rows: a prefix whose row was fetched ahead of its turn
     is grown as well, so that its successors can be fetched too.
     """
-    ahead, when, later = frontier.copy(), _LATER, None if grown is None else set(grown)
+    ahead, numbers = frontier.copy(), count(1 << 30)  # above those of opened prefixes
     while (best := ahead.pop()) is not None:
         prefix = (*best[0], best[1])
-        if len(prefix) == n or _is_grown(later, prefix):
+        if len(prefix) == n:
             continue
-        if later is not None:
-            later.add(frozenset(prefix))
+        ahead.grow(prefix)
         if prefix in known:
-            ahead.open(prefix, known[prefix], when)
-            when += 1
+            ahead.open(prefix, known[prefix], next(numbers))
         else:
             yield prefix
 
 
-def _is_grown(grown: Grown, prefix: Prefix) -> bool:
-    return grown is not None and frozenset(prefix) in grown
-
-
-def _next(frontier: _Frontier, selection: Selection, grown: Grown) -> Node | None:
-    """Return the best expansion that fits and is not grown, with the next best ones."""
+def _next(frontier: _Frontier, selection: Selection) -> Node | None:
+    """Return the best expansion that fits, with the next best ones."""
     while (best := frontier.pop()) is not None:
         prefix, passage, log_prob, score = best
-        if selection.fits(passage) and not _is_grown(grown, (*prefix, passage)):
+        if selection.fits(passage):
             is_new = passage not in selection.passages
             return Node(prefix, passage, log_prob, score, is_new, tuple(frontier.best(3)))
     return None

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from jpr.errors import ConfigError
+from jpr.errors import ConfigError, FormatError
 
 T = TypeVar("T")
 
@@ -86,6 +86,17 @@ def parse_table(cls: type[T], given: Mapping[str, object], where: str) -> T:
     if problems or made is None:
         raise ConfigError(f"{where}: " + "; ".join(problems))
     return made
+
+
+def parse_section(cls: type[T], record: Mapping[str, object], name: str, file: Path) -> T:
+    """Make settings of an object within the JSON record that a file holds."""
+    section = record.get(name)
+    try:
+        if not isinstance(section, dict):
+            raise ConfigError(f"{section!r} is not an object")
+        return parse_table(cls, section, name)
+    except ConfigError as error:
+        raise FormatError(file, 0, f"its {name} is not known: {error}; copy it again") from error
 
 
 def read_tables(path: Path, changes: Sequence[str] = ()) -> dict[str, object]:

@@ -6,7 +6,7 @@
 Grounded, the default, it generates only what the passages contain, token by token.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from jpr.encode.encoder_folder import uses_gpu, weight_files, weights_digest
 from jpr.encode.tokenizer import read_tokenizer, truncated_tokens
 from jpr.errors import ConfigError, DataError, FormatError
 from jpr.io.checksums import checked_sums, write_folder
-from jpr.io.settings import parse_table
+from jpr.io.settings import parse_section
 from jpr.models.generation import GeneratedAnswer, GenerateOptions, generate_answers
 from jpr.models.joint_config import read_model_json
 from jpr.models.t5 import T5
@@ -26,14 +26,13 @@ from jpr.models.tries import Tries
 from jpr.read.grounding import distinct, grounded
 from jpr.rerank.answer_text import AnswerLocator, merged_support
 from jpr.rerank.evidence import Vocabulary
-from jpr.rerank.prompt import Prompts, PromptSettings, prompt_settings
+from jpr.rerank.prompt import Prompts, PromptSettings
 from jpr.stages import batched
 from jpr.types import Answer, Hit, Passage, Ranking, Support
 
 READER_JSON = "reader.json"
 KIND, FORMAT = "reader", 1
-LONGEST_ANSWER = 16
-"""Maximum tokens of one answer."""
+LONGEST_ANSWER = 16  # maximum tokens of one answer
 
 
 class FusionReader:
@@ -99,17 +98,13 @@ class FusionReader:
     @torch.inference_mode()
     def _written(self, rankings: Sequence[Ranking]) -> list[list[GeneratedAnswer]]:
         """Generate answers for questions with passages."""
-        prompted = [
-            [
-                one.ids
-                for one in self._prompts.build(r.question.text, _passages(r), [0] * len(r.hits))
-            ]
-            for r in rankings
-        ]
+        build = self._prompts.build
+        prompted = [build(r.question.text, _passages(r), [0] * len(r.hits)) for r in rankings]
         device = next(self._model.parameters()).device
-        ids, lengths = _end_to_end([row for rows in prompted for row in rows], device)
+        ids, lengths = _end_to_end([one.ids for each in prompted for one in each], device)
         memory = self._model.encoder.forward_packed(ids, lengths)
-        whole = torch.tensor([sum(map(len, rows)) for rows in prompted], device=device)
+        tokens = [sum(len(one.ids) for one in each) for each in prompted]
+        whole = torch.tensor(tokens, device=device)
         tries = self._tries(rankings, device) if self._is_grounded else None
         return generate_answers(self._model, memory, whole, self._ways, tries)
 
@@ -125,13 +120,12 @@ class FusionReader:
         """Return the generated answers, most likely first."""
         if self._is_grounded:
             return placed(written, ranking.hits, self._locator)[: self._max_answers]
-        return in_order(self._decoded(written, ranking.hits))[: self._max_answers]
-
-    def _decoded(self, written: Sequence[GeneratedAnswer], hits: Sequence[Hit]) -> Iterator[Answer]:
-        """Yield the generated answers, grounded if a passage contains them."""
+        found = []
         for one in written:
-            text = self._prompts.tokenizer.decode(list(one.tokens)).strip()
-            yield grounded(text, one.log_prob, hits) or Answer(text, one.log_prob)
+            text = self._locator.decoded(one.tokens).strip()
+            answer = grounded(text, one.log_prob, ranking.hits)  # if a passage contains it
+            found.append(answer or Answer(text, one.log_prob))
+        return in_order(found)[: self._max_answers]
 
 
 def tries_of(
@@ -146,12 +140,8 @@ def tries_of(
 
     None contains the unknown token or a special token.
     """
-    own = [
-        vocabulary.unknown,
-        ways.separator,
-        *prompts.special.values(),
-        *prompts.settings.number_tokens,
-    ]
+    own = [vocabulary.unknown, ways.separator, *prompts.special.values()]
+    own += prompts.settings.number_tokens
     kept = ids.masked_fill(torch.isin(ids, torch.tensor(own, device=ids.device)), -1)
     inner = torch.from_numpy(vocabulary.inner).to(ids.device)[ids]
     inner[1:] |= ids[:-1] == vocabulary.lone
@@ -210,13 +200,5 @@ def read_reader_json(folder: Path) -> tuple[PromptSettings, GenerateOptions]:
     if not file.exists():
         raise FormatError(folder, 0, f"is not a reader: {READER_JSON} is missing")
     about, _ = read_model_json(file, KIND, FORMAT)
-    return prompt_settings(about, file), _ways(about.get("ways"), file)
-
-
-def _ways(given: object, file: Path) -> GenerateOptions:
-    if not isinstance(given, Mapping):
-        raise FormatError(file, 0, f"its ways are not known: {given!r}; copy it again")
-    try:
-        return parse_table(GenerateOptions, given, "ways")
-    except ConfigError as error:
-        raise FormatError(file, 0, f"its ways are not known: {error}; copy it again") from error
+    prompt = parse_section(PromptSettings, about, "prompt", file)
+    return prompt, parse_section(GenerateOptions, about, "ways", file)

@@ -15,8 +15,7 @@ from jpr.rerank.joint import Auto, JointReranker
 from jpr.text import normalize_answer
 from jpr.types import Answer, Ranking
 
-MIN_RATIO = 0.3
-"""Tuned on WebQuestions dev and AmbigNQ dev (docs/lab.md)."""
+MIN_RATIO = 0.3  # tuned on WebQuestions dev and AmbigNQ dev (docs/lab.md)
 MAX_ANSWERS = 20
 _ALL = 1 << 30
 

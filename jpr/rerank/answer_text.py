@@ -17,8 +17,7 @@ from jpr.types import Answer, ExpectedAnswer, Hit, Node, Passage, Ranking, Suppo
 
 _MAX_EXPECTED, _MIN_EXPECTED = 5, 0.01
 """Expected answers of a node: at most this many, at least this likely."""
-_MAX_ANSWERS, _MIN_ANSWER = 64, 1e-4
-"""The same for the answers of all candidates."""
+_MAX_ANSWERS, _MIN_ANSWER = 64, 1e-4  # the same for the answers of all candidates
 
 
 class AnswerLocator:

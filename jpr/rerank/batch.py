@@ -30,13 +30,6 @@ class KeyedReranker(Reranker, Protocol):
         """Names method, weights and settings: the same key, the same choices."""
 
 
-class DecodingReranker(KeyedReranker, Protocol):
-    """A reranker that also returns its searches."""
-
-    def decode_many(self, rankings: Iterable[Ranking], k: int) -> Iterator[Reply]:
-        """Do the same as `rank_many`, and return the searches too."""
-
-
 def rerank_to_file(
     reranker: KeyedReranker,
     rankings: Sequence[Ranking],
@@ -44,47 +37,32 @@ def rerank_to_file(
     k: int,
     progress: Progress = lambda _: None,
     run: BatchRunner = run_locally,
+    *,
+    trees: Path | None = None,
 ) -> None:
-    """Write k passages for each question."""
-    write_resumably(
-        [path],
-        key_of(rankings, k, reranker.key),
-        lambda done: run(partial(_ranked, k=k), reranker, rankings[done:], BATCH),
-        lambda ranking, streams: write_rankings([ranking], streams[0]),
-        progress,
-    )
+    """Write k passages for each question; the searches of a joint reranker to `trees`."""
+    choose = partial(_choose, k=k, method="decode_many" if trees else "rank_many")
 
-
-def rerank_with_trees(
-    reranker: DecodingReranker,
-    rankings: Sequence[Ranking],
-    path: Path,
-    trees: Path,
-    k: int,
-    progress: Progress = lambda _: None,
-    run: BatchRunner = run_locally,
-) -> None:
-    """Do the same, and write the searches to a second file."""
-
-    def write(reply: Reply, streams: Sequence[TextIO]) -> None:
-        write_rankings([reply.ranking], streams[0])
-        streams[1].write(tree_line(reply))
+    def write(chosen: Ranking | Reply, streams: Sequence[TextIO]) -> None:
+        if isinstance(chosen, Reply):
+            streams[1].write(tree_line(chosen))
+            chosen = chosen.ranking
+        write_rankings([chosen], streams[0])
 
     write_resumably(
-        [path, trees],
+        [path, trees] if trees else [path],
         key_of(rankings, k, reranker.key),
-        lambda done: run(partial(_decoded, k=k), reranker, rankings[done:], BATCH),
+        lambda done: run(choose, reranker, rankings[done:], BATCH),
         write,
         progress,
     )
 
 
-def _ranked(reranker: Reranker, rankings: Iterable[Ranking], k: int) -> Iterator[Ranking]:
-    return reranker.rank_many(rankings, k)
-
-
-def _decoded(reranker: DecodingReranker, rankings: Iterable[Ranking], k: int) -> Iterator[Reply]:
-    return reranker.decode_many(rankings, k)
+def _choose(
+    reranker: Reranker, rankings: Iterable[Ranking], k: int, method: str
+) -> Iterator[Ranking | Reply]:
+    chosen: Iterator[Ranking | Reply] = getattr(reranker, method)(rankings, k)
+    return chosen
 
 
 def key_of(rankings: Sequence[Ranking], k: int, key: str) -> str:

@@ -5,7 +5,7 @@ threshold. `calibrate` finds the highest threshold, the one with the fewest pass
 given share of the answers found without it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import inf, isfinite
 from pathlib import Path
@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from jpr.decode import Limits, Search, beam, independent, sequence, tree
-from jpr.errors import ConfigError, DataError, FormatError
+from jpr.errors import ConfigError, DataError
 from jpr.io.checksums import sealed, unsealed
 from jpr.io.json_files import read_object, write_json
-from jpr.io.settings import parse_table
 from jpr.types import Node
 
 if TYPE_CHECKING:
@@ -68,13 +67,14 @@ class Decoding:
 
     def with_decoder(self, decoder: str | None, beta: float | None) -> "Decoding":
         """Return the same with another decoder or β; β alone selects a tree."""
-        own = self.decoder if beta is None or self.decoder in TREES else "tree"
-        chosen = decoder or own
-        if beta is not None and chosen not in TREES:
+        if beta is None:
+            return replace(self, decoder=decoder or self.decoder)
+        chosen = decoder or (self.decoder if self.decoder in TREES else "tree")
+        if chosen not in TREES:
             raise ConfigError(f"β = {beta} is for {' and '.join(TREES)}, not for {chosen}")
-        if beta is not None and not isfinite(beta):
+        if not isfinite(beta):
             raise ConfigError(f"β = {beta}; give a finite number")
-        return replace(self, decoder=chosen, beta=self.beta if beta is None else beta)
+        return replace(self, decoder=chosen, beta=beta)
 
     def search(self, n: int, limits: Limits, ahead: int = 1) -> Search:
         """Return the search for one question with n candidates."""
@@ -86,17 +86,6 @@ class Decoding:
             INDEPENDENT: lambda: independent(n, limits),
         }
         return searches[self.decoder]()
-
-
-def read_decoding(about: Mapping[str, object], file: Path) -> Decoding:
-    """Return the decoder and β that a model's record names, else the paper's."""
-    own, default = about.get("decoding", {}), Decoding()
-    if not isinstance(own, dict):
-        raise FormatError(file, 0, f"its decoding is {own!r}; copy it again")
-    decoder, beta = own.get("decoder", default.decoder), own.get("beta", default.beta)
-    if decoder not in DECODERS or not isinstance(beta, int | float):
-        raise FormatError(file, 0, f"its decoding is not known: {own}; copy it again")
-    return Decoding(decoder, beta)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,20 +149,6 @@ def calibrate(
     return threshold, kept, float(np.array(news)[stays].sum() / len(trees))
 
 
-def read_stopping_rule(about: Mapping[str, object], file: Path) -> StoppingRule | None:
-    """Return the stopping rule of a model's record, if it was calibrated."""
-    given = about.get("stop")
-    if given is None:
-        return None
-    if not isinstance(given, dict):
-        raise FormatError(file, 0, "its stop is not known: not an object")
-    try:
-        return parse_table(StoppingRule, given, "stop")
-    except ConfigError as error:
-        raise FormatError(file, 0, f"its stop is not known: {error}") from error
-
-
 def write_stopping_rule(file: Path, rule: StoppingRule) -> None:
     """Write a stopping rule into a model's `joint.json`."""
-    about = {**unsealed(file, read_object(file)), "stop": asdict(rule)}
-    write_json(file, sealed(about))
+    write_json(file, sealed({**unsealed(file, read_object(file)), "stop": asdict(rule)}))

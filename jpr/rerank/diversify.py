@@ -22,12 +22,9 @@ from jpr.types import Hit, Passage, Question, Ranking
 
 Vectors = NDArray[np.float32]
 
-LIBRARY = ("dpp", "msd", "cover", "ssd")
-"""The strategies of pyversity except MMR."""
-LAMBDA = 0.9
-"""The default weight of relevance: on development data, lower values lost answers."""
-_BATCH = 8
-"""Questions encoded together: enough to fill the encoder's batches."""
+LIBRARY = ("dpp", "msd", "cover", "ssd")  # the strategies of pyversity except MMR
+LAMBDA = 0.9  # the default weight of relevance: on development data, lower values lost answers
+_BATCH = 8  # questions encoded together: enough to fill the encoder's batches
 
 
 class Strategy(Protocol):

@@ -15,10 +15,8 @@ from tokenizers import Tokenizer
 from jpr.decode import Evidence
 from jpr.encode.tokenizer import continuation_tokens
 
-SPANS = 8
-"""Spans considered per passage."""
-_LONGEST = 12
-"""Maximum tokens of an answer."""
+SPANS = 8  # spans considered per passage
+_LONGEST = 12  # maximum tokens of an answer
 _IGNORABLE = ("the", "a", "an", "The", "A", "An", *",.\"'();:-–")
 """Words that may surround an answer and are no part of it."""
 
@@ -35,14 +33,11 @@ _FILTER_BITS = 16
 class Vocabulary:
     """Where words begin and end among a tokenizer's tokens."""
 
-    inner: Flags
-    """(V,) whether the token continues a word."""
-    ignorable: Flags
-    """(V,) whether it is an article or a mark that may surround an answer."""
+    inner: Flags  # (V,) whether the token continues a word
+    ignorable: Flags  # (V,) whether it is an article or a mark that may surround an answer
     lone: int = -1
     """The token that only begins a word ("▁"), continued by the next token; -1 for none."""
-    unknown: int = -1
-    """The unknown token; -1 for none."""
+    unknown: int = -1  # the unknown token; -1 for none
 
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> "Vocabulary":
@@ -70,12 +65,9 @@ class Vocabulary:
 class PassageTokens:
     """The tokens of a question's candidates, passage after passage, without the question."""
 
-    ids: Whole
-    """(N,)"""
-    lengths: Whole
-    """(C,)"""
-    answers: Floats
-    """(N, 2) log P of each token to begin and to end its passage's answer."""
+    ids: Whole  # (N,)
+    lengths: Whole  # (C,)
+    answers: Floats  # (N, 2) log P of each token to begin and to end its passage's answer
 
 
 def find_evidence(passages: PassageTokens, vocabulary: Vocabulary, spans: int = SPANS) -> Evidence:

@@ -11,6 +11,7 @@ from typing import Literal
 from jpr.encode.encoder_folder import DEVICES, torch_can_load, uses_gpu, weight_files
 from jpr.encode.tokenizer import read_tokenizer
 from jpr.errors import ConfigError, FormatError, MissingExtraError
+from jpr.io.settings import parse_section
 from jpr.models.joint_config import (
     ENCODER_FILE,
     JOINT_JSON,
@@ -19,27 +20,18 @@ from jpr.models.joint_config import (
     read_joint_json_and_sums,
 )
 from jpr.rerank.answer_text import AnswerLocator
-from jpr.rerank.decoding import DECODERS as DECODERS
-from jpr.rerank.decoding import (
-    INDEPENDENT,
-    TREES,
-    Decoding,
-    StoppingRule,
-    read_decoding,
-    read_stopping_rule,
-)
+from jpr.rerank.decoding import INDEPENDENT, Decoding, StoppingRule
 from jpr.rerank.evidence import Vocabulary
 from jpr.rerank.methods import RerankOptions
 from jpr.rerank.order import checked
-from jpr.rerank.prompt import Prompts, prompt_settings
+from jpr.rerank.prompt import Prompts, PromptSettings
 from jpr.rerank.scorer import EncodedCandidates, ModelInput, Scorer
 from jpr.stages import batched
 from jpr.types import Hit, Question, Ranking, Reply
 
 BUNDLED_MODEL = Path(__file__).parent.parent / "assets" / "joint"
 """The joint model that comes with the package (docs/model-card.md)."""
-Auto = Literal["auto"]
-"""As many passages as the model's stopping rule allows."""
+Auto = Literal["auto"]  # as many passages as the model's stopping rule allows
 
 
 class JointReranker:
@@ -81,15 +73,12 @@ class JointReranker:
         """
         folder = BUNDLED_MODEL if folder is None else Path(folder)
         file, (about, sums) = folder / JOINT_JSON, read_joint_json_and_sums(folder)
-        own, settings = read_decoding(about, file), prompt_settings(about, file)
-        stopping = read_stopping_rule(about, file)
-        chosen = decoder or own.decoder
-        if beta is not None and chosen not in TREES:
-            trees = " and ".join(TREES)
-            raise ConfigError(f"β = {beta} is for the decoders {trees}; {chosen} has none")
-        decoding = Decoding(
-            chosen,
-            own.beta if beta is None else beta,
+        settings = parse_section(PromptSettings, about, "prompt", file)
+        own = parse_section(Decoding, {"decoding": {}, **about}, "decoding", file)
+        calibrated = about.get("stop") is not None
+        stopping = parse_section(StoppingRule, about, "stop", file) if calibrated else None
+        decoding = replace(
+            own.with_decoder(decoder or own.decoder, beta),
             budget=budget,
             answers=answers,
             relevance=relevance,
@@ -203,8 +192,8 @@ class JointSettings:
 
     def __post_init__(self) -> None:
         """Check the values; β is checked against the decoder when the model is opened."""
-        Decoding().with_decoder(self.decoder, self.beta)
-        Decoding(budget=self.budget, relevance=self.lambda_)
+        decoding = Decoding().with_decoder(self.decoder, self.beta)
+        replace(decoding, budget=self.budget, relevance=self.lambda_)
 
 
 def make(settings: JointSettings, options: RerankOptions) -> JointReranker:

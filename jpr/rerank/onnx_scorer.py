@@ -24,10 +24,8 @@ from jpr.rerank.evidence import PassageTokens
 from jpr.rerank.scorer import ModelInput, Opened
 from jpr.types import Prefix
 
-EXACT_CANDIDATES = 10
-"""Candidates that an 8-bit model encodes again in 32 bits."""
-_INITIAL_CACHE = 64
-"""Prefixes that the cache has room for at first."""
+EXACT_CANDIDATES = 10  # candidates that an 8-bit model encodes again in 32 bits
+_INITIAL_CACHE = 64  # prefixes that the cache has room for at first
 _ENCODER_INPUTS = ["ids", "lengths"]
 _METADATA = {"memory", "numbers", "weights"}
 _STEP_INPUTS = ["last", "path", "back", "taken", "keys", "values", "memory"]

@@ -16,8 +16,7 @@ from jpr.rerank.order import Choice, checked, ranked
 from jpr.stages import batched
 from jpr.types import Hit, Question, Ranking
 
-_BATCH = 64
-"""Questions per batch of coverage."""
+_BATCH = 64  # questions per batch of coverage
 
 
 class OracleReranker:

@@ -7,8 +7,7 @@ from jpr.errors import ConfigError
 from jpr.rerank.methods import NoSettings, RerankOptions
 from jpr.types import Hit, Question, Ranking
 
-Choice = tuple[int, float]
-"""The position of a chosen candidate, and its score."""
+Choice = tuple[int, float]  # the position of a chosen candidate, and its score
 
 
 class FirstStageOrder:

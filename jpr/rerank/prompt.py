@@ -8,16 +8,16 @@ that a candidate's rank does not enter its prompt. `LAYOUTS` is the one definiti
 pieces: here they are put together from texts, in `jpr.train.batch` from the tokens of a pack.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tokenizers import Tokenizer
 
 from jpr.encode.tokenizer import truncated_tokens
-from jpr.errors import ConfigError, DataError, FormatError
-from jpr.io.settings import parse_table
-from jpr.models.joint_config import read_joint_json
+from jpr.errors import ConfigError, DataError
+from jpr.io.settings import parse_section
+from jpr.models.joint_config import JOINT_JSON, read_joint_json
 from jpr.types import Passage
 
 QUESTION, TITLE, TEXT, NUMBER = "question", "title", "text", "number"
@@ -29,30 +29,19 @@ class PromptLayout:
     """The pieces of a prompt in order; the last one is kept when the others are cut."""
 
     pieces: tuple[str, ...]
-    pooled: int
-    """Which piece is read off."""
+    pooled: int  # these three are positions of pieces
     title: int
     text: int
 
-    @property
-    def fixed(self) -> tuple[str, ...]:
-        """The fixed words, each once."""
-        varying = (QUESTION, TITLE, TEXT, NUMBER)
-        return tuple(dict.fromkeys(piece for piece in self.pieces if piece not in varying))
 
-
+_T5 = ("question:", QUESTION, "index:", NUMBER, "title:", TITLE, "context:", TEXT, "</s>")
 LAYOUTS = {
     "bert": PromptLayout(("[CLS]", QUESTION, "[SEP]", TITLE, ".", TEXT, "[SEP]"), 0, 3, 5),
-    "t5": PromptLayout(
-        ("question:", QUESTION, "index:", NUMBER, "title:", TITLE, "context:", TEXT, "</s>"),
-        3,
-        5,
-        7,
-    ),
+    "t5": PromptLayout(_T5, 3, 5, 7),
 }
 """The "." of `bert` is left out if there is no title."""
 STYLES = tuple(LAYOUTS)
-_SPECIAL = {"bert": ("[CLS]", "[SEP]"), "t5": ("</s>",)}
+_SPECIAL = ("[CLS]", "[SEP]", "</s>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +88,13 @@ class Prompts:
         """Look up the fixed words of the layout."""
         self.tokenizer, self.settings = tokenizer, settings
         self.layout = LAYOUTS[settings.style]
-        self.special = {token: self._id(token) for token in _SPECIAL[settings.style]}
+        varying = (QUESTION, TITLE, TEXT, NUMBER)
+        fixed = dict.fromkeys(piece for piece in self.layout.pieces if piece not in varying)
+        self.special = {token: self._id(token) for token in fixed if token in _SPECIAL}
         """The ids of the special tokens in the layout."""
-        words = [word for word in self.layout.fixed if word not in self.special]
-        found = dict(zip(words, truncated_tokens(tokenizer, words, 16), strict=True))
-        self.words = {
-            word: [self.special[word]] if word in self.special else found[word]
-            for word in self.layout.fixed
-        }
-        """The tokens of each fixed word."""
+        tokens = zip(fixed, truncated_tokens(tokenizer, list(fixed), 16), strict=True)
+        special = {token: [id] for token, id in self.special.items()}
+        self.words = dict(tokens) | special  # the tokens of each fixed word
 
     def build(
         self, question: str, passages: Sequence[Passage], numbers: Sequence[int]
@@ -126,11 +113,9 @@ class Prompts:
             for title, text, number in zip(titles, texts, numbers, strict=True)
         ]
 
-    def _prompted(self, varying: Mapping[str, list[int]]) -> Prompted:
-        pieces = [
-            varying[piece] if piece in varying else self.words[piece]
-            for piece in self.layout.pieces
-        ]
+    def _prompted(self, varying: dict[str, list[int]]) -> Prompted:
+        known = self.words | varying
+        pieces = [known[piece] for piece in self.layout.pieces]
         if self.settings.style == "bert" and not varying[TITLE]:
             pieces[self.layout.title + 1] = []
         ids = [token for piece in pieces[:-1] for token in piece]
@@ -157,15 +142,4 @@ class Prompts:
 
 def read_prompt_settings(folder: Path) -> PromptSettings:
     """Read the prompt settings of a model's `joint.json`."""
-    return prompt_settings(read_joint_json(folder), folder / "joint.json")
-
-
-def prompt_settings(about: Mapping[str, object], file: Path) -> PromptSettings:
-    """Return the prompt settings of a model's record."""
-    prompt = about.get("prompt")
-    if not isinstance(prompt, dict):
-        raise FormatError(file, 0, "has no prompt settings; copy it again")
-    try:
-        return parse_table(PromptSettings, prompt, "prompt")
-    except ConfigError as error:
-        raise FormatError(file, 0, f"its prompt is not known: {error}") from error
+    return parse_section(PromptSettings, read_joint_json(folder), "prompt", folder / JOINT_JSON)

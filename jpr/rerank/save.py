@@ -21,8 +21,7 @@ from jpr.rerank.prompt import Prompts, read_prompt_settings
 from jpr.types import Ranking
 
 T = TypeVar("T")
-_TEXTS = 128
-"""Texts for the scales of 8-bit weights: more were hardly better, and take longer."""
+_TEXTS = 128  # texts for the scales of 8-bit weights: more were hardly better, and take longer
 _PER_QUESTION = 4
 
 

@@ -35,8 +35,7 @@ class ModelInput:
 class Opened:
     """A model that has encoded the candidates of some questions; belongs to one thread."""
 
-    ask: Ask
-    """log P(next passage | prefix), a row for each (question, prefix)."""
+    ask: Ask  # log P(next passage | prefix), a row for each (question, prefix)
     passages: Sequence[PassageTokens] | None = None
     """Where answers may be, by question; None if the model does not read answers."""
 
@@ -44,18 +43,12 @@ class Opened:
 class Scorer(Protocol):
     """The weights of a joint model; threads may share it."""
 
-    batch: int
-    """How many questions to encode together."""
-    ahead: int
-    """For how many prefixes of a question to ask together."""
-    numbers: int
-    """The index tokens of its head; 0 for a pointer head, which has none."""
-    stays_open: bool
-    """Whether `Opened.ask` still works after other candidates were encoded."""
-    reads_answers: bool
-    """Whether it locates answers."""
-    key: str
-    """Names the weights."""
+    batch: int  # how many questions to encode together
+    ahead: int  # for how many prefixes of a question to ask together
+    numbers: int  # the index tokens of its head; 0 for a pointer head, which has none
+    stays_open: bool  # whether `Opened.ask` still works after other candidates were encoded
+    reads_answers: bool  # whether it locates answers
+    key: str  # names the weights
 
     def open(self, inputs: Sequence[ModelInput]) -> Opened:
         """Encode the candidates."""

@@ -15,7 +15,7 @@ from jpr.encode.encoder_folder import load_encoder
 from jpr.formats.questions import load_questions
 from jpr.formats.replies import tree_line
 from jpr.formats.runs import load_rankings
-from jpr.rerank.batch import rerank_to_file, rerank_with_trees
+from jpr.rerank.batch import rerank_to_file
 from jpr.rerank.diversify import DiverseReranker, Mmr, Pyversity
 from jpr.rerank.oracle import OracleReranker
 from jpr.rerank.order import FirstStageOrder, ranked
@@ -141,13 +141,13 @@ class ToyJoint:
 def test_trees_are_written_beside_rankings_and_survive_a_kill(tmp_path: Path) -> None:
     rankings = load_rankings(RUN)
     out, trees = tmp_path / "run.jsonl", tmp_path / "trees.jsonl"
-    rerank_with_trees(ToyJoint(), rankings, tmp_path / "a.jsonl", tmp_path / "b.jsonl", 3)
+    rerank_to_file(ToyJoint(), rankings, tmp_path / "a.jsonl", 3, trees=tmp_path / "b.jsonl")
     with pytest.raises(KeyboardInterrupt):
-        rerank_with_trees(ToyJoint(stop_after=4), rankings, out, trees, 3)
+        rerank_to_file(ToyJoint(stop_after=4), rankings, out, 3, trees=trees)
     part = tmp_path / ".trees.jsonl.part"
     part.write_bytes(part.read_bytes()[:-9])
     rest = ToyJoint(stop_after=len(rankings) - 3)
-    rerank_with_trees(rest, rankings, out, trees, 3)
+    rerank_to_file(rest, rankings, out, 3, trees=trees)
     assert rest.left == 0
     assert out.read_bytes() == (tmp_path / "a.jsonl").read_bytes()
     assert trees.read_bytes() == (tmp_path / "b.jsonl").read_bytes()

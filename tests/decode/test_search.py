@@ -204,18 +204,6 @@ def test_a_budget_is_never_exceeded_nor_left_when_something_fits(
         assert len(found) == min(k, model.n) or all(spent + cost > budget for cost in left)
 
 
-@given(models, betas, st.floats(-4, 0))
-def test_nothing_below_the_threshold_is_chosen_and_the_start_is_the_same(
-    model: Chance, beta: float, threshold: float
-) -> None:
-    some = decode(tree(model.n, Limits(6, threshold), beta), model)
-    every = decode(tree(model.n, Limits(6), beta), model)
-    assert some == every[: len(some)]
-    assert all(node.score >= threshold for node in some)
-    if len(some) < len(every):
-        assert every[len(some)].score < threshold
-
-
 def test_the_tree_says_why() -> None:
     table = {(): [-0.1, -0.3, -9.0], (0,): [-9.0, -1.0, -0.2], (0, 2): [-9.0, -0.9, -9.0]}
     table |= {(1,): [-2.0, -9.0, -0.25]}

@@ -95,7 +95,7 @@ def test_folders_are_recognised(folder: Path, tmp_path: Path) -> None:
     ("change", "fact"),
     [
         ({"kind": "joint"}, "is of kind 'joint'"),
-        ({"ways": {"longest": 9}}, "its ways are not known"),
+        ({"ways": {"longest": 9}}, "its ways"),
         ({"ways": {"separator": 1, "width": "wide"}}, "width = 'wide'"),
         ({"prompt": None}, "prompt"),
     ],

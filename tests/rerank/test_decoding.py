@@ -7,11 +7,9 @@ import pytest
 from jpr.coverage import Coverage
 from jpr.errors import ConfigError, DataError, FormatError
 from jpr.formats.runs import write_rankings
-from jpr.models.joint_config import read_joint_json
 from jpr.rerank.decoding import (
     StoppingRule,
     calibrate,
-    read_stopping_rule,
     write_stopping_rule,
 )
 from jpr.rerank.joint import JointReranker
@@ -25,7 +23,7 @@ STOP = StoppingRule(-2.5, 4, "tree", 2.0, 0.95, 1.5, 10)
 
 
 def rule_of(folder: Path) -> StoppingRule | None:
-    return read_stopping_rule(read_joint_json(folder), folder / "joint.json")
+    return JointReranker.load(folder)._stopping
 
 
 def chain(*scores: float) -> tuple[Node, ...]:

@@ -216,7 +216,7 @@ def test_a_folder_names_how_its_model_chooses(tmp_path: Path) -> None:
     assert JointReranker.load(folder, device="cpu").decoding == Decoding("sets", -1.0)
     assert JointReranker.load(folder, "tree", device="cpu").decoding == Decoding("tree", -1.0)
     file.write_text(json.dumps({**about, "decoding": {"decoder": "seq", "beta": 2.0}}))
-    with pytest.raises(ConfigError, match="seq has none"):
+    with pytest.raises(ConfigError, match="seq"):
         JointReranker.load(folder, beta=4.0, device="cpu")
     for bad in ("seq", {"decoder": "best"}, {"beta": "wide"}):
         file.write_text(json.dumps({**about, "decoding": bad}))

@@ -11,8 +11,9 @@ from safetensors.torch import load_file, save_file
 from jpr.decode import Evidence, chosen_passages
 from jpr.encode.tokenizer import read_tokenizer
 from jpr.io.atomic import publish_folder
+from jpr.rerank.decoding import DECODERS
 from jpr.rerank.evidence import Vocabulary, find_evidence
-from jpr.rerank.joint import DECODERS, JointReranker, model_input
+from jpr.rerank.joint import JointReranker, model_input
 from jpr.rerank.onnx_scorer import OnnxScorer
 from jpr.rerank.prompt import Prompts, read_prompt_settings
 from jpr.rerank.save import export_joint
