@@ -24,9 +24,13 @@ def retrieve_to_file(
     spread: BatchRunner = run_locally,
 ) -> None:
     """Write k candidates for each question; `key` identifies the retriever and its index."""
+    digest = hashlib.sha256(f"{key}\n{k}\n".encode())
+    for question in questions:
+        digest.update(repr(question).encode())
+        digest.update(repr((question.answers, question.annotations, question.regex)).encode())
     write_resumably(
         [path],
-        _key(questions, k, key),
+        digest.hexdigest(),
         lambda done: spread(partial(_retrieved, k=k), retriever, questions[done:], BATCH),
         lambda ranking, streams: write_rankings([ranking], streams[0]),
         progress,
@@ -35,12 +39,3 @@ def retrieve_to_file(
 
 def _retrieved(retriever: Retriever, questions: Iterable[Question], k: int) -> Iterator[Ranking]:
     return retriever.retrieve_many(questions, k)
-
-
-def _key(questions: Sequence[Question], k: int, key: str) -> str:
-    """Return a key of the run: runs with the same key are equal."""
-    digest = hashlib.sha256(f"{key}\n{k}\n".encode())
-    for question in questions:
-        digest.update(repr(question).encode())
-        digest.update(repr((question.answers, question.annotations, question.regex)).encode())
-    return digest.hexdigest()

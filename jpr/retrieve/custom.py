@@ -67,18 +67,16 @@ class RunRetriever:
     def retrieve_many(self, questions: Iterable[Question], k: int) -> Iterator[Ranking]:
         """Do the same for many questions, in their order."""
         asked = list(questions)
-        if not asked:
-            return iter(())
         keys = (key for question in asked for key in _keys(question))
         found = {id(ranking): ranking for key in keys for ranking in self._by_key.get(key, ())}
         aligned = align(asked, found.values()) if found else None
         missing = aligned.missing if aligned else [question.id for question in asked]
-        if aligned is None or missing:
+        if missing:
             raise DataError(
                 f"the run has no ranking for {len(missing)} of {len(asked)} questions, e.g. "
                 f"{missing[0]!r}; is it of the same data set?"
             )
-        return (ranking.top(k) for ranking in aligned.rankings)
+        return (ranking.top(k) for ranking in (aligned.rankings if aligned else ()))
 
 
 def _keys(question: Question) -> tuple[tuple[str, str], tuple[str, str]]:

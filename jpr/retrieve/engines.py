@@ -5,6 +5,7 @@ An engine's module has the functions of `IndexEngine`; docs/extending.md shows h
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
@@ -24,7 +25,7 @@ NO_ENCODER = "none"
 """In place of an encoder: a lexical index without vectors."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class IndexOptions:
     """What to build or change, and how."""
 
@@ -60,14 +61,11 @@ class IndexOptions:
 
     def checked(self, passages: "Iterator[Passage]") -> "Iterator[Passage]":
         """Yield passages; vectors of other passages are an error."""
-        if self.vectors is None:
-            return passages
-        from jpr.encode.vectors import open_vectors
+        return passages if self.stored is None else self.stored.checked(passages)
 
-        return open_vectors(self.vectors).checked(passages)
-
+    @cached_property
     def stored(self) -> "StoredVectors | None":
-        """Open the vectors, if any were given; those of another encoder are an error."""
+        """The opened vectors, if any were given; those of another encoder are an error."""
         if self.vectors is None:
             return None
         from jpr.encode.vectors import open_vectors
@@ -85,8 +83,8 @@ class IndexOptions:
         """Return what gives passages their vectors; None for a lexical index."""
         if self.encoder == NO_ENCODER:
             return None
-        if found := self.stored():
-            return lambda *_: found
+        if (stored := self.stored) is not None:
+            return lambda *_: stored
         from jpr.retrieve.index import encoded_by
 
         return encoded_by(self.load_encoder(), self.folder, self.encode)
@@ -134,11 +132,13 @@ class Engine:
 
 
 FILES, MILVUS = "files", "milvus"
-_FILES_OPTIONS = ("--add", "--remove", "--workers", "--set nprobe")
-_MILVUS_OPTIONS = ("--milvus", "--set collection", "--set graph")
 ENGINES = {
-    FILES: Engine("jpr.retrieve.files_engine", "CURRENT", _FILES_OPTIONS),
-    MILVUS: Engine("jpr.retrieve.milvus", "milvus.json", _MILVUS_OPTIONS),
+    FILES: Engine(
+        "jpr.retrieve.files_engine", "CURRENT", ("--add", "--remove", "--workers", "--set nprobe")
+    ),
+    MILVUS: Engine(
+        "jpr.retrieve.milvus", "milvus.json", ("--milvus", "--set collection", "--set graph")
+    ),
 }
 
 

@@ -44,6 +44,8 @@ _CHUNK = 2_048
 """Passages encoded together and then recorded as done."""
 _REQUEST = 8_000_000
 """Bytes of text in one request: a server accepts 64 MB, vectors included."""
+_EMPTY: dict[str, Any] = {"collection": "", "passages": 0, "corpus_sha256": "", "fields": ()}
+"""What a build that has not begun holds."""
 GRAPHS = {"hnsw": "HNSW", "ivf": "IVF_SQ8"}
 """The types of vector index, with Milvus's names for them."""
 
@@ -54,17 +56,7 @@ def build(passages: Iterable[Passage], options: IndexOptions) -> str:
         raise ConfigError("engine milvus needs the address of a server, or a file x.db: --milvus")
     if options.encoder == NO_ENCODER:
         raise ConfigError("Milvus holds vectors; give an encoder or --vectors instead of none")
-    made = build_milvus(
-        passages,
-        options.folder,
-        options.load_encoder(),
-        options.stored(),
-        uri=options.uri,
-        alias=options.collection or "jpr",
-        graph=options.graph or "hnsw",
-        source=options.source,
-        encoder_folder=options.encoder_folder,
-    )
+    made = build_milvus(passages, options, options.uri, options.load_encoder(), options.stored)
     return f"indexed {made.passages:,} passages in Milvus at {options.uri}"
 
 
@@ -79,17 +71,13 @@ def open_retriever(
 
 def build_milvus(
     passages: Iterable[Passage],
-    folder: Path,
+    options: IndexOptions,
+    uri: str,
     encoder: Encoder,
     stored: StoredVectors | None = None,
-    *,
-    uri: str,
-    alias: str = "jpr",
-    graph: str = "hnsw",
-    source: str,
-    encoder_folder: str = "",
 ) -> MilvusManifest:
     """Upload a corpus with its vectors, stored or of the encoder, and write `milvus.json`."""
+    folder, alias, graph = options.folder, options.collection or "jpr", options.graph or "hnsw"
     if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]{0,200}", alias):
         raise ConfigError(f"collection {alias!r}: use letters, digits and _, a letter first")
     if graph not in GRAPHS:
@@ -98,17 +86,14 @@ def build_milvus(
     old = read_milvus_manifest(folder / NAME) if (folder / NAME).exists() else None
     start = MilvusManifest(
         uri=str(Path(uri).resolve()) if uri.endswith(".db") else uri,
-        collection="",
         alias=alias,
         replaced=old.collection if old else "",
         graph=graph,
-        passages=0,
-        source=source,
-        corpus_sha256="",
-        fields=(),
-        encoder=encoder_folder,
+        source=options.source,
+        encoder=options.encoder_folder,
         key=encoder.key,
         dimension=encoder.dimension,
+        **_EMPTY,
     )
     client = connect(start.uri)
     with only_writer(folder), milvus_errors(start.uri):
@@ -121,14 +106,14 @@ class _Upload:
     """A collection that is being filled; `milvus.part.json` records how far it is."""
 
     def __init__(self, folder: Path, client: Any, start: MilvusManifest) -> None:  # noqa: ANN401
-        """Resume an interrupted build of the same settings, or create a collection."""
+        # Resume an interrupted build of the same settings, or create a collection.
         self._folder, self._client, self._state = folder, client, start
         if start.alias in client.list_collections():
             raise ConfigError(f"{start.uri}: {start.alias} is a collection; choose another name")
         part = read_milvus_manifest(folder / _PART) if (folder / _PART).exists() else None
         if part and (part.uri != start.uri or not client.has_collection(part.collection)):
             part = None
-        if part and start == replace(part, collection="", passages=0, corpus_sha256="", fields=()):
+        if part and start == replace(part, **_EMPTY):
             self._state = part
             return
         if part:
@@ -143,7 +128,6 @@ class _Upload:
     def fill(
         self, passages: Iterable[Passage], encoder: Encoder, stored: StoredVectors | None
     ) -> None:
-        """Upload the passages that are missing."""
         digest, fields, n, done = sha256(), {"title"}, 0, self._state.passages
         vectors_of = _next_vectors(stored, done) if stored else encoder.encode_passages
         for chunk in batched(passages, _CHUNK):

@@ -4,10 +4,11 @@ A ranking is a list of (key, score), best first, with distinct keys. Contributio
 exactly (`math.fsum`), so the order of the rankings does not matter; ties go to the smaller key.
 """
 
+from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import fsum, isfinite
-from typing import Protocol
 
 from jpr.errors import ConfigError
 
@@ -15,19 +16,36 @@ Scored = list[tuple[int, float]]
 """Rows with their scores, best first."""
 
 
-class Fusion(Protocol):
+@dataclass(frozen=True, slots=True)
+class Fusion(ABC):
     """Makes one ranking of several; its `repr` names all settings."""
 
-    @property
-    def weights(self) -> tuple[float, ...]:
-        """The weight of each ranking."""
+    weights: tuple[float, ...]
+    """The weight of each ranking."""
+
+    def __post_init__(self) -> None:
+        if not self.weights or not all(isfinite(weight) and weight > 0 for weight in self.weights):
+            raise ConfigError(f"weights of rankings are {self.weights}; all must be above 0")
+
+    @abstractmethod
+    def contributions(self, ranking: Scored, weight: float) -> Iterable[tuple[int, float]]:
+        """Return what a ranking adds to the score of each of its keys."""
 
     def __call__(self, rankings: Sequence[Scored]) -> Scored:
         """Return every key of any ranking with its new score, best first."""
+        n, weights = len(rankings), self.weights
+        if n != len(weights):
+            raise ConfigError(f"{n} rankings but {len(weights)} weights; give one each")
+        by_key: defaultdict[int, list[float]] = defaultdict(list)
+        for ranking, weight in zip(rankings, weights, strict=True):
+            for key, part in self.contributions(ranking, weight):
+                by_key[key].append(part)
+        sums = ((key, fsum(parts)) for key, parts in by_key.items())
+        return sorted(sums, key=lambda hit: (-hit[1], hit[0]))
 
 
 @dataclass(frozen=True, slots=True)
-class ReciprocalRanks:
+class ReciprocalRanks(Fusion):
     """Reciprocal rank fusion (Cormack et al., 2009): the sum of weight / (constant + rank).
 
     >>> fused = ReciprocalRanks((1.0, 1.0))([[(7, 9.1), (8, 2.0)], [(8, 0.5)]])
@@ -35,26 +53,21 @@ class ReciprocalRanks:
     [(8, 0.0325), (7, 0.0164)]
     """
 
-    weights: tuple[float, ...]
     constant: float = 60.0
     """The larger, the smaller the advantage of the first ranks."""
 
     def __post_init__(self) -> None:
-        _check(self.weights)
+        Fusion.__post_init__(self)
         if not (isfinite(self.constant) and self.constant >= 0):
             raise ConfigError(f"constant is {self.constant}; it must be 0 or more")
 
-    def __call__(self, rankings: Sequence[Scored]) -> Scored:
-        """Return every key of any ranking with its new score, best first."""
-        return _sums(
-            (key, weight / (self.constant + rank))
-            for ranking, weight in _weighted(rankings, self.weights)
-            for rank, (key, _) in enumerate(ranking, start=1)
-        )
+    def contributions(self, ranking: Scored, weight: float) -> Iterable[tuple[int, float]]:
+        """Return the weighted reciprocal ranks."""
+        ranks = enumerate(ranking, start=1)
+        return ((key, weight / (self.constant + rank)) for rank, (key, _) in ranks)
 
 
-@dataclass(frozen=True, slots=True)
-class ScoreMix:
+class ScoreMix(Fusion):
     """The weighted sum of scores after min-max normalization of each ranking.
 
     A passage that a ranking lacks gets 0 from it. If all scores of a ranking are equal, all are 1.
@@ -63,44 +76,11 @@ class ScoreMix:
     [(8, 0.75), (7, 0.5), (9, 0.0)]
     """
 
-    weights: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        _check(self.weights)
-
-    def __call__(self, rankings: Sequence[Scored]) -> Scored:
-        """Return every key of any ranking with its new score, best first."""
-        return _sums(
-            (key, weight * score)
-            for ranking, weight in _weighted(rankings, self.weights)
-            for key, score in _normalized(ranking)
+    def contributions(self, ranking: Scored, weight: float) -> Iterable[tuple[int, float]]:
+        """Return the weighted normalized scores."""
+        if not ranking:
+            return ()
+        low, span = ranking[-1][1], ranking[0][1] - ranking[-1][1]
+        return (
+            (key, weight * ((score - low) / span if span > 0 else 1.0)) for key, score in ranking
         )
-
-
-def _check(weights: tuple[float, ...]) -> None:
-    if not weights or not all(isfinite(weight) and weight > 0 for weight in weights):
-        raise ConfigError(f"weights of rankings are {weights}; all must be above 0")
-
-
-def _weighted(
-    rankings: Sequence[Scored], weights: tuple[float, ...]
-) -> Iterable[tuple[Scored, float]]:
-    if len(rankings) != len(weights):
-        raise ConfigError(f"{len(rankings)} rankings but {len(weights)} weights; give one each")
-    return zip(rankings, weights, strict=True)
-
-
-def _normalized(ranking: Scored) -> Iterable[tuple[int, float]]:
-    if not ranking:
-        return ()
-    low, span = ranking[-1][1], ranking[0][1] - ranking[-1][1]
-    return ((key, (score - low) / span if span > 0 else 1.0) for key, score in ranking)
-
-
-def _sums(parts: Iterable[tuple[int, float]]) -> Scored:
-    """Sum the parts of each key and sort the keys, best first."""
-    by_key: dict[int, list[float]] = {}
-    for key, part in parts:
-        by_key.setdefault(key, []).append(part)
-    sums = ((key, fsum(found)) for key, found in by_key.items())
-    return sorted(sums, key=lambda hit: (-hit[1], hit[0]))

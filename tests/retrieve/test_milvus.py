@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path
 
@@ -11,14 +11,16 @@ import pytest
 from numpy.typing import NDArray
 
 from jpr.encode.encoder_folder import load_encoder
-from jpr.encode.vectors import open_vectors, vectors_for
+from jpr.encode.vectors import StoredVectors, open_vectors, vectors_for
 from jpr.errors import ConfigError, DataError, FormatError, MissingExtraError
 from jpr.retrieve import milvus
+from jpr.retrieve.engines import IndexOptions
 from jpr.retrieve.filters import Filter
 from jpr.retrieve.index import build_index
 from jpr.retrieve.milvus import build_milvus
 from jpr.retrieve.milvus_retriever import MilvusManifest, MilvusRetriever, connect
 from jpr.retrieve.retrievers import open_retriever
+from jpr.stages import Encoder
 from jpr.types import Passage, Question
 from tests.cli.running import jpr
 from tests.encode.tiny import write_encoder
@@ -49,12 +51,19 @@ def uri(request: pytest.FixtureRequest) -> str:
 
 
 def build(
-    folder: Path, uri: str, passages: Sequence[Passage] = PASSAGES, graph: str = "hnsw"
+    folder: Path,
+    uri: str,
+    passages: Iterable[Passage] = PASSAGES,
+    model: Encoder | None = None,
+    stored: StoredVectors | None = None,
+    *,
+    graph: str = "hnsw",
+    collection: str | None = None,
+    encoder: str | None = None,
 ) -> MilvusManifest:
-    alias = f"jpr_{folder.name}"
-    return build_milvus(
-        passages, folder, WordEncoder(), uri=uri, alias=alias, graph=graph, source="test"
-    )
+    name = collection or f"jpr_{folder.name}"
+    options = IndexOptions(folder, "test", encoder=encoder, collection=name, graph=graph)
+    return build_milvus(passages, options, uri, model or WordEncoder(), stored)
 
 
 def found(folder: Path, question: Question, k: int, where: Filter | None = None) -> list[str]:
@@ -114,7 +123,7 @@ def test_a_text_longer_than_a_field_comes_back_whole(tmp_path: Path, uri: str) -
 @pytest.mark.parametrize(("graph", "least"), [("hnsw", 0.98), ("ivf", 0.5)])
 def test_most_of_the_nearest_are_found(tmp_path: Path, uri: str, graph: str, least: float) -> None:
     passages = random_passages(600)
-    build(tmp_path / graph, uri, passages, graph)
+    build(tmp_path / graph, uri, passages, graph=graph)
     retriever = MilvusRetriever(tmp_path / graph, WordEncoder())
     asked = [Question(p.id, p.text) for p in random_passages(10, seed=1)]
     rankings = list(retriever.retrieve_many(asked, 20))
@@ -155,9 +164,7 @@ class Failing(WordEncoder):
 
 def interrupted(folder: Path, uri: str, passages: Sequence[Passage]) -> None:
     with pytest.raises(KeyboardInterrupt):
-        build_milvus(
-            passages, folder, Failing(), uri=uri, alias=f"jpr_{folder.name}", source="test"
-        )
+        build(folder, uri, passages, Failing())
 
 
 def test_an_interrupted_build_resumes(
@@ -167,7 +174,7 @@ def test_an_interrupted_build_resumes(
     passages = random_passages(220)
     interrupted(tmp_path / "p", uri, passages)
     encoder = WordEncoder()
-    build_milvus(iter(passages), tmp_path / "p", encoder, uri=uri, alias="jpr_p", source="test")
+    build(tmp_path / "p", uri, iter(passages), encoder)
     assert encoder.encoded == 120
     assert sorted(found(tmp_path / "p", QUESTION, 999)) == sorted(p.id for p in passages)
     assert {path.name for path in (tmp_path / "p").iterdir()} == {"lock", "milvus.json"}
@@ -183,12 +190,8 @@ def test_vectors_made_before_are_those_made_on_the_way(
     stored = open_vectors(tmp_path / "vectors")
     for wrong in (passages[:210], [*passages, *random_passages(9, seed=2)]):
         with pytest.raises(DataError, match="220 vectors"):
-            build_milvus(
-                wrong, tmp_path / "w", WordEncoder(), stored, uri=lite, alias="jpr_w", source=""
-            )
-    build_milvus(
-        passages, tmp_path / "s", WordEncoder(), stored, uri=lite, alias="jpr_s", source="test"
-    )
+            build(tmp_path / "w", lite, wrong, stored=stored)
+    build(tmp_path / "s", lite, passages, stored=stored)
     asked = Question("q", passages[215].text)
     retriever = MilvusRetriever(tmp_path / "s", WordEncoder())
     (nearest,) = exact(passages, [asked], 1)
@@ -232,7 +235,7 @@ def test_what_does_not_fit_is_refused(tmp_path: Path, lite: str) -> None:
     with pytest.raises(ConfigError, match="16,384"):
         found(tmp_path / "x", QUESTION, 20_000)
     with pytest.raises(ConfigError, match="is a collection"):
-        build_milvus(PASSAGES, tmp_path / "y", WordEncoder(), uri=lite, alias=name, source="")
+        build(tmp_path / "y", lite, collection=name)
     build_index(PASSAGES, tmp_path / "local", source="")
     with pytest.raises(ConfigError, match="engine files"):
         build(tmp_path / "local", lite)
@@ -266,16 +269,7 @@ def test_it_is_opened_like_any_index(tmp_path: Path, lite: str) -> None:
 
 def test_the_command_is_the_same(tmp_path: Path, lite: str) -> None:
     folder = write_encoder(tmp_path)
-    encoder = load_encoder(folder)
-    build_milvus(
-        PASSAGES,
-        tmp_path / "e",
-        encoder,
-        uri=lite,
-        alias="jpr_e",
-        source="test",
-        encoder_folder=str(folder),
-    )
+    build(tmp_path / "e", lite, model=load_encoder(folder), encoder=str(folder))
     options = ("-k", 3, "--where", "source=guide", "--json")
     out = json.loads(jpr("retrieve", tmp_path / "e", "castle by the river", *options))
     assert {hit["id"] for hit in out["hits"]} == {"a 1", "b"}
