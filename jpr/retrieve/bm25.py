@@ -132,7 +132,6 @@ class Bm25Searcher:
     """An open BM25 index; threads may share it."""
 
     def __init__(self, folder: Path) -> None:
-        """Open an index that `Bm25Writer` made."""
         self._folder = folder
         with self._read_errors():
             index = _open(folder)
@@ -182,7 +181,6 @@ class Bm25Searcher:
         return np.fromiter((row for row, _ in hits), np.int64, len(hits))
 
     def _filter(self, where: Clauses) -> tantivy.Query:
-        """Return a query for the passages that a filter accepts, with score 0."""
         sets = [tantivy.Query.term_set_query(self._schema, "meta", any_of) for any_of in where]
         accepted = tantivy.Query.boolean_query([(tantivy.Occur.Must, query) for query in sets])
         return tantivy.Query.const_score_query(accepted, 0.0)

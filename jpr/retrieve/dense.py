@@ -24,7 +24,6 @@ from jpr.retrieve.index_manifest import DenseManifest
 from jpr.retrieve.rank_fusion import Scored
 
 EXACT_UP_TO = 1_000_000
-"""Passages up to which search is exhaustive."""
 TARGET = 0.99
 """Questions lie farther from passages than passages do: their recall is some points lower."""
 QUERIES = 256
@@ -70,7 +69,8 @@ def write_vectors(
     Memory holds a byte per value, and the sample from which the centroids are trained.
     """
     lists = 0 if len(source) <= exact_up_to else 2 * isqrt(len(source))
-    rows = _sample_rows(len(source), _PER_LIST * lists or _SAMPLE)
+    size = min(len(source), _PER_LIST * lists or _SAMPLE)
+    rows = np.sort(np.random.default_rng(0).choice(len(source), size, replace=False))
     sample = _take(source, rows)
     index = _untrained(source.dimension, lists)
     index.train(sample)
@@ -85,7 +85,7 @@ def write_vectors(
     if index.ntotal != len(source):
         raise DataError(f"read {index.ntotal:,} vectors instead of {len(source):,}; encode again")
     _save(index, folder)
-    probes, recall = _choose_nprobe(index, truth, lists, nprobe)
+    probes, recall = truth.choose_nprobe(index, lists, nprobe)
     kind = "ivf-sq8" if lists else "sq8"
     return DenseManifest(
         encoder, source.key, source.dimension, kind, lists, probes, round(recall, 4)
@@ -100,15 +100,7 @@ def extend_vectors(source: VectorSource, base: Path, folder: Path) -> None:
     _save(index, folder)
 
 
-def _sample_rows(n: int, size: int) -> Rows:
-    """Return random rows in ascending order; all if there are no more."""
-    if n <= size:
-        return np.arange(n)
-    return np.sort(np.random.default_rng(0).choice(n, size, replace=False))
-
-
 def _take(source: VectorSource, rows: Rows) -> Vectors:
-    """Return the vectors of these rows."""
     sample = np.empty((len(rows), source.dimension), np.float32)
     start = taken = 0
     for block in source.blocks():
@@ -147,7 +139,6 @@ class _ExactNeighbors:
         self._rows = np.empty((len(rows), 0), np.int64)
 
     def update(self, block: Vectors, start: int) -> None:
-        """Consider a block of vectors whose first row is `start`."""
         k = min(_K + 1, len(block))
         scores, rows = faiss.knn(self._queries, block, k, metric=faiss.METRIC_INNER_PRODUCT)
         scores = np.concatenate([self._scores, scores], axis=1)
@@ -156,8 +147,7 @@ class _ExactNeighbors:
         self._scores = np.take_along_axis(scores, best, axis=1)
         self._rows = np.take_along_axis(rows, best, axis=1)
 
-    def recall(self, index: Any, parameters: Any) -> float:  # noqa: ANN401  faiss's own
-        """Return the share of the neighbors that an index finds."""
+    def _recall(self, index: Any, parameters: Any) -> float:  # noqa: ANN401  faiss's own
         _, found = index.search(self._queries, self._rows.shape[1], params=parameters)
         hits = total = 0
         for own, exact, got in zip(self._own, self._rows, found, strict=True):
@@ -166,22 +156,16 @@ class _ExactNeighbors:
             hits += len(np.intersect1d(expected, got))
         return hits / total if total else 1.0
 
-
-def _choose_nprobe(
-    index: Any,  # noqa: ANN401  faiss's own
-    truth: _ExactNeighbors,
-    lists: int,
-    fixed: int | None,
-) -> tuple[int, float]:
-    """Return how many lists to visit, and the recall of that."""
-    if not lists:
-        return 0, truth.recall(index, None)
-    nprobe = 1 if fixed is None else max(1, min(fixed, lists))
-    while True:
-        recall = truth.recall(index, _faiss.SearchParametersIVF(nprobe=nprobe))
-        if fixed is not None or recall >= TARGET or nprobe == lists:
-            return nprobe, recall
-        nprobe = min(lists, nprobe + 1 + nprobe // 4)
+    def choose_nprobe(self, index: Any, lists: int, fixed: int | None) -> tuple[int, float]:  # noqa: ANN401
+        """Return how many lists to visit, and the recall of that."""
+        if not lists:
+            return 0, self._recall(index, None)
+        nprobe = 1 if fixed is None else max(1, min(fixed, lists))
+        while True:
+            recall = self._recall(index, _faiss.SearchParametersIVF(nprobe=nprobe))
+            if fixed is not None or recall >= TARGET or nprobe == lists:
+                return nprobe, recall
+            nprobe = min(lists, nprobe + 1 + nprobe // 4)
 
 
 def _save(index: Any, folder: Path) -> None:  # noqa: ANN401  faiss's own

@@ -35,7 +35,6 @@ from jpr.types import Passage
 
 ProgressBar = Callable[[str, int | None], AbstractContextManager[Progress]]
 """Shows the progress of some work: its name, and the total if known."""
-_FORMAT = 1
 _TICK = 2_000_000_000
 """Nanoseconds between two timestamps that a file system can distinguish, at most: FAT's."""
 _UNKNOWN = (-1, -1)
@@ -54,11 +53,9 @@ class _File:
     """A file as it was when it was read."""
 
     size: int
-    times: tuple[int, int]
-    """mtime and ctime in nanoseconds; no program can set the latter."""
+    times: tuple[int, int]  # mtime and ctime in nanoseconds; no program can set the latter
     sha256: str
-    passages: int
-    """Its passages in the index; 0 if it could not be read."""
+    passages: int  # its passages in the index; 0 if it could not be read
 
 
 Files = Mapping[str, _File]
@@ -78,7 +75,7 @@ def index_documents(
     found = find_documents(folder)
     for problem in found.problems:
         warnings.warn(f"{problem}; left out", stacklevel=2)
-    name = f"{folder.resolve()}\n{encoder.key}\n{_FORMAT}"
+    name = f"{folder.resolve()}\n{encoder.key}\n1"  # 1: the format
     own = home / hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:24]
     with exclusive_folder(own):
         _Update(own, folder, encoder, tokenizer, progress_bar).run(found.files)
@@ -96,8 +93,6 @@ def exclusive_folder(folder: Path) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class _Update:
-    """One update of an index."""
-
     home: Path
     folder: Path
     encoder: Encoder
@@ -106,11 +101,9 @@ class _Update:
 
     @property
     def index(self) -> Path:
-        """The folder of the index."""
         return self.home / "index"
 
     def run(self, paths: Mapping[str, Path]) -> None:
-        """Make the index hold the content of these files."""
         known = self._read_notes()
         files = {name: _look(path, known.get(name)) for name, path in paths.items()}
         if known and files == known:
@@ -124,10 +117,9 @@ class _Update:
         self._change(known, now, [passage for some in read.values() for passage in some])
 
     def _read(self, paths: Mapping[str, Path]) -> dict[str, list[Passage]]:
-        """Read files; one that cannot be read has no passages, and a warning."""
-        passages: dict[str, list[Passage]] = {}
         if not paths:
-            return passages
+            return {}
+        passages: dict[str, list[Passage]] = {}
         tokenizer = load_tokenizer(self.tokenizer)
         with self.progress_bar("reading files", len(paths)) as progress:
             for name, path in paths.items():
@@ -140,7 +132,6 @@ class _Update:
         return passages
 
     def _change(self, known: Files, now: Files, new: Sequence[Passage]) -> None:
-        """Bring the index from one state of the files to another."""
         before, after, source = _ids(known), _ids(now), str(self.folder)
         vectors = encoded_by(self.encoder, self.index, self._encode)
         if not known or self._needs_rebuild(len(after)):
@@ -209,9 +200,9 @@ def _look(path: Path, known: _File | None) -> _File:
 
 
 def _ids(files: Files) -> dict[str, None]:
-    """Return the ids of all passages of some files."""
-    every = (id for name, file in files.items() for id in passage_ids(name, file.passages))
-    return dict.fromkeys(every)
+    return dict.fromkeys(
+        id for name, file in files.items() for id in passage_ids(name, file.passages)
+    )
 
 
 def _union(known: Files, now: Files) -> Files:
