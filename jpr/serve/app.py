@@ -23,7 +23,6 @@ from jpr.serve.schemas import Json, error_body
 from jpr.serve.service import Service
 
 WEB = Path(__file__).parent / "web"
-"""The page."""
 _MAX_NAME = 100
 """Characters of a field's name that an error repeats."""
 _PAGE_HEADERS = {
@@ -68,7 +67,6 @@ class _Page(StaticFiles):
     """The files of the page, which load nothing from elsewhere."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
-        """Return a file."""
         response = await super().get_response(path, scope)
         response.headers.update(_PAGE_HEADERS)
         return response
@@ -79,7 +77,7 @@ async def _http_error(_: Request, error: Exception) -> JSONResponse:
     status, message = error.status_code, error.detail
     if message == HTTPStatus(status).phrase:
         message = _HINTS.get(status, message)
-    if status == 400 and error.__cause__ is not None:  # as_question by the framework
+    if status == 400 and error.__cause__ is not None:  # raised by the framework
         message = "the body cannot be parsed; send UTF-8, with finite numbers and less nesting"
     return Json(error_body(message), status, error.headers)
 

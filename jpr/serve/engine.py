@@ -6,17 +6,19 @@ question with another β, decoder or k then takes milliseconds.
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from math import exp, inf, nextafter
+from time import monotonic
 from typing import TypeVar
 
-from jpr.errors import ConfigError
+from jpr.decode import Rows
+from jpr.errors import ConfigError, DataError
 from jpr.formats.replies import reply_json, tree_json
 from jpr.pipeline import OpenQuestion, Pipeline, as_question
 from jpr.rerank.decoding import INDEPENDENT, Decoding
 from jpr.rerank.joint import JointReranker
-from jpr.serve.deadline import DeadlineScorer
-from jpr.types import Answer, Hit, Ranking, Reply
+from jpr.rerank.scorer import ModelInput, Opened, Scorer
+from jpr.types import Answer, Hit, Prefix, Ranking, Reply
 
 MAX_JOINT = 20
 """Candidates of a rerank job that are chosen jointly; the others follow by their own probability.
@@ -90,14 +92,51 @@ Placed = tuple[int, Job]
 """A job, or its result, after the job's position in a batch."""
 
 
-def _ignore(_: str, __: int) -> None:
-    """Count nothing."""
+class DeadlineScorer:
+    """A scorer whose searches have a number of seconds each; belongs to one thread.
+
+    A tree whose passages are found in every order grows with the factorial of k, and other
+    requests wait for the same thread.
+    """
+
+    def __init__(self, scorer: Scorer, seconds: float) -> None:
+        """Wrap a scorer."""
+        self._scorer, self._seconds = scorer, seconds
+        self.batch, self.ahead, self.numbers = scorer.batch, scorer.ahead, scorer.numbers
+        self.stays_open, self.reads_answers = scorer.stays_open, scorer.reads_answers
+        self.key = scorer.key
+        self.tokens: tuple[int, ...] = ()  # of each question opened last
+        self.total_tokens = 0  # of all questions opened so far
+        self.start()
+
+    def start(self) -> None:
+        """Start the clock of the next search."""
+        self._deadline = monotonic() + self._seconds
+
+    def open(self, inputs: Sequence[ModelInput]) -> Opened:
+        """Encode the candidates, which the deadline does not include: their number is limited."""
+        opened = self._scorer.open(inputs)
+        self.tokens = tuple(sum(len(one.ids) for one in each.prompted) for each in inputs)
+        self.total_tokens += sum(self.tokens)
+        self.start()
+
+        def ask(prefixes: Sequence[tuple[int, Prefix]]) -> Rows:
+            if monotonic() > self._deadline:
+                raise DataError(
+                    f"the search did not end within {self._seconds:g} seconds; use a smaller k, "
+                    "or the decoder sets or seq"
+                )
+            return opened.ask(prefixes)
+
+        return replace(opened, ask=ask)
 
 
 class ServiceEngine:
     """A pipeline at work for many requests; belongs to one thread, except for `search`."""
 
-    def __init__(self, pipeline: Pipeline, count: Callable[[str, int], None] = _ignore) -> None:
+    def __init__(
+        self, pipeline: Pipeline, count: Callable[[str, int], None] = lambda *_: None
+    ) -> None:
         """Take a pipeline with a joint model, whose searches get a deadline.
 
         `count(name, n)` is called with the numbers of jobs, batches, tokens and reused questions.
@@ -154,9 +193,8 @@ class ServiceEngine:
             if len(self._cache) > CACHED_QUESTIONS:
                 self._cache.popitem(last=False)
             self._scorer.start()
-            options = ask.options
-            reply = opened.reply(beta=options.beta, decoder=options.decoder, k=options.k)
-            alone = opened.reply(decoder=INDEPENDENT, k=options.k) if ask.compare else None
+            reply = opened.reply(**asdict(ask.options))
+            alone = opened.reply(decoder=INDEPENDENT, k=ask.options.k) if ask.compare else None
             yield place, reply_json(reply, alone)
 
     def _ask_batched(self, asks: Sequence[Placed[AskJob]]) -> Iterator[Placed[dict[str, object]]]:
@@ -165,11 +203,7 @@ class ServiceEngine:
         for (_, options, compare), group in groups.items():
             pipeline = group[0][1].pipeline
             questions = [as_question(ask.question) for _, ask in group]
-            replies = list(
-                pipeline.ask_many(
-                    questions, beta=options.beta, decoder=options.decoder, k=options.k
-                )
-            )
+            replies = list(pipeline.ask_many(questions, **asdict(options)))
             others: Iterable[Reply | None] = [None] * len(group)
             if compare:
                 others = pipeline.ask_many(questions, decoder=INDEPENDENT, k=options.k)

@@ -88,7 +88,9 @@ class RequestMiddleware:
                 message = f"no response within {self._limits.seconds:g} seconds; request less"
                 raise HTTPException(504, message)
         finally:
-            await _cancel(app, gone)
+            app.cancel()  # does nothing if it is done
+            gone.cancel()
+            await asyncio.gather(app, gone, return_exceptions=True)
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
         try:
@@ -123,13 +125,10 @@ class _Response:
     def __init__(self, send: Send) -> None:
         self._send = send
         self.id = uuid4().hex
-        self.status = 0
-        """0 until the response starts."""
-        self.log_fields: dict[str, object] = {}
-        """Counts that the app adds to the log line."""
+        self.status = 0  # until the response starts
+        self.log_fields: dict[str, object] = {}  # counts that the app adds to the log line
 
     async def send(self, message: Message) -> None:
-        """Pass a message on, with the request's id among the headers."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
             headers = [*message.get("headers", ()), (b"x-request-id", self.id.encode())]
@@ -173,11 +172,3 @@ def _replay(body: bytes) -> Receive:
         return next(messages, {"type": "http.disconnect"})
 
     return receive
-
-
-async def _cancel(*tasks: "asyncio.Future[None] | asyncio.Future[Message]") -> None:
-    """Cancel the unfinished tasks and wait for their end."""
-    unfinished = [task for task in tasks if not task.done()]
-    for task in unfinished:
-        task.cancel()
-    await asyncio.gather(*unfinished, return_exceptions=True)

@@ -52,20 +52,10 @@ async def metrics(service: ServiceOf) -> Response:
 
 
 @router.post("/v1/rerank", response_model=RerankResponse)
-async def rerank_v1(body: RerankRequest, service: ServiceOf, request: Request) -> JSONResponse:
-    """Choose from documents, in the format of Jina and of Cohere's version 1."""
-    return await _rerank(body, service, request, 1)
-
-
 @router.post("/v2/rerank", response_model=RerankResponse)
-async def rerank_v2(body: RerankRequest, service: ServiceOf, request: Request) -> JSONResponse:
-    """Choose from documents, in the format of Cohere's version 2."""
-    return await _rerank(body, service, request, 2)
-
-
-async def _rerank(
-    body: RerankRequest, service: Service, request: Request, version: int
-) -> JSONResponse:
+async def rerank(body: RerankRequest, service: ServiceOf, request: Request) -> JSONResponse:
+    """Choose from documents, in the format of Jina and Cohere's version 1 or of Cohere's 2."""
+    version = 1 if request.scope["route"].path == "/v1/rerank" else 2
     request.state.log_fields["passages"] = len(body.documents)
     found = await asyncio.wrap_future(service.model.submit(body.job(service.limits)))
     assert isinstance(found, RerankResult)

@@ -16,10 +16,10 @@ from jpr.pipeline import Pipeline
 from jpr.rerank.joint import JointReranker
 from jpr.rerank.order import FirstStageOrder
 from jpr.rerank.scorer import ModelInput, Opened
-from jpr.serve.deadline import DeadlineScorer
 from jpr.serve.engine import (
     CACHED_QUESTIONS,
     AskJob,
+    DeadlineScorer,
     DecodeOptions,
     RerankJob,
     RerankResult,
