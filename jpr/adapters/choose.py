@@ -19,7 +19,7 @@ Chosen = tuple[int, float]
 def check_k(k: int) -> int:
     """Return k, which must be 1 or more."""
     if k < 1:
-        raise ConfigError(f"k = {k}; k must be 1 or more")
+        raise ConfigError(f"k = {k}; it must be 1 or more")
     return k
 
 

@@ -28,10 +28,7 @@ class JprRanker:
     def run(
         self, query: str, documents: list[Document], top_k: int | None = None
     ) -> dict[str, list[Document]]:
-        """Return `top_k` of the documents, best first, as `documents`; all if there are fewer.
-
-        The default is the component's own `top_k`.
-        """
+        """Return `top_k` of the documents, by default the component's, best first."""
         given = [(document.content, document.meta, document.score) for document in documents]
         chosen = choose(self.reranker, query, given, self.top_k if top_k is None else top_k)
         return {"documents": [replace(documents[at], score=score) for at, score in chosen]}

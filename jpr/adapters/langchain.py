@@ -22,7 +22,6 @@ except ImportError as error:
     raise MissingExtraError("the adapter for LangChain", "langchain") from error
 
 SCORE = "relevance_score"
-
 TopN = Annotated[int, AfterValidator(check_k)]
 
 
@@ -40,12 +39,9 @@ class JprCompressor(BaseDocumentCompressor):
     ) -> list[Document]:
         """Return `top_n` of the documents, best first; all if there are fewer."""
         given = [(document.page_content, document.metadata, None) for document in documents]
-        chosen = [
-            (documents[at], score) for at, score in choose(self.reranker, query, given, self.top_n)
-        ]
         return [
-            document.model_copy(update={"metadata": {**document.metadata, SCORE: score}})
-            for document, score in chosen
+            documents[at].model_copy(update={"metadata": {**documents[at].metadata, SCORE: score}})
+            for at, score in choose(self.reranker, query, given, self.top_n)
         ]
 
 
@@ -62,10 +58,8 @@ class JprRetriever(BaseRetriever):
     @model_validator(mode="after")
     def _has_enough_candidates(self) -> "JprRetriever":
         if self.candidates < self.top_n:
-            raise ConfigError(
-                f"top_n = {self.top_n}, candidates = {self.candidates}; lower top_n or raise "
-                "candidates"
-            )
+            given = f"top_n = {self.top_n}, candidates = {self.candidates}"
+            raise ConfigError(f"{given}; lower top_n or raise candidates")
         return self
 
     @classmethod

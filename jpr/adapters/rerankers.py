@@ -39,9 +39,8 @@ class JprRanker(BaseRanker):  # type: ignore[misc]  # the library is not typed
         documents = _documents(docs, doc_ids, metadata)
         given = [(document.text, document.metadata, None) for document in documents]
         chosen = choose(self._reranker, query, given, max(len(given), 1))
-        results = [
-            Result(documents[at], score, rank) for rank, (at, score) in enumerate(chosen, start=1)
-        ]
+        ranked = enumerate(chosen, start=1)
+        results = [Result(documents[at], score, rank) for rank, (at, score) in ranked]
         return RankedResults(results, query, has_scores=True)
 
     async def rank_async(

@@ -24,8 +24,7 @@ VERIFY_UP_TO = 16 << 20
 class Change:
     """One step in the history of an index."""
 
-    what: str
-    """`build`, `add` or `remove`."""
+    what: str  # build, add or remove
     source: str
     added: int
     removed: int
@@ -88,7 +87,11 @@ def read_manifest(version: Path) -> IndexManifest:
         record = read_object(version / NAME)
         if record["format"] != FORMAT:
             raise FormatError(version, 0, f"format {record['format']}, this version reads {FORMAT}")
-        manifest = _parse(unsealed(version / NAME, record))
+        plain: dict[str, Any] = unsealed(version / NAME, record)
+        plain["fields"] = tuple(plain["fields"])
+        plain["vectors"] = DenseManifest(**plain["vectors"]) if plain["vectors"] else None
+        plain["history"] = tuple(Change(**change) for change in plain["history"])
+        manifest = IndexManifest(**plain)
     except (FormatError, KeyError, TypeError) as error:
         reason = error.problem if isinstance(error, FormatError) else error
         raise FormatError(version, 0, f"not a complete index ({reason}); build it again") from error
@@ -99,16 +102,6 @@ def read_manifest(version: Path) -> IndexManifest:
     if manifest.sizes != found:
         raise FormatError(version, 0, "a file is missing or has another size; build it again")
     return manifest
-
-
-def _parse(record: dict[str, Any]) -> IndexManifest:
-    """Make a manifest of JSON; a wrong type or an unknown key is a TypeError."""
-    parsed = {
-        "fields": tuple(record["fields"]),
-        "vectors": DenseManifest(**record["vectors"]) if record["vectors"] else None,
-        "history": tuple(Change(**change) for change in record["history"]),
-    }
-    return IndexManifest(**{**record, **parsed})
 
 
 def verified_manifest(version: Path, up_to: float | None = None) -> IndexManifest:

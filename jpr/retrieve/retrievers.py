@@ -56,7 +56,11 @@ class DenseRetriever:
 
     def __init__(self, index: Index, encoder: Encoder, where: Filter | None = None) -> None:
         """Search `index`, whose vectors `encoder` made, restricted to what `where` accepts."""
-        _check_encoder(index, encoder)
+        if (key := _dense_manifest(index).key) != encoder.key:
+            raise ConfigError(
+                f"the index has vectors of encoder {key}, not of {encoder.key}; use the encoder "
+                "that it was built with, or build it again"
+            )
         self._index, self._encoder, self._where = index, encoder, where
         self.key = f"dense {index.key} {encoder.key} {_filter_key(index, where)}"
 
@@ -134,14 +138,6 @@ def _dense_manifest(index: Index) -> DenseManifest:
     if index.manifest.vectors is None:
         raise ConfigError("the index has no vectors; build it with an encoder, or use bm25")
     return index.manifest.vectors
-
-
-def _check_encoder(index: Index, encoder: Encoder) -> None:
-    if (key := _dense_manifest(index).key) != encoder.key:
-        raise ConfigError(
-            f"the index has vectors of encoder {key}, not of {encoder.key}; use the encoder that "
-            "it was built with, or build it again"
-        )
 
 
 def _filter_key(index: Index, where: Filter | None) -> str:

@@ -19,7 +19,6 @@ T = TypeVar("T")
 _VERSION = re.compile("v[0-9]{1,9}")
 UNFINISHED = "encoding-"
 """Prefix of folders that a killed writer leaves and the next one resumes."""
-_ATTEMPTS = 5
 
 
 @contextmanager
@@ -54,7 +53,7 @@ def is_built(folder: Path) -> bool:
 
 def open_current(folder: Path, open_version: Callable[[Path], T]) -> T:
     """Open the version in use; try again if another replaces it meanwhile."""
-    for _ in range(_ATTEMPTS):
+    for _ in range(5):
         name = _current(folder)
         if name is None:
             break
@@ -100,7 +99,6 @@ def _current(folder: Path) -> str | None:
 
 
 def _remove_versions(folder: Path, keep: str | None) -> None:
-    """Remove versions that are not in use: old ones, and those of killed writers."""
     for path in folder.iterdir():
         if _VERSION.fullmatch(path.name) and path.name != keep:
             shutil.rmtree(path)
