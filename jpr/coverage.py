@@ -26,12 +26,9 @@ from jpr.types import Question, Ranking
 
 Ints = NDArray[np.int64]
 
-_VERSION = "1"
-"""Part of every cache key; increased when the definition of a match changes."""
-_CHUNK = 50
-"""Questions per task of a worker: about 4 MB of text."""
-_MIN_PARALLEL = 500
-"""Fewer questions take less time than starting a process."""
+_VERSION = "1"  # part of every cache key; increased when the definition of a match changes
+_CHUNK = 50  # questions per task of a worker: about 4 MB of text
+_MIN_PARALLEL = 500  # fewer questions take less time than starting a process
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,12 +145,11 @@ def cover(
         timed_out += slow
         progress(len(rows))
     if timed_out:
-        warnings.warn(
-            f"{len(timed_out)} regular expressions timed out and count as not found: "
-            f"questions {', '.join(timed_out[:5])}",
-            stacklevel=2,
-        )
-    coverage = Coverage.of_lists([_n_answers(r.question) for r in rankings], found)
+        problem = f"{len(timed_out)} regular expressions timed out and count as not found"
+        warnings.warn(f"{problem}: questions {', '.join(timed_out[:5])}", stacklevel=2)
+    gold = [ranking.question for ranking in rankings]
+    n_answers = [len(question.answers) or int(bool(question.regex)) for question in gold]
+    coverage = Coverage.of_lists(n_answers, found)
     if stored and not timed_out:  # they may end in time next time
         _save(coverage, stored)
     return coverage
@@ -172,10 +168,6 @@ def cover_by_ids(
         covers.append([holds.get(hit.passage.id, ()) for hit in ranking.hits])
     n_answers = [len(relevant.get(ranking.question.id, {})) for ranking in rankings]
     return Coverage.of_lists(n_answers, covers)
-
-
-def _n_answers(question: Question) -> int:
-    return len(question.answers) or int(bool(question.regex))
 
 
 _Chunk = list[tuple[Question, list[tuple[str, str]]]]

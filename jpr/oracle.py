@@ -1,7 +1,9 @@
 """The oracle ordering of passages: greedy, and exact within a limit of work."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,10 +56,8 @@ def greedy(pool: Coverage, k: int, alpha: float) -> Greedy:
     answer = offsets[pool.question] + pool.answer
     start = starts(pool.n_passages)
     ids: Ints
-    passage: Ints
     ids, passage = np.unique(start[pool.question] + pool.rank, return_inverse=True)
-    # the question of each useful passage
-    owner: Ints = np.searchsorted(start, ids, side="right") - 1
+    owner: Ints = np.searchsorted(start, ids, side="right") - 1  # each useful passage's question
     first = np.flatnonzero(np.r_[True, owner[1:] != owner[:-1]])
     segment = np.cumsum(np.r_[False, owner[1:] != owner[:-1]])
     worth = np.ones(int(pool.n_answers.sum()))
@@ -120,7 +120,7 @@ def max_cover(covers: Sequence[frozenset[int]], k: int, work: int = 20_000) -> C
     """
     sets = _undominated(covers)
     best = _greedy_choice(sets, k)
-    limit = min(_union(sets.values()).bit_count(), _reach(0, list(sets.values()), k))
+    limit = min(reduce(or_, sets.values(), 0).bit_count(), _reach(0, list(sets.values()), k))
     search = _BranchAndBound(k, best, work)
     if best[0] < limit:
         search.explore(0, (), list(sets.items()))
@@ -149,13 +149,6 @@ def _greedy_choice(sets: dict[int, int], k: int) -> tuple[int, tuple[int, ...]]:
     return done.bit_count(), tuple(chosen)
 
 
-def _union(sets: Iterable[int]) -> int:
-    together = 0
-    for bits in sets:
-        together |= bits
-    return together
-
-
 def _reach(done: int, sets: Sequence[int], k: int) -> int:
     """Return a bound on what k of the sets can cover together with `done`."""
     gains = sorted(((bits & ~done).bit_count() for bits in sets), reverse=True)
@@ -166,9 +159,7 @@ class _BranchAndBound:
     """Depth-first branch and bound; `best` improves, `work` decreases."""
 
     def __init__(self, k: int, best: tuple[int, tuple[int, ...]], work: int) -> None:
-        self.k = k
-        self.best = best
-        self.work = work
+        self.k, self.best, self.work = k, best, work
 
     def explore(self, done: int, chosen: tuple[int, ...], sets: list[tuple[int, int]]) -> None:
         """Try every extension of the chosen passages that might beat the best."""

@@ -145,9 +145,9 @@ def is_weak(alias: str) -> bool:
     return len(words) == 1 and (words[0].isnumeric() or words[0] in WEAK)
 
 
+# Words of an answer, and characters of a word, up to which texts are searched without splitting
+# them; above, a text that nearly contains the answer many times would take quadratic time.
 _FEW, _SHORT = 8, 100
-"""Words of an answer, and characters of a word, up to which texts are searched without splitting
-them; above, a text that nearly contains the answer many times would take quadratic time."""
 
 
 class _Needle:
@@ -155,11 +155,9 @@ class _Needle:
 
     def __init__(self, words: list[str]) -> None:
         self._words = words
-        self.longest = max(words, key=len)
-        """Most texts are rejected because they lack this one."""
+        self.longest = max(words, key=len)  # most texts are rejected because they lack it
 
     def is_in(self, folded: str) -> bool:
-        """Return `has_answer` for a text that is folded already."""
         if self.longest not in folded:
             return False
         if len(self._words) > _FEW or len(self.longest) > _SHORT:
@@ -187,7 +185,6 @@ class _Needle:
 
 @cache
 def _kind(character: str) -> str:
-    """Return what a character is to the tokenizer."""
     if _compiled(_WORD).match(character):
         return "word"
     return "sign" if _compiled(_TOKEN).match(character) else "separator"
@@ -227,11 +224,6 @@ class AnswerMatcher:
         """Whether the expression ran out of time on any text."""
         return self._timeouts > 0
 
-    @property
-    def n_answers(self) -> int:
-        """The number of distinct answers looked for."""
-        return 1 if self._pattern else len(self._answers)
-
     def found_in(self, title: str, text: str) -> tuple[int, ...]:
         """Return the indexes of the answers that a passage's title or text contains."""
         if self._pattern:
@@ -247,20 +239,14 @@ class AnswerMatcher:
 
     def _matches(self, text: str) -> bool:
         assert self._pattern is not None
-        if self._timeouts >= _MAX_TIMEOUTS:
+        if self._timeouts >= 3:
             return False
+        search, limit = self._pattern.search, self._time_limit
         try:
-            found = self._pattern.search(
-                decomposed(text), timeout=self._time_limit, concurrent=False
-            )
+            return search(decomposed(text), timeout=limit, concurrent=False) is not None
         except TimeoutError:
             self._timeouts += 1
             return False
-        return found is not None
-
-
-_MAX_TIMEOUTS = 3
-"""Texts on which an expression may run out of time before it is no longer tried."""
 
 
 def compile_pattern(source: str) -> "regex.Pattern[str]":
@@ -285,8 +271,6 @@ def pattern_source(question: Question) -> str:
     try:
         compile_pattern(source)
     except (regex.error, RecursionError, OverflowError) as error:
-        raise DataError(
-            f"question {question.id!r}: {question.regex!r} is not a regular expression: {error}; "
-            "correct it or remove the question"
-        ) from error
+        problem = f"{question.regex!r} is not a regular expression: {error}"
+        raise DataError(f"question {question.id!r}: {problem}; correct it or remove it") from error
     return source

@@ -89,7 +89,6 @@ def test_strict_ignores_lone_numerals_and_stop_words() -> None:
 def test_a_regular_expression_is_one_answer_found_anywhere_in_any_case() -> None:
     question = Question("q", "?", regex=r"new\s?york|roosevelt field")
     matcher = AnswerMatcher(question)
-    assert matcher.n_answers == 1
     assert matcher.found_in("", "He left NewYork.") == (0,)
     assert matcher.found_in("Roosevelt Field", "") == (0,)
     assert matcher.found_in("", "He left Boston.") == ()

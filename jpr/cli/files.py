@@ -161,7 +161,7 @@ def fill_in(
             rankings = fill_texts(rankings, passages)
     if questions:
         aligned = align(load_questions(questions), rankings)
-        rankings = aligned.rankings
+        rankings = aligned.items
         if aligned.unknown:
             output.note(f"{len(aligned.unknown)} rankings are for other questions; left out")
         if aligned.missing:

@@ -225,7 +225,7 @@ def _read(corpus: Path, split: str | None) -> "Iterator[Passage]":
         shown = 0
         for count, passage in enumerate(read_corpus(corpus, split)):
             yield passage
-            if count % 1000 == 0 and (done := reading.bytes // _MB) > shown:
+            if count % 1000 == 0 and (done := sum(reading.values()) // _MB) > shown:
                 progress(done - shown)
                 shown = done
 

@@ -146,10 +146,10 @@ def evaluate(
     known = list(compress(questions, inside))
     aligned = {name: align(questions, rankings) for name, rankings in runs.items()}
     ordered = {
-        name: [break_ties(ranking) for ranking in compress(run.rankings, inside)]
+        name: [break_ties(ranking) for ranking in compress(run.items, inside)]
         for name, run in aligned.items()
     }
-    others = [list(compress(align(questions, pool).rankings, inside))] if pool else []
+    others = [list(compress(align(questions, pool).items, inside))] if pool else []
     pooled = pool_runs(known, [*ordered.values(), *others], relevant)
     if qrels:
         coverage = cover_by_ids(pooled, relevant)
@@ -216,7 +216,7 @@ def evaluate_answers(
         given = align_predictions(known, predictions)
         rows = [
             [measure.value(question, prediction.answers) for measure in measures]
-            for question, prediction in zip(known, given.predictions, strict=True)
+            for question, prediction in zip(known, given.items, strict=True)
         ]
         scored.append(RunScores(name, np.array(rows), given.missing, given.unknown))
     return Evaluation(

@@ -93,7 +93,6 @@ def publish_binary(path: Path) -> Iterator[BinaryIO]:
                 yield stream
                 stream.flush()
                 os.fsync(stream.fileno())
-                temporary.chmod(0o666 & ~_umask())
                 temporary.replace(target)
             except BaseException:
                 temporary.unlink(missing_ok=True)
@@ -140,7 +139,7 @@ def temporary_path(path: Path) -> Path:
 
 
 def copy_file(source: Path, path: Path) -> None:
-    """Copy a file."""
+    """Copy a file, atomically."""
     with source.open("rb") as stream, publish_binary(path) as out:
         shutil.copyfileobj(stream, out)
 
@@ -170,7 +169,7 @@ def _sync(path: Path) -> None:
 def _open_exclusively(path: Path) -> int:
     """Open an empty file for one writer at a time; wait for another process that has it open."""
     while True:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         with suppress(OSError):  # some network disks have no locks
             fcntl.flock(handle, fcntl.LOCK_EX)
         with suppress(FileNotFoundError):
@@ -186,9 +185,3 @@ def _is_stream(path: Path) -> bool:
         return False
     opened = path.parent in (Path("/dev"), Path("/dev/fd"), Path("/proc/self/fd"))
     return path.exists() and (opened or not path.is_file())
-
-
-def _umask() -> int:
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask

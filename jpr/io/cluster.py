@@ -12,12 +12,13 @@ from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from itertools import islice
+from itertools import chain, islice
 from threading import Lock
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from jpr.errors import ConfigError, DataError, JprError, MissingExtraError
+from jpr.stages import batched
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -26,12 +27,8 @@ S = TypeVar("S")
 T = TypeVar("T")
 U = TypeVar("U")
 
-_IN_FLIGHT = 3
-"""Tasks for each thread of a worker: one at work, the others on their way there or back."""
-_RETRIES = 2
-"""How often a task that failed, on a worker that lives, is tried again."""
-_OPENING = Lock()
-"""The threads of a worker share the stage that one of them opens."""
+_IN_FLIGHT = 3  # tasks for each thread of a worker: one at work, the others on their way
+_OPENING = Lock()  # the threads of a worker share the stage that one of them opens
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,22 +44,13 @@ class StageSpec(Generic[S]):
     """For messages."""
 
 
-class BatchRunner(Protocol):
-    """Runs a stage on many items: in this process, or in batches on workers."""
-
-    def __call__(
-        self,
-        work: Callable[[S, Iterable[T]], Iterable[U]],
-        stage: S,
-        items: Iterable[T],
-        batch: int,
-    ) -> Iterable[U]:
-        """Return `work(stage, items)`: one result per item, in the same order."""
+Work = Callable[[Any, Iterable[Any]], Iterable[Any]]
+"""Runs a stage on items: one result per item, in the same order."""
+BatchRunner = Callable[[Work, Any, Iterable[Any], int], Iterable[Any]]
+"""Does work with a stage on items: in this process, or in batches of this size on workers."""
 
 
-def run_locally(
-    work: Callable[[S, Iterable[T]], Iterable[U]], stage: S, items: Iterable[T], batch: int
-) -> Iterable[U]:
+def run_locally(work: Work, stage: object, items: Iterable[Any], batch: int) -> Iterable[Any]:
     """Run the stage in this process."""
     return work(stage, items)
 
@@ -70,13 +58,9 @@ def run_locally(
 def cluster_runner(client: "Client", spec: StageSpec[Any]) -> BatchRunner:
     """Return a runner that opens the same stage on the workers of a cluster."""
 
-    def run(
-        work: Callable[[S, Iterable[T]], Iterable[U]], stage: S, items: Iterable[T], batch: int
-    ) -> Iterator[U]:
-        rest = iter(items)
-        batches = iter(lambda: list(islice(rest, batch)), [])
-        for found in cluster_map(client, spec, partial(_as_list, work), batches):
-            yield from found
+    def run(work: Work, stage: object, items: Iterable[Any], batch: int) -> Iterable[Any]:
+        found = cluster_map(client, spec, partial(_as_list, work), batched(items, batch))
+        return chain.from_iterable(found)
 
     return run
 
@@ -94,8 +78,7 @@ def cluster_map(
             with warnings.catch_warnings():
                 # An item travels with its task, so that the task can be done again.
                 warnings.filterwarnings("ignore", "Sending large graph")
-                task = client.submit(_run_task, spec, work, item, pure=False, retries=_RETRIES)
-                in_flight.append(task)
+                in_flight.append(client.submit(_run_task, spec, work, item, pure=False, retries=2))
         if not in_flight:
             return
         yield _result(in_flight.popleft())
@@ -161,7 +144,7 @@ def _opened(spec: StageSpec[S]) -> S:
     return stage
 
 
-def _as_list(work: Callable[[S, Iterable[T]], Iterable[U]], stage: S, items: list[T]) -> list[U]:
+def _as_list(work: Work, stage: object, items: list[Any]) -> list[Any]:
     return list(work(stage, items))
 
 

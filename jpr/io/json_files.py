@@ -4,6 +4,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -89,18 +90,16 @@ def iter_json(path: Path) -> Iterator[tuple[int, Any]]:
         begun = True
 
 
-def _loads_document(text: str) -> object:
-    """Decode a value that may be the whole file, with ids as keys: none may come twice."""
-    value: object = json.loads(text, object_pairs_hook=_unrepeated)
-    return value
-
-
 def _unrepeated(pairs: list[tuple[str, object]]) -> dict[str, object]:
     record = dict(pairs)
     if len(record) < len(pairs):
         (twice, _), *_ = Counter(key for key, _ in pairs).most_common(1)
         raise json.JSONDecodeError(f"key {twice!r:.60} comes twice in one object", "", 0)
     return record
+
+
+_loads_document = partial(json.loads, object_pairs_hook=_unrepeated)
+"""Decodes a value that may be the whole file, with ids as keys: none may come twice."""
 
 
 def _guarded(decode: Callable[..., Any], text: str, *at: int) -> Any:  # noqa: ANN401  # any JSON
@@ -116,7 +115,7 @@ def _guarded(decode: Callable[..., Any], text: str, *at: int) -> Any:  # noqa: A
 
 
 def _unfinished(error: json.JSONDecodeError, text: str) -> bool:
-    """Return whether JSON broke off only because the text did: the next lines may complete it."""
+    # broken off only because the text is: the next lines may complete it
     return error.msg.startswith("Unterminated string") or error.pos >= len(text.rstrip()) - 10
 
 
@@ -124,12 +123,11 @@ def _bad_json(path: Path, line: int, error: json.JSONDecodeError) -> FormatError
     return FormatError(path, line, f"not valid JSON: {error.msg} at column {error.colno}")
 
 
-def _document(path: Path, first: int, line: str, lines: _Lines) -> object:
+def _document(path: Path, first: int, line: str, lines: _Lines) -> Any:  # noqa: ANN401
     """Read the rest of the file as one JSON document that began on `line`."""
     text = "\n".join([line, *(more for _, more in lines)])
     try:
-        document: object = _guarded(_loads_document, text)
-        return document
+        return _guarded(_loads_document, text)
     except json.JSONDecodeError as error:
         raise _bad_json(path, first + error.lineno - 1, error) from error
 
@@ -172,11 +170,8 @@ def _array_items(path: Path, first: int, line: str, lines: _Lines) -> Iterator[t
 
 
 def _more(lines: _Lines, size: int) -> str:
-    """Take lines until they hold `size` characters."""
     taken: list[str] = []
-    for _, line in lines:
-        taken.append(line)
-        size -= len(line) + 1
-        if size <= 0:
-            break
+    while size > 0 and (line := next(lines, None)):
+        taken.append(line[1])
+        size -= len(line[1]) + 1
     return "\n".join(taken)

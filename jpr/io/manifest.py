@@ -5,12 +5,11 @@ import platform
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from jpr.io.checksums import sha256
-
-_PACKAGES = ("jpr", "numpy", "regex", "tokenizers")
 
 
 def manifest(
@@ -21,7 +20,10 @@ def manifest(
         "command": command,
         "commit": commit(),
         "inputs": {name: sha256(path) for name, path in inputs.items()},
-        "versions": {"python": platform.python_version(), **_versions((*_PACKAGES, *packages))},
+        "versions": {
+            "python": platform.python_version(),
+            **{name: _version(name) for name in ("jpr", "numpy", "regex", "tokenizers", *packages)},
+        },
         "machine": f"{_processor()}, {os.cpu_count()} cores, {sys.platform}",
         "seconds": round(seconds, 1),
     }
@@ -37,20 +39,16 @@ def commit() -> str:
         return "unknown"
 
 
-def _versions(packages: tuple[str, ...]) -> dict[str, str]:
-    found = {}
-    for package in packages:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = "absent"
-    return found
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "absent"
 
 
 def _processor() -> str:
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text(encoding="utf-8").splitlines():
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.machine()

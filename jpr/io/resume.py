@@ -60,7 +60,6 @@ def write_resumably(
 def _append(
     record: T, write: Callable[[T, Sequence[TextIO]], None], streams: Sequence[TextIO]
 ) -> None:
-    """Append a record's line to every stream, each after its hash."""
     lines = [StringIO(newline="\n") for _ in streams]
     write(record, lines)
     for stream, line in zip(streams, lines, strict=True):
@@ -70,7 +69,6 @@ def _append(
 
 
 def _hashed(line: bytes) -> bytes:
-    """Return the prefix of a line."""
     return b"%s " % hashlib.sha256(line).hexdigest()[: _HASH - 1].encode()
 
 
@@ -123,5 +121,4 @@ def _ends(part: Path, head: bytes) -> list[int]:
 
 
 def _is_whole(line: bytes) -> bool:
-    """Return whether a line is complete and undamaged."""
     return line.endswith(b"\n") and line[:_HASH] == _hashed(line[_HASH:])

@@ -16,41 +16,23 @@ from jpr.errors import FormatError
 from jpr.io.atomic import explain_read_errors
 
 _CHUNK = 1 << 20
-_ZSTD_CHUNK = 1 << 12
-"""Bytes of zstd to decompress at once: they may become 30,000 times as many."""
-_LONGEST_LINE, _TIMES = 256 << 20, 64
-"""Limits of a line: bytes, or a multiple of the file's size; above both it is not text."""
+_ZSTD_CHUNK = 1 << 12  # bytes to decompress at once: they may become 30,000 times as many
+_LONGEST_LINE, _TIMES = 256 << 20, 64  # bytes, or times the file's size; above both: not text
 _DAMAGE = (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile)
 
 
-class ReadPosition:
-    """How far files have been read, in bytes on the disk."""
-
-    def __init__(self) -> None:
-        """Begin before the first file."""
-        self._read: dict[Path, int] = {}
-
-    @property
-    def bytes(self) -> int:
-        """Bytes read so far, up to the size of a buffer."""
-        return sum(self._read.values())
-
-    def update(self, path: Path, stream: BinaryIO) -> None:
-        """Note the position in a file; one that is opened twice, to recognize it, counts once."""
-        self._read[path] = os.lseek(stream.fileno(), 0, os.SEEK_CUR)
-
-
-_position: ContextVar[ReadPosition | None] = ContextVar("read_position", default=None)
+_positions: ContextVar[dict[Path, int] | None] = ContextVar("read_positions", default=None)
 
 
 @contextmanager
-def watch_reading() -> Iterator[ReadPosition]:
-    """Yield the read position over all files that are opened inside the block."""
-    token = _position.set(position := ReadPosition())
+def watch_reading() -> Iterator[dict[Path, int]]:
+    """Yield the bytes, on the disk, read so far of each file that is opened inside the block."""
+    positions: dict[Path, int] = {}
+    token = _positions.set(positions)
     try:
-        yield position
+        yield positions
     finally:
-        _position.reset(token)
+        _positions.reset(token)
 
 
 def _open(path: Path) -> BinaryIO:
@@ -78,15 +60,12 @@ class _ZstdFile(io.RawIOBase):
         self._input = self._output = b""
 
     def readable(self) -> bool:
-        """Return True."""
         return True
 
     def fileno(self) -> int:
-        """Return the descriptor of the compressed file."""
         return self._compressed.fileno()
 
     def readinto(self, buffer: Any, /) -> int:  # noqa: ANN401  typeshed has no public name for it
-        """Fill the buffer with what is decompressed already, or with the next part."""
         while not self._output and (self._input or (more := self._compressed.read(_ZSTD_CHUNK))):
             if self._frame.eof:
                 self._frame = self._new_frame()
@@ -102,7 +81,6 @@ class _ZstdFile(io.RawIOBase):
         return size
 
     def close(self) -> None:
-        """Close the compressed file too."""
         self._compressed.close()
         super().close()
 
@@ -113,7 +91,6 @@ _OPENERS: dict[bytes, Callable[[Path], Any]] = {
     b"BZh": bz2.BZ2File,
     b"\x28\xb5\x2f\xfd": lambda path: io.BufferedReader(_ZstdFile(path), _CHUNK),
 }
-"""By the first bytes of a file."""
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -124,10 +101,8 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
             text = block.decode("utf-8")
         except UnicodeDecodeError as error:
             line = number + 1 + block.count(b"\n", 0, error.start)
-            problem = f"byte 0x{block[error.start]:02x} is not UTF-8"
-            raise FormatError(
-                path, line, f"{problem}; convert the file, e.g. with iconv"
-            ) from error
+            problem = f"byte 0x{block[error.start]:02x} is not UTF-8; convert it, e.g. with iconv"
+            raise FormatError(path, line, problem) from error
         if number == 0:
             text = text.removeprefix("\ufeff")
         lines = text.split("\n")  # not splitlines(): U+2028 and U+0085 occur inside passages
@@ -163,6 +138,6 @@ def _read_chunk(stream: BinaryIO, path: Path) -> bytes:
         except _DAMAGE as error:
             problem = f"compressed data is damaged or cut short ({error}); fetch the file again"
             raise FormatError(path, 0, problem) from error
-    if position := _position.get():
-        position.update(path, stream)
+    if (positions := _positions.get()) is not None:
+        positions[path] = os.lseek(stream.fileno(), 0, os.SEEK_CUR)
     return chunk

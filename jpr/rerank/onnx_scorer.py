@@ -18,7 +18,7 @@ from jpr.decode import Rows
 from jpr.encode.encoder_folder import weights_digest
 from jpr.encode.onnx_session import Floats, OnnxInputs, OnnxModel, one_text, open_session
 from jpr.errors import DataError, FormatError
-from jpr.io.checksums import check_files
+from jpr.io.checksums import check_sums
 from jpr.models.joint_config import ENCODER_FILE, EXACT_INPUT, STEP_FILE
 from jpr.rerank.evidence import PassageTokens
 from jpr.rerank.scorer import ModelInput, Opened
@@ -44,7 +44,7 @@ class OnnxScorer:
         for path in paths:
             if not path.exists():
                 raise FormatError(path, 0, "is missing; export the model again")
-        check_files(sums)
+        check_sums(sums)
         self._encoder, self._step = OnnxModel(paths[0], threads), open_session(paths[1], threads)
         encoder = self._encoder.session
         about = _about(folder, encoder, self._step)

@@ -76,7 +76,7 @@ class RunRetriever:
                 f"the run has no ranking for {len(missing)} of {len(asked)} questions, e.g. "
                 f"{missing[0]!r}; is it of the same data set?"
             )
-        return (ranking.top(k) for ranking in (aligned.rankings if aligned else ()))
+        return (ranking.top(k) for ranking in (aligned.items if aligned else ()))
 
 
 def _keys(question: Question) -> tuple[tuple[str, str], tuple[str, str]]:

@@ -107,7 +107,8 @@ def read_manifest(version: Path) -> IndexManifest:
 def verified_manifest(version: Path, up_to: float | None = None) -> IndexManifest:
     """Read a manifest and verify the checksums of files up to `up_to` bytes."""
     manifest = read_manifest(version)
-    check_sums(version, manifest.sums, VERIFY_UP_TO if up_to is None else up_to)
+    sums = {version / name: expected for name, expected in manifest.sums.items()}
+    check_sums(sums, VERIFY_UP_TO if up_to is None else up_to)
     return manifest
 
 

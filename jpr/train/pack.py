@@ -108,7 +108,7 @@ class Pack:
         hashes: dict[str, str] = about["files"]
         if verify:
             unsealed(home / ABOUT, about)
-            check_sums(home, hashes)
+            check_sums({home / name: expected for name, expected in hashes.items()})
         parts = sorted(name for name in hashes if name.startswith(_TOKENS))
         arrays = {name: _mapped(home / f"{name}.npy", kind) for name, kind in TYPES.items()}
         tokens = tuple(_mapped(home / name, np.uint16) for name in parts)

@@ -68,7 +68,7 @@ def survey(
             progress(1)
 
     aligned = align(questions, stubs())
-    kept = [ranking for ranking in aligned.rankings if has_answers(ranking.question)]
+    kept = [ranking for ranking in aligned.items if has_answers(ranking.question)]
     found = {int(r.hits[0].passage.id): r.question for r in kept if r.hits}
     missing = tuple(ranking.question for ranking in kept if not ranking.hits)
     ordered = dict(sorted(found.items()))

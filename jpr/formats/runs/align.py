@@ -8,7 +8,7 @@ white space: ids may be plain numbers, which every data set has.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Generic, TypeVar
 
@@ -31,16 +31,6 @@ class Alignment(Generic[T]):
     """Ids of rankings or predictions whose question is not among the questions."""
     differing: tuple[str, ...] = ()
     """Ids of questions whose text differs in the run; they are matched nevertheless."""
-
-    @property
-    def rankings(self: "Alignment[Ranking]") -> tuple[Ranking, ...]:
-        """The items of a run."""
-        return self.items
-
-    @property
-    def predictions(self: "Alignment[Prediction]") -> tuple[Prediction, ...]:
-        """The items of predictions."""
-        return self.items
 
 
 def align(questions: Sequence[Question], rankings: Iterable[Ranking]) -> Alignment[Ranking]:
@@ -66,14 +56,11 @@ def align_predictions(
 
 def check_unique_passages(ranking: Ranking) -> None:
     """Refuse a ranking that holds a passage twice, which would distort every measure."""
-    ids = {hit.passage.id for hit in ranking.hits}
-    if len(ids) == len(ranking.hits):
-        return
-    id, times = Counter(hit.passage.id for hit in ranking.hits).most_common(1)[0]
-    raise DataError(
-        f"question {ranking.question.id!r}: passage {id!r} comes {times} times in its ranking; "
-        "keep the first of each"
-    )
+    ids = [hit.passage.id for hit in ranking.hits]
+    if len(set(ids)) < len(ids):
+        id, times = Counter(ids).most_common(1)[0]
+        problem = f"passage {id!r} comes {times} times in its ranking; keep the first of each"
+        raise DataError(f"question {ranking.question.id!r}: {problem}")
 
 
 class _Matches(Generic[T]):
@@ -85,19 +72,16 @@ class _Matches(Generic[T]):
         if len(self._questions) < len(questions):
             id, times = Counter(question.id for question in questions).most_common(1)[0]
             raise DataError(f"{times} questions have the id {id!r}; ids must differ")
-        counts = Counter(_folded(question.text) for question in questions)
-        self._by_text = {
-            text: question.id
-            for question in questions
-            if counts[text := _folded(question.text)] == 1 and text
-        }
+        texts = [_folded(question.text) for question in questions]
+        counts = Counter(texts)
+        ids = zip(texts, self._questions, strict=True)
+        self._by_text = {text: id for text, id in ids if text and counts[text] == 1}
         self._found: dict[str, T] = {}
         self._unknown: list[str] = []
         self._n_compared = 0
         self._differing: dict[str, str] = {}  # id -> the text in the run
 
     def add(self, id: str, text: str, item: T) -> None:
-        """Find the question of an item by its id and, if it is known, its text."""
         of_text = self._by_text.get(_folded(text or id))
         question = id if id in self._questions else of_text
         if question is None:
@@ -124,7 +108,6 @@ class _Matches(Generic[T]):
             self._differing[id] = text
 
     def alignment(self, make: Callable[[Question, T | None], T]) -> Alignment[T]:
-        """Return an item for each question."""
         self._check()
         return Alignment(
             tuple(make(question, self._found.get(id)) for id, question in self._questions.items()),
@@ -181,10 +164,7 @@ def fill_texts(rankings: Iterable[Ranking], passages: Iterable[Passage]) -> list
             f"{len(absent)} of {len(texts) + len(absent)} passages of the run are not in the "
             f"corpus, e.g. {min(absent)!r}; is it the corpus that the run was made with?"
         )
-    return [
-        Ranking(ranking.question, tuple(_filled(hit, texts) for hit in ranking.hits))
-        for ranking in run
-    ]
+    return [replace(one, hits=tuple(_filled(hit, texts) for hit in one.hits)) for one in run]
 
 
 def texts_for(rankings: Iterable[Ranking], passages: Iterable[Passage]) -> dict[str, Passage]:
@@ -203,6 +183,5 @@ def _filled(hit: Hit, texts: dict[str, Passage]) -> Hit:
         return hit
     known = texts[hit.passage.id]
     if hit.passage.meta:
-        meta = {**known.meta, **hit.passage.meta}
-        known = Passage(known.id, known.title, known.text, meta)
+        known = replace(known, meta={**known.meta, **hit.passage.meta})
     return Hit(known, hit.score)

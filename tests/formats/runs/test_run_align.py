@@ -22,7 +22,7 @@ def test_a_run_gets_the_order_and_the_answers_of_the_questions() -> None:
 
 def test_a_question_that_is_missing_has_an_empty_ranking() -> None:
     aligned = align(GOLD, [ranking("2", "", "b")])
-    assert (aligned.rankings[0], aligned.missing) == (Ranking(GOLD[0], ()), ("1",))
+    assert (aligned.items[0], aligned.missing) == (Ranking(GOLD[0], ()), ("1",))
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_a_text_that_differs_is_noted_beside_its_id(text: str, differing: tuple[
     others = [ranking("2", "where is it"), ranking("4", "of a question without a text")]
     aligned = align(NUMBERED, [ranking("1", text, "a"), *others])
     assert (aligned.differing, aligned.missing) == (differing, ("3", "5"))
-    assert aligned.rankings[0] == Ranking(NUMBERED[0], ranking("", "", "a").hits)
+    assert aligned.items[0] == Ranking(NUMBERED[0], ranking("", "", "a").hits)
 
 
 def test_ids_that_number_other_questions_are_refused() -> None:
@@ -100,7 +100,7 @@ def test_what_does_not_fit_is_said(
 def test_predictions_are_found_by_id_or_by_text() -> None:
     given = [Prediction("where?", ("y",)), Prediction("1", ("x", "z")), Prediction("what", ())]
     aligned = align_predictions([*GOLD, Question("3", "When?")], given)
-    assert aligned.predictions == (
+    assert aligned.items == (
         Prediction("1", ("x", "z")),
         Prediction("2", ("y",)),
         Prediction("3", ()),
