@@ -68,13 +68,11 @@ def read_settings(folder: Path) -> EncoderSettings:
     """Read a folder's settings, or derive them from a Hugging Face folder."""
     own, tower = folder / ABOUT, folder / "passage"
     if own.exists():
-        return _parsed(own, read_record(own))
-    if tower.is_dir():
-        return _parsed(tower, {**_derived(tower), "towers": "separate"})
-    return _parsed(folder, _derived(folder))
-
-
-def _parsed(where: Path, given: Mapping[str, object]) -> EncoderSettings:
+        where, given = own, read_record(own)
+    elif tower.is_dir():
+        where, given = tower, {**_derived(tower), "towers": "separate"}
+    else:
+        where, given = folder, _derived(folder)
     try:
         return parse_table(EncoderSettings, given, "settings")
     except ConfigError as error:

@@ -19,8 +19,7 @@ from jpr.errors import FormatError
 from jpr.types import Passage
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_LONGEST_WORD = 100
-"""Characters per token at most: text beyond that is cut before it is tokenized."""
+_LONGEST_WORD = 100  # characters per token at most: text beyond that is cut before it is tokenized
 _WORD_START = ("▁", "Ġ")
 """First characters of word-initial tokens in vocabularies that do not mark the others with "##"."""
 _BERT, _MPNET = ("[CLS]", "[SEP]"), ("<s>", "</s>")
@@ -35,9 +34,8 @@ class EncoderTokenizer:
         self._tokenizer, self._settings = tokenizer, settings
         pair = _BERT if tokenizer.token_to_id(_MPNET[0]) is None else _MPNET
         self._first, self._last = (_known(tokenizer, token, where) for token in pair)
-        self._question_prompt = self._ids([settings.question_prompt], _LONGEST_WORD)[0]
-        self._passage_prompt = self._ids([settings.passage_prompt], _LONGEST_WORD)[0]
-        self._joint = self._ids([settings.title_joint], _LONGEST_WORD)[0]
+        fixed = settings.question_prompt, settings.passage_prompt, settings.title_joint
+        self._question_prompt, self._passage_prompt, self._joint = self._ids(fixed, _LONGEST_WORD)
 
     def tokenize_questions(self, texts: Sequence[str]) -> list[list[int]]:
         """Return each question's token ids."""

@@ -37,13 +37,11 @@ _ARRAYS = {"float16": ("vectors",), "sq8": ("vectors", "low", "step")}
 PRECISIONS = tuple(_ARRAYS)
 _FORMAT = 1
 _STEPS = 255
-_CHUNK = 1024
-"""Passages per chunk: about a minute's work on one core."""
+_CHUNK = 1024  # passages per chunk: about a minute's work on one core
 _DAMAGE = (OSError, ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
 """Errors of numpy on a damaged archive, which may look encrypted, for instance."""
 
-Chunk = tuple[int, list[Passage]]
-"""A chunk's number and its passages."""
+Chunk = tuple[int, list[Passage]]  # its number and its passages
 MapChunks = Callable[[Iterable[Chunk], Encoder], Iterator[tuple[int, Vectors]]]
 """Encodes chunks, in any order."""
 

@@ -18,8 +18,7 @@ from jpr.models.config import BertConfig
 from jpr.models.padding import length_mask, pad_rows, run_block
 from jpr.models.t5_blocks import Attend, RelativeBias
 
-_MAX_DISTANCE = 128
-"""MPNet's relative bias is constant from this distance on."""
+_MAX_DISTANCE = 128  # MPNet's relative bias is constant from this distance on
 
 
 class BertBlock(nn.Module):
@@ -61,8 +60,7 @@ class Bert(nn.Module):
         d = config.hidden_size
         self.config = config
         self.dropout = dropout
-        self.checkpointing = False
-        """Whether training recomputes activations of blocks instead of keeping them."""
+        self.checkpointing = False  # recompute activations in the backward pass, to save memory
         self.is_mpnet = config.model_type == "mpnet"
         self.words = nn.Embedding(config.vocab_size, d)
         self.positions = nn.Embedding(config.max_position_embeddings, d)

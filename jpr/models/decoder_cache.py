@@ -10,6 +10,7 @@ replayed; a `CachePool` keeps the buffers for the next questions.
 """
 
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from copy import copy
 from functools import partial
@@ -244,13 +245,12 @@ class PrefixScorer:
         if cache.uses_graphs:
             questions, depth = list(range(cache.shape[0])), max(16, next_power_of_2(longest))
         rows = {question: row for row, question in enumerate(questions)}
-        used = [0] * len(questions)
+        used: Counter[int] = Counter()
         places: dict[Request, tuple[int, int]] = {}
-        for pair in pairs:
-            row = rows[pair[0]]
-            places[pair] = row, used[row]
-            used[row] += 1
-        width = max(used)
+        for question, prefix in pairs:
+            places[question, prefix] = rows[question], used[question]
+            used[question] += 1
+        width = max(used.values())
         if cache.uses_graphs:
             width = next((known for known in GRAPH_WIDTHS if known >= width), width)
         requests = self._encode(places, (len(questions), width), depth)

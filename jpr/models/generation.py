@@ -203,13 +203,12 @@ class _SpanTokens:
         self._root = tries.roots.repeat_interleave(options.width)
         self._node = self._root.clone()
         self._children = torch.stack([tries.first, tries.counts], 1)
+        # (…, widest) the tokens from each node on
         self._tokens = F.pad(tries.tokens, (0, widest)).unfold(0, widest, 1)
-        """(…, widest) the tokens from each node on."""
         ends = [options.separator, config.eos_token_id, config.pad_token_id]
         rows, self._size = len(self._root), tries.largest
         self._ends = torch.tensor(ends, device=device).expand(rows, -1)
-        self._rest = tries.below[self._root].int()
-        """(R,) how many spans were not generated."""
+        self._rest = tries.below[self._root].int()  # (R,) how many spans were not generated
         self._shift = torch.arange(rows, device=device) * self._size - self._root
         known = F.pad(2 * tries.below + tries.is_whole, (0, self._size)).int()
         known = known.unfold(0, self._size, 1)[self._root]

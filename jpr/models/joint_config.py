@@ -10,8 +10,7 @@ JOINT_JSON = "joint.json"
 KIND, FORMAT = "joint", 1
 ENCODER_FILE, STEP_FILE = "encoder.onnx", "step.onnx"
 """The files of a model that runs without torch."""
-EXACT_INPUT = "exact"
-"""The flag that makes an int8 encoder compute in float32."""
+EXACT_INPUT = "exact"  # the flag that makes an int8 encoder compute in float32
 
 
 def read_joint_json(folder: Path) -> dict[str, object]:

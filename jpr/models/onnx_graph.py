@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from jpr.errors import DataError
 from jpr.models.quantize import QuantizedMatrix
 
-MICROSOFT = "com.microsoft"
-"""The domain of ONNX Runtime's own operations."""
+MICROSOFT = "com.microsoft"  # the domain of ONNX Runtime's own operations
 _MAX_BYTES = 2**31 - 2**24  # protobuf's limit, less some for the operations
 
 Shape = tuple[int, Sequence[int | str]]

@@ -22,12 +22,9 @@ Ints = NDArray[np.int64]
 class Grouping:
     """How finely to group, which depends on the device."""
 
-    multiple: int
-    """Groups are padded to a multiple of this, as attention kernels prefer."""
-    price: int
-    """The cost of one more group, in tokens that could be computed in that time."""
-    budget: int
-    """Tokens computed at once; longer inputs go in parts."""
+    multiple: int  # groups are padded to a multiple of this, as attention kernels prefer
+    price: int  # the cost of one more group, in tokens that could be computed in that time
+    budget: int  # tokens computed at once; longer inputs go in parts
 
     @classmethod
     def of(cls, device: torch.device) -> "Grouping":
@@ -39,12 +36,9 @@ class Grouping:
 class Layout:
     """Where the tokens of concatenated rows go."""
 
-    shapes: tuple[tuple[int, int], ...]
-    """Rows and padded length of each group."""
-    lengths: Tensor
-    """(B,) the length of each row, group by group."""
-    slots: Tensor
-    """(N,) where each token goes."""
+    shapes: tuple[tuple[int, int], ...]  # rows and padded length of each group
+    lengths: Tensor  # (B,) the length of each row, group by group
+    slots: Tensor  # (N,) where each token goes
 
     @property
     def size(self) -> int:

@@ -24,8 +24,7 @@ _SMOOTHINGS = (0.0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 _TOKENS_TRIED = 1024
 _DAMPING = 0.01
 _BLOCK = 64
-_VALUES_HELD = 2**29
-"""Inputs of matrices that are kept at once, 4 bytes each."""
+_VALUES_HELD = 2**29  # inputs of matrices that are kept at once, 4 bytes each
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,8 +31,7 @@ from jpr.models.t5_blocks import (
     attention,
 )
 
-_KERNEL_HEADS = (16, 32, 64, 128)
-"""Head sizes that the training kernels take."""
+_KERNEL_HEADS = (16, 32, 64, 128)  # head sizes that the training kernels take
 
 
 class T5Encoder(nn.Module):
@@ -45,8 +44,7 @@ class T5Encoder(nn.Module):
         self.relative = RelativeBias.of(config, both_ways=True)
         self.blocks = nn.ModuleList(EncoderBlock(config, dropout) for _ in range(config.num_layers))
         self.norm = T5Norm(config)
-        self.checkpointing = False
-        """Whether training recomputes activations of blocks instead of keeping them."""
+        self.checkpointing = False  # recompute activations in the backward pass, to save memory
 
     def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """Map padded ids (B, T) with `lengths` (B,) to (B, T, d)."""

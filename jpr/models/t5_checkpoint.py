@@ -83,9 +83,8 @@ def to_hugging_face(weights: Mapping[str, Tensor], config: T5Config) -> dict[str
 def _tied_as_stored(
     shape: T5Config, config: Mapping[str, object], weights: Mapping[str, Tensor]
 ) -> T5Config:
-    if not shape.tie_word_embeddings or _HEAD not in weights:
-        return shape
-    if _same(weights[_HEAD], _words(weights)):
+    tied = shape.tie_word_embeddings and _HEAD in weights
+    if not tied or _same(weights[_HEAD], _words(weights)):
         return shape
     scaled = bool(config.get("scale_decoder_outputs", not shape.is_gated))
     return replace(shape, tie_word_embeddings=False, scale_decoder_outputs=scaled)

@@ -13,8 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-_BITS = 63
-"""Bits of a sort key, without the sign."""
+_BITS = 63  # bits of a sort key, without the sign
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,22 +23,14 @@ class Tries:
     Nodes of a question are consecutive, the root first, short spans before longer ones.
     """
 
-    tokens: Tensor
-    """(n,) the last token of each node; 0 of a root."""
-    first: Tensor
-    """(n,) its first child."""
-    counts: Tensor
-    """(n,) how many children it has."""
-    is_whole: Tensor
-    """(n,) whether the span may end here: somewhere a word ends with it."""
-    below: Tensor
-    """(n,) how many spans that may end are this one or start with it; 0 only for roots."""
-    roots: Tensor
-    """(Q,)"""
-    widest: int
-    """Largest number of children of a node."""
-    largest: int
-    """Largest number of nodes of a question."""
+    tokens: Tensor  # (n,) the last token of each node; 0 of a root
+    first: Tensor  # (n,) its first child
+    counts: Tensor  # (n,) how many children it has
+    is_whole: Tensor  # (n,) whether the span may end here: somewhere a word ends with it
+    below: Tensor  # (n,) how many spans that may end start with this one; 0 only for roots
+    roots: Tensor  # (Q,)
+    widest: int  # largest number of children of a node
+    largest: int  # largest number of nodes of a question
 
     @classmethod
     def of(
@@ -64,12 +55,9 @@ class Tries:
 class _Windows(NamedTuple):
     """The tokens from each begin of a word on; and for each question one empty window."""
 
-    question: Tensor
-    """(M,)"""
-    tokens: Tensor
-    """(M, longest) token + 1; 0 after the end."""
-    may_end: Tensor
-    """(M, longest) whether a word ends after it."""
+    question: Tensor  # (M,)
+    tokens: Tensor  # (M, longest) token + 1; 0 after the end
+    may_end: Tensor  # (M, longest) whether a word ends after it
 
 
 def _windows(ids: Tensor, lengths: Tensor, texts: Tensor, inner: Tensor, longest: int) -> _Windows:

@@ -10,8 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-TILE = 64
-"""Queries and keys that one program of `attend` processes at a time."""
+TILE = 64  # queries and keys that one program of `attend` processes at a time
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:

@@ -17,8 +17,7 @@ from torch.autograd import Function
 from jpr.models.kernels.inference import TILE, _between
 
 LOG2_E = tl.constexpr(1.4426950408889634)
-_PROGRAMS = 1024
-"""Programs that a GPU runs at once, roughly."""
+_PROGRAMS = 1024  # programs that a GPU runs at once, roughly
 
 
 def attend(
