@@ -1,42 +1,33 @@
 """`jpr ask`."""
 
 import sys
-from dataclasses import dataclass
 from math import isfinite
-from typing import Annotated
 
 from jpr.cli import output
-from jpr.cli.arguments import Docs, IndexFolder, Json, argument, option
+from jpr.cli.arguments import Docs, IndexFolder, Json, argument, arguments, flag, option
 from jpr.cli.checks import check_k, check_source
 from jpr.errors import ConfigError
+from jpr.formats.replies import reply_json
 
 DECODERS = ("tree", "sets", "seq", "beam", "independent")
 _WITH_BETA = (None, "tree", "sets")
 
 
-@dataclass(frozen=True, kw_only=True)
+@arguments
 class AskArguments:
-    """What `jpr ask` takes."""
-
-    question: Annotated[str, argument("Question to answer.")]
+    question: str = argument("Question to answer.")
     docs: Docs = None
     index: IndexFolder = None
-    k: Annotated[int, option("Input", "Number of passages to choose.", "-k")] = 5
+    k: int = option("Input", "Number of passages to choose.", "-k", default=5)
     json: Json = False
-    explain: Annotated[
-        bool, option("Output", "Show which answer each passage adds.", "--explain")
-    ] = False
-    compare: Annotated[
-        bool, option("Output", "Also show the passages chosen independently.", "--compare")
-    ] = False
-    decode: Annotated[
-        str | None,
-        option("Model", f"Decoder: {', '.join(DECODERS)}.", show_default="the model's"),
-    ] = None
-    beta: Annotated[
-        float | None,
-        option("Model", "Length penalty of tree and sets; a larger β gives a wider tree."),
-    ] = None
+    explain: bool = flag("Output", "Show which answer each passage adds.")
+    compare: bool = flag("Output", "Also show the passages chosen independently.")
+    decode: str | None = option(
+        "Model", f"Decoder: {', '.join(DECODERS)}.", show_default="the model's"
+    )
+    beta: float | None = option(
+        "Model", "Length penalty of tree and sets; a larger β gives a wider tree."
+    )
 
     def __post_init__(self) -> None:
         if not self.question.strip():
@@ -65,8 +56,6 @@ def run(options: AskArguments) -> None:
     Example: jpr ask "who won the cup" --index wiki -k 10 --compare
     """
     from jpr.bundled import open_pipeline
-    from jpr.formats.replies import reply_json
-    from jpr.rerank.decoding import INDEPENDENT
 
     with output.warnings_as_notes():
         pipeline = open_pipeline(
@@ -75,7 +64,7 @@ def run(options: AskArguments) -> None:
     with output.spinner("reading and choosing passages"):
         opened = pipeline.open(options.question)
         reply = opened.reply(beta=options.beta, decoder=options.decode)
-        independent = opened.reply(decoder=INDEPENDENT) if options.compare else None
+        independent = opened.reply(decoder="independent") if options.compare else None
     if options.json:
         output.write_json(reply_json(reply, independent))
         return

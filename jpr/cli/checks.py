@@ -1,9 +1,13 @@
 """Checks of arguments that several commands share."""
 
-from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from jpr.errors import ConfigError
+
+_LABELS = {"k": "-k", "runs": "runs"}
+"""Arguments whose names are not `--NAME`."""
 
 
 def check_k(k: int) -> None:
@@ -25,8 +29,10 @@ def check_out(out: Path, *inputs: Path | None) -> None:
             raise ConfigError(f"--out {out} is also an input file; choose another name")
 
 
-def reject(why: str, options: Mapping[str, object]) -> None:
-    """Reject options that would have no effect."""
-    given = [name for name, value in options.items() if value is not None and value is not False]
+def reject(why: str, arguments: Any, *names: str) -> None:  # noqa: ANN401  a command's dataclass
+    """Reject arguments that would have no effect: those of these names that are not the default."""
+    defaults = {one.name: one.default for one in fields(arguments)}
+    given = [name for name in names if getattr(arguments, name) != defaults[name]]
     if given:
-        raise ConfigError(f"{', '.join(given)}: {why}")
+        labels = (_LABELS.get(name, f"--{name.replace('_', '-')}") for name in given)
+        raise ConfigError(f"{', '.join(labels)}: {why}")

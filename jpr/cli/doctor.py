@@ -4,21 +4,18 @@ import os
 import platform
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
-from math import inf
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import jpr
 from jpr.cli import output
-from jpr.cli.arguments import Json, argument
-from jpr.errors import FormatError, JprError
+from jpr.cli.arguments import Json, argument, arguments
+from jpr.errors import FormatError
 
 ASSETS = Path(jpr.__file__).parent / "assets"
-MODELS = ("encoder", "joint")
-"""Bundled models, each a folder of the assets."""
 EXTRAS = {
     "train": ("torch", "safetensors", "onnx"),
     "diversify": ("pyversity",),
@@ -51,18 +48,13 @@ _CAN = {
     "checkpoints": "other checkpoints, with torch",
     "gpu_bf16": "on a GPU, in bf16",
 }
-_AMPERE = 8
-"""First NVIDIA generation with bf16."""
-_WIDTH = 200
 
 Found = dict[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
+@arguments
 class DoctorArguments:
-    """What `jpr doctor` takes."""
-
-    index: Annotated[Path | None, argument("Folder of an index to check.")] = None
+    index: Path | None = argument("Folder of an index to check.", default=None)
     json: Json = False
 
 
@@ -76,70 +68,23 @@ def run(options: DoctorArguments) -> None:
 
     Example: jpr doctor wiki
     """
-    found = examine() if options.index is None else examine_index(options.index)
-    if options.json:
-        output.write_json(found)
-    else:
-        for name, text in _lines(found) if options.index is None else _index_lines(found):
-            output.write(f"{name:<14}{text}")
+    if options.index is None:
+        _print(examine(), _lines, options.json)
+        return
+    from jpr.retrieve.describe import describe_index
+
+    found = describe_index(options.index)
+    _print(found, _index_lines, options.json)
     if problem := found.get("problem"):
-        raise FormatError(options.index or Path(), 0, problem)
+        raise FormatError(options.index, 0, problem)
 
 
-def examine_index(folder: Path) -> Found:
-    """Return what an index holds; raise FormatError if it is damaged."""
-    from jpr.retrieve.engines import MILVUS, engine_of
-
-    if engine_of(folder) == MILVUS:
-        from jpr.retrieve.milvus_retriever import NAME, read_milvus_manifest
-
-        remote = read_milvus_manifest(folder / NAME)
-        return {
-            "index": str(folder),
-            "engine": MILVUS,
-            "format": remote.format,
-            "passages": remote.passages,
-            "lexical": False,
-            "dense": {"uri": remote.uri, "dimension": remote.dimension, "kind": remote.graph},
-            **_encoder(remote.encoder, remote.key),
-        }
-    from jpr.retrieve.index import Index
-    from jpr.retrieve.index_manifest import verified_manifest
-    from jpr.retrieve.versions import open_current
-
-    manifest = open_current(folder, lambda version: verified_manifest(version, inf))
-    Index(folder)  # opens every part and compares the numbers of passages
-    parts = {name: 0 for name in ("store", "bm25", "vectors")}
-    for name, size in manifest.sizes.items():
-        parts[name.partition("/")[0]] += size
-    dense = manifest.vectors
-    return {
-        "index": str(folder),
-        "engine": "files",
-        "format": manifest.format,
-        "passages": manifest.passages,
-        "removed": manifest.rows - manifest.passages,
-        "checksums": len(manifest.sums),
-        "bytes": parts,
-        "lexical": True,
-        "dense": dense
-        and {"dimension": dense.dimension, "kind": dense.kind, "recall": dense.recall},
-        **(_encoder(dense.encoder, dense.key) if dense else {"encoder": None}),
-    }
-
-
-def _encoder(folder: str, key: str) -> Found:
-    """Return the encoder that an index needs, and the problem if it is not found."""
-    from jpr.encode.encoder_folder import load_encoder
-
-    needed = {"encoder": {"folder": folder or "bundled", "key": key, "found": False}}
-    try:
-        found = load_encoder(folder or None, "cpu").key
-    except JprError as error:
-        return {**needed, "problem": f"its encoder cannot be loaded: {error}"}
-    if found != key:
-        return {**needed, "problem": f"needs encoder {key}, but {folder or 'bundled'} is {found}"}
-    return {"encoder": {**needed["encoder"], "found": True}}
+def _print(found: Found, lines: Callable[[Found], Iterator[tuple[str, str]]], json: bool) -> None:
+    if json:
+        output.write_json(found)
+        return
+    for name, text in lines(found):
+        output.write(f"{name:<14}{text}")
 
 
 def _index_lines(found: Found) -> Iterator[tuple[str, str]]:
@@ -153,14 +98,17 @@ def examine() -> Found:
     """Return what is installed; null is absent or unknown."""
     onnxruntime = _library("onnxruntime", _of_onnxruntime)
     torch = _library("torch", _of_torch)
+    cpuinfo = ""
+    with suppress(OSError):  # only Linux has it
+        cpuinfo = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     return {
         "jpr": jpr.__version__,
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "cores": output.cpu_count(),
-        "instruction_sets": instruction_sets(_cpuinfo()),
+        "instruction_sets": instruction_sets(cpuinfo),
         "memory_gib": _memory(),
-        "models": {name: _size(ASSETS / name) for name in MODELS},
+        "models": {name: _size(ASSETS / name) for name in ("encoder", "joint")},
         "onnxruntime": onnxruntime,
         "torch": torch,
         "extras": {name: all(map(find_spec, brings)) for name, brings in EXTRAS.items()},
@@ -172,13 +120,6 @@ def _size(folder: Path) -> int | None:
     """Return the bytes of a model; None if it is absent."""
     files = [file for file in folder.rglob("*") if file.is_file()]
     return sum(file.stat().st_size for file in files) if files else None
-
-
-def _cpuinfo() -> str:
-    try:
-        return Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
 
 
 def instruction_sets(cpuinfo: str) -> list[str] | None:
@@ -213,7 +154,7 @@ def _library(name: str, describe: Callable[[Any], Found]) -> Found | None:
             library = import_module(name)
             return {"version": str(library.__version__), **describe(library)}
     except (ImportError, AttributeError, OSError, RuntimeError) as error:
-        return {"problem": " ".join(str(error).split())[:_WIDTH]}
+        return {"problem": " ".join(str(error).split())[:200]}
 
 
 def _of_onnxruntime(onnxruntime: Any) -> Found:  # noqa: ANN401  it may be absent
@@ -222,19 +163,18 @@ def _of_onnxruntime(onnxruntime: Any) -> Found:  # noqa: ANN401  it may be absen
 
 def _of_torch(torch: Any) -> Found:  # noqa: ANN401  it may be absent
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    return {"gpus": [_gpu(torch.cuda.get_device_properties(i)) for i in range(count)]}
-
-
-def _gpu(properties: Any) -> Found:  # noqa: ANN401  torch may be absent
-    return {
-        "name": properties.name,
-        "memory_gib": round(properties.total_memory / 2**30, 1),
-        "bf16": properties.major >= _AMPERE,
-    }
+    gpus = [
+        {
+            "name": gpu.name,
+            "memory_gib": round(gpu.total_memory / 2**30, 1),
+            "bf16": gpu.major >= 8,  # since Ampere
+        }
+        for gpu in map(torch.cuda.get_device_properties, range(count))
+    ]
+    return {"gpus": gpus}
 
 
 def _can(onnxruntime: Found | None, torch: Found | None) -> dict[str, bool]:
-    """Return what works, whatever is installed."""
     gpus = (torch or {}).get("gpus")
     return {
         "onnx": bool(onnxruntime and "version" in onnxruntime),
@@ -244,20 +184,14 @@ def _can(onnxruntime: Found | None, torch: Found | None) -> dict[str, bool]:
 
 
 def _lines(found: Found) -> Iterator[tuple[str, str]]:
-    """Yield a name and a text for each line."""
     yield "jpr", f"{found['jpr']} on Python {found['python']}, {found['system']}"
     units = found["instruction_sets"]
     units_text = "instruction sets unknown" if units is None else ", ".join(units) or "plain"
-    memory = found["memory_gib"]
-    yield (
-        "cores",
-        f"{found['cores']} ({units_text})" + (f", {memory} GiB of memory" if memory else ""),
-    )
+    memory = f", {found['memory_gib']} GiB of memory" if found["memory_gib"] else ""
+    yield "cores", f"{found['cores']} ({units_text}){memory}"
+    absent = "absent; give a folder with --model"
     for name, size in found["models"].items():
-        yield (
-            name,
-            f"{size / 1e6:.1f} MB, bundled" if size else "absent; give a folder with --model",
-        )
+        yield name, f"{size / 1e6:.1f} MB, bundled" if size else absent
     yield "onnxruntime", _library_text(found["onnxruntime"], "absent: pip install onnxruntime")
     yield "torch", _library_text(found["torch"], "absent: pip install 'jpr[train]'")
     for name, there in found["extras"].items():
@@ -275,9 +209,8 @@ def _library_text(library: Found | None, absent: str) -> str:
     if "providers" in library:
         parts = [*library["providers"], f"{library['threads']} threads"]
     else:
-        parts = [_gpu_text(gpu) for gpu in library["gpus"]] or ["no GPU"]
+        parts = [
+            f"{gpu['name']} ({gpu['memory_gib']} GiB, {'bf16' if gpu['bf16'] else 'no bf16'})"
+            for gpu in library["gpus"]
+        ] or ["no GPU"]
     return f"{library['version']}: {', '.join(parts)}"
-
-
-def _gpu_text(gpu: Found) -> str:
-    return f"{gpu['name']} ({gpu['memory_gib']} GiB, {'bf16' if gpu['bf16'] else 'no bf16'})"

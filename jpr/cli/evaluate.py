@@ -2,25 +2,28 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from jpr.cli import output
-from jpr.cli.arguments import Corpus, Json, Strict, argument, option
+from jpr.cli.arguments import Corpus, Json, Strict, argument, arguments, flag, option
 from jpr.cli.checks import reject
 from jpr.cli.files import naming, read_corpus
 from jpr.errors import ConfigError, DataError
+from jpr.evaluation.answers import EM, AnswerF1
+from jpr.formats.questions import load_questions
+from jpr.formats.runs import load_rankings
+from jpr.formats.runs.align import align, align_predictions, fill_texts, texts_for
+from jpr.formats.runs.predictions import load_predictions
 from jpr.io.locks import cache_folder
+from jpr.types import Question, Ranking
 
 if TYPE_CHECKING:
-    from jpr.evaluation.answers import AnswerMeasure
     from jpr.evaluation.evaluation import Evaluation
-    from jpr.evaluation.measures import Measure
     from jpr.formats.runs.trec import Judgement
-    from jpr.types import Question, Ranking
 
 T = TypeVar("T")
 DEFAULT = ("MRecall@5", "MRecall@10", "alpha_nDCG(0.9)@5", "alpha_nDCG(0.9)@10")
@@ -30,60 +33,39 @@ _EXAMPLE = Path(__file__).parent.parent / "assets" / "example"
 _EXAMPLE_MEASURES = ["Recall@5", "MRecall@5", "alpha_nDCG(0.9)@5"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@arguments
 class EvaluateArguments:
-    """What `jpr evaluate` takes."""
-
-    runs: Annotated[list[Path] | None, argument("Runs: files of rankings.", "[RUN]...")] = None
-    questions: Annotated[
-        Path | None, option("Input", "File of questions with answers.", "--questions", "-q")
-    ] = None
-    measure: Annotated[
-        list[str] | None,
-        option(
-            "Output", "For example MRecall@5, alpha_nDCG(0.9)@10; repeatable.", "--measure", "-m"
-        ),
-    ] = None
-    baseline: Annotated[
-        Path | None, option("Input", "Run that the others are compared with, by paired tests.")
-    ] = None
-    corpus: Corpus = None
-    qrels: Annotated[
-        Path | None,
-        option("Input", "Judge by passage ids: question, subtopic, passage, relevance."),
-    ] = None
-    pool: Annotated[
-        Path | None, option("Input", "Run whose passages the ideal ranking of α-nDCG may also use.")
-    ] = None
-    answers: Annotated[
-        list[Path] | None,
-        option("Input", "File of answers, scored by AnswerF1 and EM; repeatable."),
-    ] = None
-    strict: Strict = False
-    plots: Annotated[Path | None, option("Output", "Folder for plots (needs the plot extra).")] = (
-        None
+    runs: list[Path] | None = argument("Runs: files of rankings.", "[RUN]...", default=None)
+    questions: Path | None = option("Input", "File of questions with answers.", "--questions", "-q")
+    measure: list[str] | None = option(
+        "Output", "For example MRecall@5, alpha_nDCG(0.9)@10; repeatable.", "--measure", "-m"
     )
+    baseline: Path | None = option(
+        "Input", "Run that the others are compared with, by paired tests."
+    )
+    corpus: Corpus = None
+    qrels: Path | None = option(
+        "Input", "Judge by passage ids: question, subtopic, passage, relevance."
+    )
+    pool: Path | None = option(
+        "Input", "Run whose passages the ideal ranking of α-nDCG may also use."
+    )
+    answers: list[Path] | None = option(
+        "Input", "File of answers, scored by AnswerF1 and EM; repeatable."
+    )
+    strict: Strict = False
+    plots: Path | None = option("Output", "Folder for plots (needs the plot extra).")
     json: Json = False
-    table: Annotated[str, option("Output", f"Table format: {', '.join(STYLES)}.")] = STYLES[0]
-    example: Annotated[bool, option("Input", "Evaluate the bundled example.", "--example")] = False
+    table: str = option("Output", f"Table format: {', '.join(STYLES)}.", default=STYLES[0])
+    example: bool = flag("Input", "Evaluate the bundled example.")
 
     def __post_init__(self) -> None:
-        files: dict[str, object] = {
-            "runs": self.runs,
-            "--corpus": self.corpus,
-            "--qrels": self.qrels,
-            "--pool": self.pool,
-        }
+        files = ("runs", "corpus", "qrels", "pool")
         if self.example:
-            more = {
-                "--questions": self.questions,
-                "--baseline": self.baseline,
-                "--answers": self.answers,
-            }
-            reject("--example has its own files; remove these", files | more)
+            why = "--example has its own files; remove these"
+            reject(why, self, *files, "questions", "baseline", "answers")
         if self.answers:
-            unused = {"--strict": self.strict, "--plots": self.plots}
-            reject("has no effect with --answers; remove it", files | unused)
+            reject("has no effect with --answers; remove it", self, *files, "strict", "plots")
         if self.table not in STYLES:
             raise ConfigError(f"--table {self.table}: choose one of {', '.join(STYLES)}")
         if self.plots:
@@ -119,43 +101,30 @@ def run(options: EvaluateArguments) -> None:
             measure=options.measure or _EXAMPLE_MEASURES,
         )
     if options.answers:
-        full = shown = _score_answers(options)
+        evaluation = _score_answers(options)
+        _note_oddities(evaluation, "answers")
+        _print(evaluation, options)
     else:
-        measures = _measures(options.measure or (DEFAULT_BY_IDS if options.qrels else DEFAULT))
-        shown = (full := _score_runs(options, measures)).first(len(measures))
-    _note_oddities(shown, "answers" if options.answers else "rankings")
-    _print(shown, options)
+        names = options.measure or (DEFAULT_BY_IDS if options.qrels else DEFAULT)
+        evaluation = _score_runs(options, names)
+        shown = evaluation.first(len(names))
+        _note_oddities(shown, "rankings")
+        _print(shown, options)
     if options.plots is not None:
-        _plot(full, options.plots)
+        _plot(evaluation, options.plots)
 
 
-def _measures(names: Sequence[str]) -> "list[Measure]":
-    from jpr.evaluation.answers import EM, AnswerF1
+def _score_runs(options: EvaluateArguments, names: Sequence[str]) -> "Evaluation":
+    """Score runs by the named measures, followed by those of the plotted curve."""
+    from jpr.evaluation.evaluation import evaluate
     from jpr.evaluation.measures import parse_measure
+    from jpr.evaluation.plots import curve_measures
+    from jpr.formats.runs.trec import load_qrels
 
     for name in names:
         if name in (AnswerF1.name, EM.name):
             raise ConfigError(f"{name} scores answers; give them with --answers FILE")
-    return [parse_measure(name) for name in names]
-
-
-def _answer_measures(names: Sequence[str] | None) -> "list[AnswerMeasure]":
-    from jpr.evaluation.answers import EM, AnswerF1
-
-    known = {measure.name: measure for measure in (AnswerF1, EM)}
-    for name in names or ():
-        if name not in known:
-            raise ConfigError(f"{name!r} does not score answers; choose {' or '.join(known)}")
-    return [known[name] for name in dict.fromkeys(names or known)]
-
-
-def _score_runs(options: EvaluateArguments, measures: "Sequence[Measure]") -> "Evaluation":
-    """Score runs by the measures, followed by those of the plotted curve."""
-    from jpr.evaluation.evaluation import evaluate
-    from jpr.evaluation.plots import curve_measures
-    from jpr.formats.runs.align import align
-    from jpr.formats.runs.trec import load_qrels
-
+    measures = [parse_measure(name) for name in names]
     if not options.paths:
         raise ConfigError("no run is given; try: jpr evaluate --example")
     qrels = load_qrels(options.qrels) if options.qrels else []
@@ -164,7 +133,7 @@ def _score_runs(options: EvaluateArguments, measures: "Sequence[Measure]") -> "E
     loaded = _rankings([*options.paths, *pool], options.corpus)
     if options.plots and not qrels:
         longest = max((len(r.hits) for path in options.paths for r in loaded[path]), default=1)
-        measures = [*measures, *(m for m in curve_measures(longest) if m not in measures)]
+        measures += [one for one in curve_measures(longest) if one not in measures]
     with (
         output.warnings_as_notes(),
         _naming_files(loaded, partial(align, questions)),
@@ -185,16 +154,17 @@ def _score_runs(options: EvaluateArguments, measures: "Sequence[Measure]") -> "E
 
 def _score_answers(options: EvaluateArguments) -> "Evaluation":
     from jpr.evaluation.evaluation import evaluate_answers
-    from jpr.formats.runs.align import align_predictions
-    from jpr.formats.runs.predictions import load_predictions
 
-    measures = _answer_measures(options.measure)
-    questions = _questions(options.questions, [])
+    known = {measure.name: measure for measure in (AnswerF1, EM)}
+    names = list(dict.fromkeys(options.measure or known))
+    for name in names:
+        if name not in known:
+            raise ConfigError(f"{name!r} does not score answers; choose {' or '.join(known)}")
+    questions = _questions(options.questions)
     systems = {path: load_predictions(path) for path in options.paths}
     with _naming_files(systems, partial(align_predictions, questions)):
-        return evaluate_answers(
-            questions, {str(path): systems[path] for path in options.paths}, measures
-        )
+        named = {str(path): given for path, given in systems.items()}
+        return evaluate_answers(questions, named, [known[name] for name in names])
 
 
 @contextmanager
@@ -209,10 +179,7 @@ def _naming_files(files: Mapping[Path, T], align: Callable[[T], object]) -> Iter
         raise
 
 
-def _questions(path: Path | None, qrels: "list[Judgement]") -> "list[Question]":
-    from jpr.formats.questions import load_questions
-    from jpr.types import Question
-
+def _questions(path: Path | None, qrels: "Sequence[Judgement]" = ()) -> list[Question]:
     if path is not None:
         return load_questions(path)
     if not qrels:
@@ -220,17 +187,14 @@ def _questions(path: Path | None, qrels: "list[Judgement]") -> "list[Question]":
     return [Question(id, "") for id in dict.fromkeys(j.question_id for j in qrels)]
 
 
-def _rankings(paths: Iterable[Path], corpus: Path | None) -> "dict[Path, list[Ranking]]":
+def _rankings(paths: Iterable[Path], corpus: Path | None) -> dict[Path, list[Ranking]]:
     """Read runs, and in one pass over the corpus the texts that they lack."""
-    from jpr.formats.runs import load_rankings
-    from jpr.formats.runs.align import fill_texts, texts_for
-
     runs = {path: load_rankings(path) for path in paths}
     if corpus is None:
         return runs
+    rankings = chain.from_iterable(runs.values())
     with output.progress("reading passages", None) as progress:
-        passages = output.counted(read_corpus(corpus), progress)
-        texts = texts_for(chain.from_iterable(runs.values()), passages)
+        texts = texts_for(rankings, output.counted(read_corpus(corpus), progress))
     for path in runs:
         with naming(path):
             runs[path] = fill_texts(runs[path], texts.values())
@@ -241,22 +205,22 @@ def _note_oddities(evaluation: "Evaluation", kind: str) -> None:
     if evaluation.without_answers:
         output.note(f"{len(evaluation.without_answers)} questions without answers are left out")
     for run in evaluation.runs:
-        if run.missing:
-            output.note(f"{run.name}: {len(run.missing)} questions are missing and score 0")
-        if run.unknown:
-            output.note(f"{run.name}: {len(run.unknown)} {kind} are for other questions; ignored")
-        if run.differing:
-            output.note(
-                f"{run.name}: {len(run.differing)} {kind} have a different question text under "
-                f"the same id, e.g. {run.differing[0]!r}"
-            )
-        if run.bare:
-            output.note(f"{run.name}: {run.bare} passages have no text; no answer is found there")
-        if run.flat:
-            output.note(
-                f"{run.name}: {run.flat} rankings have mostly equal scores; ties are ordered by "
-                "descending passage id, as in trec_eval"
-            )
+        example = next(iter(run.differing), "")
+        ties = (
+            "have mostly equal scores; ties are ordered by descending passage id, as in trec_eval"
+        )
+        for count, problem in (
+            (len(run.missing), "questions are missing and score 0"),
+            (len(run.unknown), f"{kind} are for other questions; ignored"),
+            (
+                len(run.differing),
+                f"{kind} have a different question text under the same id, e.g. {example!r}",
+            ),
+            (run.bare, "passages have no text; no answer is found there"),
+            (run.flat, f"rankings {ties}"),
+        ):
+            if count:
+                output.note(f"{run.name}: {count} {problem}")
 
 
 def _print(evaluation: "Evaluation", options: EvaluateArguments) -> None:
@@ -267,13 +231,13 @@ def _print(evaluation: "Evaluation", options: EvaluateArguments) -> None:
     if options.json:
         output.write_json(tables.as_json(evaluation, compared))
         return
-    format = {"markdown": tables.markdown, "latex": tables.latex}.get(options.table)
+    styles = {"markdown": tables.markdown, "latex": tables.latex}
     both = [(tables.HEADER, tables.rows(evaluation))]
     if compared:
         both.append((tables.COMPARED, tables.compared_rows(evaluation, compared)))
     for header, rows in both:
-        if format:
-            output.write(format(header, rows))
+        if options.table in styles:
+            output.write(styles[options.table](header, rows))
         else:
             output.table(header, rows)
         output.write("")

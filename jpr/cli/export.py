@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from jpr.cli import output
-from jpr.cli.arguments import Corpus, Questions, Settings, argument, option
+from jpr.cli.arguments import Corpus, Questions, Settings, argument, arguments, option
 from jpr.cli.checks import check_k, reject
 from jpr.cli.files import naming, read_run
 from jpr.errors import ConfigError, DataError
@@ -45,23 +45,18 @@ class ExportSettings:
         check_k(self.k)
 
 
-@dataclass(frozen=True, kw_only=True)
+@arguments
 class ExportArguments:
-    """What `jpr export` takes."""
-
-    model: Annotated[Path, argument("Folder of a joint model or an encoder.")]
-    out: Annotated[Path | None, option("Output", "New folder to write.", "--out", "-o")] = None
-    sample: Annotated[
-        Path | None, option("Input", "int8: run with texts, for calibrating scales.", metavar="RUN")
-    ] = None
-    calibrate: Annotated[
-        Path | None,
-        option(
-            "Input",
-            "Find the stopping threshold of -k auto on this run; without --out, in place.",
-            metavar="RUN",
-        ),
-    ] = None
+    model: Path = argument("Folder of a joint model or an encoder.")
+    out: Path | None = option("Output", "New folder to write.", "--out", "-o")
+    sample: Path | None = option(
+        "Input", "int8: run with texts, for calibrating scales.", metavar="RUN"
+    )
+    calibrate: Path | None = option(
+        "Input",
+        "Find the stopping threshold of -k auto on this run; without --out, in place.",
+        metavar="RUN",
+    )
     questions: Questions = None
     corpus: Corpus = None
     set: Settings = None
@@ -72,10 +67,9 @@ class ExportArguments:
         if self.out is None:
             if self.calibrate is None:
                 raise ConfigError("give --out DIR to export, or --calibrate RUN")
-            reject("needs --out DIR", {"--sample": self.sample})
+            reject("needs --out DIR", self, "sample")
         if self.calibrate is None:
-            given = {"--questions": self.questions, "--corpus": self.corpus}
-            reject("only for --calibrate", given)
+            reject("only for --calibrate", self, "questions", "corpus")
         self._check_precision()
 
     def _check_precision(self) -> None:

@@ -9,11 +9,17 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from jpr.cli import output
 from jpr.errors import ConfigError, DataError
+from jpr.formats import corpus as passages
+from jpr.formats import questions, runs
+from jpr.formats.corpus import folder, read_passages
+from jpr.formats.format import Format, detect, head_of, writable
+from jpr.formats.questions import check_lengths, load_questions
+from jpr.formats.runs import load_rankings, predictions
+from jpr.formats.runs.align import align, check_unique_passages, fill_texts
+from jpr.types import Passage, Question, Ranking
 
 if TYPE_CHECKING:
     from jpr.formats.corpus.documents import Cut
-    from jpr.formats.format import Format
-    from jpr.types import Passage, Question, Ranking
 
 
 @contextmanager
@@ -31,91 +37,66 @@ class RecordKind:
     """A kind of record: its formats, and how it is read and written."""
 
     name: str
-    formats: "Sequence[Format[Any]]"
-    read: Callable[[Path, str], Iterator[Any]]
+    formats: Sequence[Format[Any]]
+    read: Callable[[Path, str], Iterable[Any]]
     write: Callable[[Iterable[Any], TextIO, str], None] | None = None
 
 
 @cache
 def record_kinds() -> tuple[RecordKind, ...]:
     """Return every kind of record."""
-    from jpr.formats import corpus, questions, runs
-    from jpr.formats.runs import predictions, trec
+    from jpr.formats.runs import trec
 
     return (
-        RecordKind("passages", corpus.FORMATS, corpus.read_passages, corpus.write_passages),
-        RecordKind(
-            "questions",
-            questions.FORMATS,
-            lambda path, format: iter(questions.load_questions(path, format)),
-            questions.write_questions,
-        ),
+        RecordKind("passages", passages.FORMATS, read_passages, passages.write_passages),
+        RecordKind("questions", questions.FORMATS, load_questions, questions.write_questions),
         RecordKind("rankings", runs.FORMATS, runs.read_rankings, runs.write_rankings),
-        RecordKind(
-            "answers",
-            predictions.FORMATS,
-            lambda path, format: iter(predictions.load_predictions(path, format)),
-        ),
+        RecordKind("answers", predictions.FORMATS, predictions.load_predictions),
         RecordKind(
             "judgements",
             (trec.QRELS,),
-            lambda path, _: iter(trec.load_qrels(path)),
+            lambda path, _: trec.load_qrels(path),
             lambda judgements, stream, _: trec.write_qrels(judgements, stream),
         ),
     )
 
 
-def recognize(path: Path, name: str | None = None) -> "tuple[RecordKind, Format[Any]]":
+def recognize(path: Path, name: str | None = None) -> tuple[RecordKind, Format[Any]]:
     """Return the kind and format of a file, by the format's name or by its first record."""
-    from jpr.formats.format import detect
-
-    return _kind_of(detect(path, _formats(), name).name)
+    return _with_kind(lambda formats: detect(path, formats, name))
 
 
-def writable_format(name: str) -> "tuple[RecordKind, Format[Any]]":
+def writable_format(name: str) -> tuple[RecordKind, Format[Any]]:
     """Return a format that can be written, by its name."""
-    from jpr.formats.format import writable
-
-    return _kind_of(writable(_formats(), name).name)
+    return _with_kind(lambda formats: writable(formats, name))
 
 
-def _formats() -> "list[Format[Any]]":
-    return [format for kind in record_kinds() for format in kind.formats]
-
-
-def _kind_of(name: str) -> "tuple[RecordKind, Format[Any]]":
-    return next((kind, one) for kind in record_kinds() for one in kind.formats if one.name == name)
+def _with_kind(
+    choose: Callable[[list[Format[Any]]], Format[Any]],
+) -> tuple[RecordKind, Format[Any]]:
+    kinds = {format.name: (kind, format) for kind in record_kinds() for format in kind.formats}
+    return kinds[choose([format for _, format in kinds.values()]).name]
 
 
 def read_corpus(
     corpus: Path, split: str | None = None, note: Callable[[str], None] = output.note
-) -> "Iterator[Passage]":
+) -> Iterator[Passage]:
     """Yield the passages of a corpus, split as `--split` says.
 
     A folder of documents is read and split as by `jpr ask --docs`; `note` receives the files that
     are left out.
     """
-    from jpr.formats.corpus import read_passages
-
-    if not is_documents(corpus):
-        return split_passages(read_passages(corpus), split)
-    from jpr.encode.encoder_folder import BUNDLED_ENCODER
-    from jpr.formats.corpus.documents import usual_cut
-    from jpr.formats.corpus.split import load_tokenizer
-
-    cut = _cut(split) if split else usual_cut(load_tokenizer(BUNDLED_ENCODER / "tokenizer.json"))
-    return _documents(corpus, cut, note)
+    if is_documents(corpus):
+        return _documents(corpus, _cut(split), note)
+    return split_passages(read_passages(corpus), split)
 
 
 def is_documents(corpus: Path) -> bool:
     """Whether a corpus is a folder of documents."""
-    from jpr.formats.corpus import folder
-    from jpr.formats.format import head_of
-
     return corpus.is_dir() and folder.FORMAT.sniff(head_of(corpus))
 
 
-def _documents(folder: Path, cut: "Cut", note: Callable[[str], None]) -> "Iterator[Passage]":
+def _documents(folder: Path, cut: "Cut", note: Callable[[str], None]) -> Iterator[Passage]:
     from jpr.formats.corpus.documents import find_documents, read_documents
 
     found = find_documents(folder)
@@ -123,7 +104,7 @@ def _documents(folder: Path, cut: "Cut", note: Callable[[str], None]) -> "Iterat
         yield from read_documents(folder, found, cut, note, progress)
 
 
-def split_passages(passages: "Iterable[Passage]", split: str | None) -> "Iterator[Passage]":
+def split_passages(passages: Iterable[Passage], split: str | None) -> Iterator[Passage]:
     """Split passages as `--split` says; without it, return them unchanged."""
     if split is None:
         return iter(passages)
@@ -131,10 +112,14 @@ def split_passages(passages: "Iterable[Passage]", split: str | None) -> "Iterato
     return (piece for passage in passages for piece in cut(passage))
 
 
-def _cut(split: str) -> "Cut":
+def _cut(split: str | None) -> "Cut":
+    """Return what splits a passage as `--split` says; without it, as documents are split."""
     from jpr.encode.encoder_folder import BUNDLED_ENCODER
+    from jpr.formats.corpus.documents import usual_cut
     from jpr.formats.corpus.split import load_tokenizer, split_wordpieces, split_words
 
+    if split is None:
+        return usual_cut(load_tokenizer(BUNDLED_ENCODER / "tokenizer.json"))
     unit, _, rest = split.partition(":")
     size, _, tokenizer = rest.partition(":")
     is_known = unit == "wordpieces" or (unit == "words" and not tokenizer)
@@ -149,16 +134,12 @@ def _cut(split: str) -> "Cut":
 
 
 def fill_in(
-    rankings: "Iterable[Ranking]", corpus: Path | None, questions: Path | None
-) -> "Iterator[Ranking]":
+    rankings: Iterable[Ranking], corpus: Path | None, questions: Path | None
+) -> Iterable[Ranking]:
     """Add texts from a corpus and questions from a file to rankings, if these are given."""
-    from jpr.formats.questions import load_questions
-    from jpr.formats.runs.align import align, fill_texts
-
     if corpus:
         with output.progress("reading passages", None) as progress:
-            passages = output.counted(read_corpus(corpus), progress)
-            rankings = fill_texts(rankings, passages)
+            rankings = fill_texts(rankings, output.counted(read_corpus(corpus), progress))
     if questions:
         aligned = align(load_questions(questions), rankings)
         rankings = aligned.items
@@ -166,7 +147,7 @@ def fill_in(
             output.note(f"{len(aligned.unknown)} rankings are for other questions; left out")
         if aligned.missing:
             output.note(f"{len(aligned.missing)} questions have no ranking; left empty")
-    return iter(rankings)
+    return rankings
 
 
 def read_run(
@@ -176,10 +157,8 @@ def read_run(
     *,
     needs_texts: bool = True,
     needs_answers: bool = False,
-) -> "list[Ranking]":
+) -> list[Ranking]:
     """Read a run and reject, before any work, one that lacks texts or answers."""
-    from jpr.formats.runs import load_rankings
-    from jpr.formats.runs.align import check_unique_passages
     from jpr.rerank.oracle import check_answers
 
     with naming(source):
@@ -193,9 +172,7 @@ def read_run(
     return rankings
 
 
-def _check_texts(ranking: "Ranking") -> None:
-    from jpr.formats.questions import check_lengths
-
+def _check_texts(ranking: Ranking) -> None:
     check_lengths([ranking.question])
     id = ranking.question.id
     if not ranking.question.text.strip():
@@ -208,10 +185,8 @@ def _check_texts(ranking: "Ranking") -> None:
         )
 
 
-def check_searchable(path: Path, questions: "Sequence[Question]") -> None:
+def check_searchable(path: Path, questions: Sequence[Question]) -> None:
     """Reject questions of a file that have no text or are too long."""
-    from jpr.formats.questions import check_lengths
-
     empty = next((question.id for question in questions if not question.text.strip()), None)
     if empty is not None:
         raise DataError(f"{path}: question {empty!r} has no text to search for")

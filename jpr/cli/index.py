@@ -6,14 +6,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from jpr.cli import output
-from jpr.cli.arguments import Settings, Split, Workers, argument, option
-from jpr.cli.checks import reject
+from jpr.cli.arguments import Settings, Split, Workers, argument, arguments, flag, option
 from jpr.cli.files import is_documents, read_corpus
-from jpr.cli.workers import cluster
 from jpr.errors import ConfigError
+from jpr.io.cluster import open_cluster
 from jpr.io.settings import parse_settings
 from jpr.retrieve.engines import ENGINES, FILES, MILVUS, NO_ENCODER, IndexOptions, check_engine
 
@@ -46,43 +45,28 @@ class IndexSettings:
     """Engine of the index; for engines that are added to `jpr.retrieve.engines`."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@arguments
 class IndexArguments:
-    """What `jpr index` takes."""
-
-    corpus: Annotated[Path | None, argument("File or folder of passages or documents.")] = None
-    out: Annotated[Path | None, option("Output", "Folder of the index.", "--out", "-o")] = None
-    encoder: Annotated[
-        str | None,
-        option(
-            "Model",
-            "Folder of an encoder, or none for a lexical index.",
-            metavar="DIR|none",
-            show_default="bundled",
-        ),
-    ] = None
-    vectors: Annotated[
-        Path | None,
-        option(
-            "Output",
-            "Folder of the passages' vectors: used if complete, otherwise written and resumed. "
-            "Without --out, only vectors are made.",
-        ),
-    ] = None
-    add: Annotated[bool, option("Input", "Add the corpus to the index.", "--add")] = False
-    replace: Annotated[
-        bool, option("Input", "With --add: replace passages that have the same id.", "--replace")
-    ] = False
-    remove: Annotated[
-        str | None, option("Input", "Remove passages: id,id,… or a file with one id per line.")
-    ] = None
+    corpus: Path | None = argument("File or folder of passages or documents.", default=None)
+    out: Path | None = option("Output", "Folder of the index.", "--out", "-o")
+    encoder: str | None = option(
+        "Model",
+        "Folder of an encoder, or none for a lexical index.",
+        metavar="DIR|none",
+        show_default="bundled",
+    )
+    vectors: Path | None = option(
+        "Output",
+        "Folder of the passages' vectors: used if complete, otherwise written and resumed. "
+        "Without --out, only vectors are made.",
+    )
+    add: bool = flag("Input", "Add the corpus to the index.")
+    replace: bool = flag("Input", "With --add: replace passages that have the same id.")
+    remove: str | None = option("Input", "Remove passages: id,id,… or a file with one id per line.")
     workers: Workers = None
-    milvus: Annotated[
-        str | None,
-        option(
-            "Output", "Put the index into Milvus: address of a server, or file.db.", metavar="URI"
-        ),
-    ] = None
+    milvus: str | None = option(
+        "Output", "Put the index into Milvus: address of a server, or file.db.", metavar="URI"
+    )
     split: Split = None
     set: Settings = None
 
@@ -117,17 +101,14 @@ class IndexArguments:
             raise ConfigError(f"--set engine={self.engine}: choose one of {', '.join(ENGINES)}")
         settings, has = self.settings, ENGINES[self.engine].options
         given = {
-            "--add": self.add,
-            "--remove": self.remove,
-            "--workers": self.workers,
-            "--set nprobe": settings.nprobe,
-            "--milvus": self.milvus,
-            "--set collection": settings.collection,
-            "--set graph": settings.graph,
+            f"--{name}": getattr(self, name) for name in ("add", "remove", "workers", "milvus")
         }
-        extra = {name: value for name, value in given.items() if name not in has}
-        if self.out is not None:
-            reject(f"not supported by the engine {self.engine}; remove these", extra)
+        for name in ("nprobe", "collection", "graph"):
+            given[f"--set {name}"] = getattr(settings, name)
+        extra = [name for name, value in given.items() if value and name not in has]
+        if self.out is not None and extra:
+            why = f"not supported by the engine {self.engine}; remove these"
+            raise ConfigError(f"{', '.join(extra)}: {why}")
 
 
 def run(options: IndexArguments) -> None:
@@ -271,7 +252,7 @@ def _map_chunks(options: IndexArguments, encoder: "TextEncoder") -> Iterator["Ma
     if options.workers is None:
         yield encode_here
         return
-    with cluster(options.workers) as client:
+    with open_cluster(options.workers) as client:
         yield encode_on_workers(client, encoder, options.settings.device)
 
 

@@ -1,12 +1,11 @@
 """`jpr pack`."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from jpr.cli import output
-from jpr.cli.arguments import Corpus, IndexFolder, Strict, argument, option
+from jpr.cli.arguments import Corpus, IndexFolder, Strict, argument, arguments, option
 from jpr.cli.files import check_searchable, naming, read_corpus
 from jpr.errors import ConfigError
 
@@ -19,23 +18,21 @@ Sources = tuple[list["PackSource"], dict[str, str]]
 """Sources, and the hashes of their files."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@arguments
 class PackArguments:
-    """What `jpr pack` takes."""
-
-    runs: Annotated[
-        list[Path] | None, argument("Runs, one per --questions and in their order.", "[RUN]...")
-    ] = None
-    questions: Annotated[
-        list[Path], option("Input", "File of questions; repeatable.", "--questions", "-q")
-    ]
-    tokenizer: Annotated[
-        Path, option("Model", "tokenizer.json of the model, or the folder that holds it.")
-    ]
-    out: Annotated[Path, option("Output", "Folder of the pack.", "--out", "-o")]
+    runs: list[Path] | None = argument(
+        "Runs, one per --questions and in their order.", "[RUN]...", default=None
+    )
+    questions: list[Path] = option(
+        "Input", "File of questions; repeatable.", "--questions", "-q", default=...
+    )
+    tokenizer: Path = option(
+        "Model", "tokenizer.json of the model, or the folder that holds it.", default=...
+    )
+    out: Path = option("Output", "Folder of the pack.", "--out", "-o", default=...)
     index: IndexFolder = None
     corpus: Corpus = None
-    k: Annotated[int, option("Output", "Number of candidates per question.", "-k")] = 100
+    k: int = option("Output", "Number of candidates per question.", "-k", default=100)
     strict: Strict = False
 
     def __post_init__(self) -> None:

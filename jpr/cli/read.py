@@ -1,62 +1,48 @@
 """`jpr read`."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from jpr.cli import output
-from jpr.cli.arguments import Corpus, Out, Questions, Settings, Workers, argument, option
+from jpr.cli.arguments import Corpus, Out, Questions, Settings, Workers, argument, arguments, option
 from jpr.cli.checks import check_out, reject
 from jpr.cli.files import read_run
-from jpr.cli.workers import spread
+from jpr.io.cluster import StageSpec, open_runner
 from jpr.io.settings import parse_settings
 
 if TYPE_CHECKING:
     from jpr.read.load import ReadOptions
 
 
-@dataclass(frozen=True, kw_only=True)
+@arguments
 class ReadArguments:
-    """What `jpr read` takes."""
-
-    source: Annotated[Path, argument("Run: file of rankings.", "RUN")]
+    source: Path = argument("Run: file of rankings.", "RUN")
     out: Out
-    k: Annotated[
-        int | None, option("Input", "Read the first k passages.", "-k", min=1, show_default="all")
-    ] = None
-    choose: Annotated[
-        int | None,
-        option(
-            "Model",
-            "Choose this many passages jointly and keep the answers they contain; all passages "
-            "are read.",
-            min=1,
-        ),
-    ] = None
-    model: Annotated[
-        str | None,
-        option(
-            "Model",
-            "Folder of a joint model or a T5; with --llm, the name of the endpoint's model.",
-            show_default="bundled",
-        ),
-    ] = None
-    llm: Annotated[
-        str | None,
-        option("Model", "Base URL of an OpenAI-compatible endpoint; its key is OPENAI_API_KEY."),
-    ] = None
-    min_ratio: Annotated[
-        float | None,
-        option(
-            "Output",
-            "Minimum probability of an answer, relative to the most likely one.",
-            show_default="0.3",
-        ),
-    ] = None
-    max_answers: Annotated[
-        int, option("Output", "Maximum number of answers per question.", min=1)
-    ] = 20
+    k: int | None = option("Input", "Read the first k passages.", "-k", min=1, show_default="all")
+    choose: int | None = option(
+        "Model",
+        "Choose this many passages jointly and keep the answers they contain; all passages "
+        "are read.",
+        min=1,
+    )
+    model: str | None = option(
+        "Model",
+        "Folder of a joint model or a T5; with --llm, the name of the endpoint's model.",
+        show_default="bundled",
+    )
+    llm: str | None = option(
+        "Model", "Base URL of an OpenAI-compatible endpoint; its key is OPENAI_API_KEY."
+    )
+    min_ratio: float | None = option(
+        "Output",
+        "Minimum probability of an answer, relative to the most likely one.",
+        show_default="0.3",
+    )
+    max_answers: int = option(
+        "Output", "Maximum number of answers per question.", min=1, default=20
+    )
     set: Settings = None
     questions: Questions = None
     corpus: Corpus = None
@@ -64,13 +50,13 @@ class ReadArguments:
 
     def __post_init__(self) -> None:
         check_out(self.out, self.source, self.corpus, self.questions)
-        for_spans = {"--min-ratio": self.min_ratio, "--choose": self.choose}
+        for_spans = ("min_ratio", "choose")
         if self.llm is not None:
-            reject("has no effect with --llm; remove it", for_spans | {"--workers": self.workers})
+            reject("has no effect with --llm; remove it", self, *for_spans, "workers")
         elif self.is_fusion:
-            reject("has no effect with a T5; remove it", for_spans)
+            reject("has no effect with a T5; remove it", self, *for_spans)
         elif self.choose:
-            reject("has no effect with --choose, which reads all passages", {"-k": self.k})
+            reject("has no effect with --choose, which reads all passages", self, "k")
 
     @property
     def is_fusion(self) -> bool:
@@ -115,7 +101,6 @@ def run(options: ReadArguments) -> None:
 
     Example: jpr read joint.jsonl --llm http://localhost:8000/v1 --model qwen --out answers.jsonl
     """
-    from jpr.io.cluster import StageSpec
     from jpr.read.batch import read_to_file
     from jpr.read.load import open_reader
 
@@ -126,7 +111,7 @@ def run(options: ReadArguments) -> None:
     name = options.model or "the bundled model"
     opening = StageSpec(open_reader, (described.for_worker(),), reader.key, name)
     with (
-        spread(options.workers, opening) as on,
+        open_runner(options.workers, opening) as on,
         output.progress("reading", len(rankings)) as progress,
     ):
         read_to_file(reader, rankings, options.out, progress, on)

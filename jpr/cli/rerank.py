@@ -1,51 +1,33 @@
 """`jpr rerank`."""
 
 import sys
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
 
 from jpr.cli import output
-from jpr.cli.arguments import Corpus, Out, Questions, Settings, Workers, argument, option
+from jpr.cli.arguments import Corpus, Out, Questions, Settings, Workers, argument, arguments, option
 from jpr.cli.checks import check_out, reject
 from jpr.cli.files import read_run
-from jpr.cli.workers import spread
 from jpr.errors import ConfigError
-from jpr.rerank.methods import (
-    JOINT,
-    METHODS,
-    Method,
-    RerankOptions,
-    make_reranker,
-    open_reranker,
-)
-
-if TYPE_CHECKING:
-    from jpr.rerank.joint import JointReranker
+from jpr.formats.runs import load_rankings
+from jpr.io.cluster import StageSpec, open_runner
+from jpr.rerank.batch import KeyedReranker, rerank_to_file
+from jpr.rerank.methods import JOINT, METHODS, Method, RerankOptions, make_reranker, open_reranker
 
 
-@dataclass(frozen=True, kw_only=True)
+@arguments
 class RerankArguments:
-    """What `jpr rerank` takes."""
-
-    source: Annotated[Path, argument("Run: file of rankings.", "RUN")]
+    source: Path = argument("Run: file of rankings.", "RUN")
     out: Out
-    k: Annotated[
-        str | None,
-        option(
-            "Output", "Number of passages per question; joint: or auto.", "-k", show_default="5"
-        ),
-    ] = None
-    method: Annotated[str, option("Model", f"One of {', '.join(METHODS)}.")] = JOINT
-    model: Annotated[
-        Path | None,
-        option("Model", "joint, pointwise: folder of a model.", show_default="bundled"),
-    ] = None
+    k: str | None = option(
+        "Output", "Number of passages per question; joint: or auto.", "-k", show_default="5"
+    )
+    method: str = option("Model", f"One of {', '.join(METHODS)}.", default=JOINT)
+    model: Path | None = option(
+        "Model", "joint, pointwise: folder of a model.", show_default="bundled"
+    )
     set: Settings = None
-    trees: Annotated[
-        Path | None, option("Output", "joint: write the search trees here (JSON lines).")
-    ] = None
+    trees: Path | None = option("Output", "joint: write the search trees here (JSON lines).")
     questions: Questions = None
     corpus: Corpus = None
     workers: Workers = None
@@ -57,12 +39,11 @@ class RerankArguments:
         is_number = self.k is not None and self.k.isdecimal() and int(self.k) > 0
         if self.k not in (None, "auto") and not is_number:
             raise ConfigError(f"-k {self.k}: must be at least 1, or auto")
-        given = {
-            "--model": not self.by.takes_model and self.model,
-            "--trees": not self.by.decodes and self.trees,
-            "-k auto": not self.by.decodes and self.k == "auto",
-        }
-        reject(f"has no effect with --method {self.method}; remove it", given)
+        why = f"has no effect with --method {self.method}; remove it"
+        if not self.by.takes_model:
+            reject(why, self, "model")
+        if not self.by.decodes:
+            reject(why, self, "trees", *(("k",) if self.k == "auto" else ()))
 
     @property
     def by(self) -> Method:
@@ -96,14 +77,10 @@ def run(options: RerankArguments) -> None:
 
     Example: jpr rerank bm25.trec --out oracle.jsonl --method oracle -q dev.jsonl --corpus p.tsv
     """
-    from jpr.io.cluster import StageSpec
-    from jpr.rerank.batch import rerank_to_file
-
     by, described = options.by, options.reranker_options
     budget: int | None = getattr(described.settings, "budget", None) if by.decodes else None
-    decoding = _joint(described) if by.decodes else None
-    reranker = decoding or make_reranker(described)
-    k = _count(options.k, budget, decoding)
+    reranker = make_reranker(described)
+    k = _max_passages(options.k, budget, reranker)
     rankings = read_run(
         options.source,
         options.corpus,
@@ -114,35 +91,23 @@ def run(options: RerankArguments) -> None:
     name = str(options.model or "the bundled model")
     opening = StageSpec(open_reranker, (described.for_worker(),), reranker.key, name)
     with (
-        spread(options.workers, opening) as on,
+        open_runner(options.workers, opening) as on,
         output.progress("reranking", len(rankings)) as progress,
     ):
         rerank_to_file(reranker, rankings, options.out, k, progress, on, trees=options.trees)
     output.note(f"wrote {len(rankings):,} rankings to {options.out}")
     if budget is not None:
-        _note_empty(options.out, budget)
+        empty = sum(not ranking.hits for ranking in load_rankings(options.out))
+        if empty:
+            output.note(f"no passage fits budget={budget} for {empty:,} questions; increase it")
 
 
-def _joint(described: RerankOptions) -> "JointReranker":
-    from jpr.rerank.joint import make
+def _max_passages(k: str | None, budget: int | None, reranker: KeyedReranker) -> int:
+    if k == "auto":
+        from jpr.rerank.joint import JointReranker
 
-    return make(described.settings, described)
-
-
-def _count(k: str | None, budget: int | None, joint: "JointReranker | None") -> int:
-    """Return the maximum number of passages per question."""
+        assert isinstance(reranker, JointReranker)
+        return reranker.max_k
     if k is None:
         return 5 if budget is None else sys.maxsize
-    if k == "auto":
-        assert joint is not None
-        return joint.max_k
     return int(k)
-
-
-def _note_empty(out: Path, budget: int) -> None:
-    """Note for how many questions no passage fits the budget."""
-    from jpr.formats.runs import load_rankings
-
-    empty = sum(not ranking.hits for ranking in load_rankings(out))
-    if empty:
-        output.note(f"no passage fits budget={budget} for {empty:,} questions; increase it")

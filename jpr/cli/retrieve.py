@@ -1,16 +1,15 @@
 """`jpr retrieve`."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from jpr.cli import output
-from jpr.cli.arguments import Json, Workers, argument, option
+from jpr.cli.arguments import Json, Workers, argument, arguments, flag, option
 from jpr.cli.checks import check_k, reject
 from jpr.cli.files import check_searchable
-from jpr.cli.workers import spread
 from jpr.errors import ConfigError
+from jpr.io.cluster import StageSpec, open_runner
 
 if TYPE_CHECKING:
     from jpr.stages import Retriever
@@ -19,44 +18,30 @@ _SHOWN = 10
 _WIDTH = 100
 
 
-@dataclass(frozen=True, kw_only=True)
+@arguments
 class RetrieveArguments:
-    """What `jpr retrieve` takes."""
-
-    index: Annotated[Path, argument("Folder of an index made by `jpr index`.")]
-    question: Annotated[str | None, argument("Question to search for.")] = None
-    questions: Annotated[
-        Path | None, option("Input", "File of questions to search for.", "--questions", "-q")
-    ] = None
-    out: Annotated[
-        Path | None, option("Output", "With --questions: run to write.", "--out", "-o")
-    ] = None
-    k: Annotated[int, option("Output", "Number of passages per question.", "-k")] = 100
-    retriever: Annotated[
-        str | None,
-        option(
-            "Model",
-            "bm25, dense or hybrid.",
-            "--retriever",
-            "-r",
-            show_default="hybrid if the index has vectors, otherwise bm25",
-        ),
-    ] = None
-    where: Annotated[
-        list[str] | None,
-        option(
-            "Input",
-            "Keep passages with this title or metadata; repeatable. Values of one field are "
-            "alternatives; different fields must all match.",
-            metavar="FIELD=VALUE",
-        ),
-    ] = None
-    encoder: Annotated[
-        Path | None, option("Model", "Folder of the index's encoder, if it has moved.")
-    ] = None
-    distinct: Annotated[
-        bool, option("Output", "Drop near-duplicates of better passages.", "--distinct")
-    ] = False
+    index: Path = argument("Folder of an index made by `jpr index`.")
+    question: str | None = argument("Question to search for.", default=None)
+    questions: Path | None = option(
+        "Input", "File of questions to search for.", "--questions", "-q"
+    )
+    out: Path | None = option("Output", "With --questions: run to write.", "--out", "-o")
+    k: int = option("Output", "Number of passages per question.", "-k", default=100)
+    retriever: str | None = option(
+        "Model",
+        "bm25, dense or hybrid.",
+        "--retriever",
+        "-r",
+        show_default="hybrid if the index has vectors, otherwise bm25",
+    )
+    where: list[str] | None = option(
+        "Input",
+        "Keep passages with this title or metadata; repeatable. Values of one field are "
+        "alternatives; different fields must all match.",
+        metavar="FIELD=VALUE",
+    )
+    encoder: Path | None = option("Model", "Folder of the index's encoder, if it has moved.")
+    distinct: bool = flag("Output", "Drop near-duplicates of better passages.")
     workers: Workers = None
     json: Json = False
 
@@ -65,11 +50,11 @@ class RetrieveArguments:
         if (self.question is None) == (self.questions is None):
             raise ConfigError("give a question, or a file of questions with --questions")
         if self.questions is None:
-            reject("for --questions; remove it", {"--out": self.out, "--workers": self.workers})
+            reject("for --questions; remove it", self, "out", "workers")
             if not (self.question or "").strip():
                 raise ConfigError("the question is empty")
             return
-        reject("for a single question; remove it", {"--json": self.json})
+        reject("for a single question; remove it", self, "json")
         if self.out is None:
             raise ConfigError("--questions needs --out FILE for the run")
         if self.out.resolve() == self.questions.resolve():
@@ -96,7 +81,6 @@ def run(options: RetrieveArguments) -> None:
 
 def _write_run(options: RetrieveArguments) -> None:
     from jpr.formats.questions import load_questions
-    from jpr.io.cluster import StageSpec
     from jpr.retrieve.batch import retrieve_to_file
 
     assert options.questions
@@ -108,7 +92,7 @@ def _write_run(options: RetrieveArguments) -> None:
     kind, where = options.retriever, tuple(options.where or ())
     there = (options.index.resolve(), kind, where, encoder, options.distinct, 1)
     with (
-        spread(options.workers, StageSpec(open_index, there, key, str(options.index))) as on,
+        open_runner(options.workers, StageSpec(open_index, there, key, str(options.index))) as on,
         output.progress("retrieving", len(questions)) as progress,
     ):
         retrieve_to_file(

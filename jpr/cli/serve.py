@@ -2,13 +2,12 @@
 
 import os
 import sys
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from jpr.cli import output
-from jpr.cli.arguments import Docs, IndexFolder, option
+from jpr.cli.arguments import Docs, IndexFolder, arguments, flag, option
 from jpr.cli.checks import check_source, reject
 from jpr.cli.doctor import EXTRAS
 from jpr.errors import ConfigError, MissingExtraError
@@ -20,42 +19,29 @@ if TYPE_CHECKING:
     from jpr.serve.service import Service
 
 _TOKEN = "JPR_TOKEN"
-_HOST, _PORT = "127.0.0.1", 8080
 
 
-@dataclass(frozen=True, kw_only=True)
+@arguments
 class ServeArguments:
-    """What `jpr serve` takes."""
-
     docs: Docs = None
     index: IndexFolder = None
-    mcp: Annotated[
-        bool,
-        option("Output", "Serve the Model Context Protocol on standard input and output.", "--mcp"),
-    ] = False
-    host: Annotated[str, option("Output", "Address to listen on.")] = _HOST
-    port: Annotated[
-        int, option("Output", "Port to listen on; 0 picks a free one.", min=0, max=65535)
-    ] = _PORT
-    token_file: Annotated[
-        Path | None,
-        option("Input", "File with the token that requests need.", show_default=_TOKEN),
-    ] = None
-    limit: Annotated[
-        list[str] | None,
-        option("Scale", "Change a limit (see above); repeatable.", metavar="NAME=VALUE"),
-    ] = None
+    mcp: bool = flag("Output", "Serve the Model Context Protocol on standard input and output.")
+    host: str = option("Output", "Address to listen on.", default="127.0.0.1")
+    port: int = option(
+        "Output", "Port to listen on; 0 picks a free one.", min=0, max=65535, default=8080
+    )
+    token_file: Path | None = option(
+        "Input", "File with the token that requests need.", show_default=_TOKEN
+    )
+    limit: list[str] | None = option(
+        "Scale", "Change a limit (see above); repeatable.", metavar="NAME=VALUE"
+    )
 
     def __post_init__(self) -> None:
         check_source(self.docs, self.index)
         if self.mcp:
-            given = {
-                "--host": self.host != _HOST,
-                "--port": self.port != _PORT,
-                "--token-file": self.token_file,
-                "--limit": self.limit,
-            }
-            reject("--mcp serves standard input and output; remove these", given)
+            why = "--mcp serves standard input and output; remove these"
+            reject(why, self, "host", "port", "token_file", "limit")
 
 
 def run(options: ServeArguments) -> None:

@@ -4,13 +4,13 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from jpr.cli import output
-from jpr.cli.arguments import argument, option
+from jpr.cli.arguments import argument, arguments, flag, option
 from jpr.errors import ConfigError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -20,22 +20,16 @@ if TYPE_CHECKING:
 Report = Callable[[Mapping[str, object]], None]
 
 
-@dataclass(frozen=True, kw_only=True)
+@arguments
 class TrainArguments:
-    """What `jpr train` takes."""
-
-    recipe: Annotated[Path, argument("TOML file.", "RECIPE")]
-    changes: Annotated[
-        list[str] | None,
-        option(
-            "Input", "Change a value of the recipe; repeatable.", "--set", metavar="TABLE.KEY=VALUE"
-        ),
-    ] = None
-    out: Annotated[
-        Path | None,
-        option("Output", "Folder to write.", "--out", "-o", show_default="the recipe's name"),
-    ] = None
-    resume: Annotated[bool, option("Output", "Resume an interrupted run.", "--resume")] = False
+    recipe: Path = argument("TOML file.", "RECIPE")
+    changes: list[str] | None = option(
+        "Input", "Change a value of the recipe; repeatable.", "--set", metavar="TABLE.KEY=VALUE"
+    )
+    out: Path | None = option(
+        "Output", "Folder to write.", "--out", "-o", show_default="the recipe's name"
+    )
+    resume: bool = flag("Output", "Resume an interrupted run.")
 
 
 def run(options: TrainArguments) -> None:

@@ -1,29 +1,27 @@
 """`jpr validate`."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from jpr.cli import output
-from jpr.cli.arguments import Json, argument, option
+from jpr.cli.arguments import Json, Origin, argument, arguments
 from jpr.cli.files import naming, recognize, record_kinds
 from jpr.errors import ConfigError, FormatError
+from jpr.formats.runs.align import check_unique_passages
+from jpr.text import pattern_source
+from jpr.types import Passage, Prediction, Question, Ranking
 
 if TYPE_CHECKING:
     from jpr.formats.runs.trec import Judgement
-    from jpr.types import Passage, Prediction, Question, Ranking
+
+Facts = dict[str, int | float]
 
 
-@dataclass(frozen=True, kw_only=True)
+@arguments
 class ValidateArguments:
-    """What `jpr validate` takes."""
-
-    file: Annotated[Path | None, argument("File or folder to check.")] = None
-    origin: Annotated[
-        str | None,
-        option("Input", "Format to read.", "--from", metavar="FORMAT", show_default="detected"),
-    ] = None
+    file: Path | None = argument("File or folder to check.", default=None)
+    origin: Origin = None
     json: Json = False
 
     def __post_init__(self) -> None:
@@ -72,18 +70,11 @@ def _list_formats(as_json: bool) -> None:
         ]
         output.write_json({"formats": rows})
         return
-    output.table(
-        ("format", "kind", "description", "written"),
-        [(f.name, k.name, f.about, "yes" if f.write else "") for k, f in listed],
-        first_number=4,
-        folded=2,
-    )
+    cells = [(f.name, k.name, f.about, "yes" if f.write else "") for k, f in listed]
+    output.table(("format", "kind", "description", "written"), cells, first_number=4, folded=2)
 
 
-Facts = dict[str, int | float]
-
-
-def _passages(passages: "Iterable[Passage]") -> Facts:
+def _passages(passages: Iterable[Passage]) -> Facts:
     count = empty = words = longest = 0
     for passage in passages:
         size = len(passage.text.split())
@@ -99,9 +90,7 @@ def _passages(passages: "Iterable[Passage]") -> Facts:
     }
 
 
-def _questions(questions: "Iterable[Question]") -> Facts:
-    from jpr.text import pattern_source
-
+def _questions(questions: Iterable[Question]) -> Facts:
     sizes = []
     for question in questions:
         if question.regex:
@@ -117,9 +106,8 @@ def _questions(questions: "Iterable[Question]") -> Facts:
     }
 
 
-def _rankings(rankings: "Iterable[Ranking]") -> Facts:
+def _rankings(rankings: Iterable[Ranking]) -> Facts:
     from jpr.evaluation.pool import has_tied_scores
-    from jpr.formats.runs.align import check_unique_passages
 
     lengths, bare, flat, answered = [], 0, 0, 0
     for ranking in rankings:
@@ -139,7 +127,7 @@ def _rankings(rankings: "Iterable[Ranking]") -> Facts:
     }
 
 
-def _answers(predictions: "Iterable[Prediction]") -> Facts:
+def _answers(predictions: Iterable[Prediction]) -> Facts:
     sizes = [len(prediction.answers) for prediction in predictions]
     return {"questions": len(sizes), "answers": sum(sizes), "without_answer": sizes.count(0)}
 

@@ -115,6 +115,26 @@ def remote_cluster(address: str) -> Iterator["Client"]:
         yield client
 
 
+@contextmanager
+def open_cluster(workers: str) -> Iterator["Client"]:
+    """Start a number of local processes, or connect to the address of a scheduler."""
+    is_address = "://" in workers
+    if not is_address and not workers.isdecimal():
+        raise ConfigError(f"--workers {workers}: give a number, or an address (tcp://host:8786)")
+    with remote_cluster(workers) if is_address else local_cluster(int(workers)) as client:
+        yield client
+
+
+@contextmanager
+def open_runner(workers: str | None, spec: StageSpec[Any]) -> Iterator[BatchRunner]:
+    """Return what runs a stage: this process, or the workers of `open_cluster`."""
+    if workers is None:
+        yield run_locally
+        return
+    with open_cluster(workers) as client:
+        yield cluster_runner(client, spec)
+
+
 def _result(future: "Future[U]") -> U:
     distributed = _distributed()
     try:

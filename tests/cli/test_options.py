@@ -109,7 +109,7 @@ def test_the_corpus_is_read_once_for_all_runs(
         times.append(path)
         return read(path)
 
-    monkeypatch.setattr("jpr.formats.corpus.read_passages", counting)
+    monkeypatch.setattr("jpr.cli.files.read_passages", counting)
     Path("copy").write_bytes(Path("trec").read_bytes())
     options = ["--corpus", "corpus", "-m", "MRecall@2", "--json"]
     out = run_jpr(*EVALUATE, "trec", "copy", "--pool", "trec", *options)

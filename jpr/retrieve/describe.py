@@ -1,0 +1,61 @@
+"""What an index holds, after a complete check of its files and its encoder."""
+
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from jpr.encode.encoder_folder import load_encoder
+from jpr.errors import JprError
+from jpr.retrieve.engines import FILES, MILVUS, engine_of
+from jpr.retrieve.index import Index
+from jpr.retrieve.index_manifest import verified_manifest
+from jpr.retrieve.milvus_retriever import NAME, read_milvus_manifest
+from jpr.retrieve.versions import open_current
+
+
+def describe_index(folder: Path) -> dict[str, Any]:
+    """Return what an index holds; raise FormatError if it is damaged."""
+    if engine_of(folder) == MILVUS:
+        remote = read_milvus_manifest(folder / NAME)
+        return {
+            "index": str(folder),
+            "engine": MILVUS,
+            "format": remote.format,
+            "passages": remote.passages,
+            "lexical": False,
+            "dense": {"uri": remote.uri, "dimension": remote.dimension, "kind": remote.graph},
+            **_encoder(remote.encoder, remote.key),
+        }
+    manifest = open_current(folder, lambda version: verified_manifest(version, inf))
+    Index(folder)  # opens every part and compares the numbers of passages
+    parts = {name: 0 for name in ("store", "bm25", "vectors")}
+    for name, size in manifest.sizes.items():
+        parts[name.partition("/")[0]] += size
+    found = {
+        "index": str(folder),
+        "engine": FILES,
+        "format": manifest.format,
+        "passages": manifest.passages,
+        "removed": manifest.rows - manifest.passages,
+        "checksums": len(manifest.sums),
+        "bytes": parts,
+        "lexical": True,
+    }
+    dense = manifest.vectors
+    if dense is None:
+        return {**found, "dense": None, "encoder": None}
+    about = {"dimension": dense.dimension, "kind": dense.kind, "recall": dense.recall}
+    return {**found, "dense": about, **_encoder(dense.encoder, dense.key)}
+
+
+def _encoder(folder: str, key: str) -> dict[str, Any]:
+    """Return the encoder that an index needs, and the problem if it is not found."""
+    needed = {"folder": folder or "bundled", "key": key, "found": False}
+    try:
+        found = load_encoder(folder or None, "cpu").key
+    except JprError as error:
+        return {"encoder": needed, "problem": f"its encoder cannot be loaded: {error}"}
+    if found != key:
+        problem = f"needs encoder {key}, but {folder or 'bundled'} is {found}"
+        return {"encoder": needed, "problem": problem}
+    return {"encoder": {**needed, "found": True}}
