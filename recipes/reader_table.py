@@ -28,7 +28,6 @@ from jpr.models.generation import GeneratedAnswer
 from jpr.read.generate import placed
 from jpr.read.spans import likely
 from jpr.rerank.answer_text import AnswerLocator, candidate_answers
-from jpr.rerank.evidence import Vocabulary
 from jpr.train.sources import has_answers
 from jpr.types import Answer, Hit, Prediction, Question, Ranking
 from recipes.command_line import results_parser
@@ -63,7 +62,7 @@ BASELINES = ("independent", "first")
 def tokenizer_places(folder: Path) -> AnswerLocator:
     """Return a finder of tokens in texts."""
     tokenizer = read_tokenizer(folder / "tokenizer.json")
-    return AnswerLocator(tokenizer, Vocabulary.of(tokenizer))
+    return AnswerLocator(tokenizer)
 
 
 def spans_answers(

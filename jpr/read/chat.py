@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from http.client import HTTPException, HTTPResponse
 from threading import TIMEOUT_MAX, Event, Thread
@@ -138,8 +139,10 @@ def _body(response: HTTPResponse, end: float) -> bytes:
 
 def _refusal(response: HTTPResponse, received: bytes, token: str) -> ChatFailure:
     """Return the meaning of an error status; a token that the server echoes is masked."""
-    status = response.status
-    detail = _one_line(_error_json(received), token) if status != 401 else ""
+    status, detail = response.status, ""
+    with suppress(ValueError, RecursionError):  # HTML and the like are left out
+        body = json.dumps(json.loads(received), ensure_ascii=False)
+        detail = _one_line(body, token) if status != 401 else ""
     problem = f"answered with status {status}" + (f" ({detail})" if detail else "")
     if status in (401, 403):
         return ChatFailure(problem, "check the token (or OPENAI_API_KEY) and its permissions")
@@ -153,14 +156,6 @@ def _refusal(response: HTTPResponse, received: bytes, token: str) -> ChatFailure
     return ChatFailure(problem, "check the url (most end in /v1) and the name of the model")
 
 
-def _error_json(received: bytes) -> str:
-    """Return the JSON of an error; "" for HTML and the like."""
-    try:
-        return json.dumps(json.loads(received), ensure_ascii=False)
-    except (ValueError, RecursionError):
-        return ""
-
-
 def _one_line(text: str, secret: str = "") -> str:
     """Return the beginning of a server's message, fit for one line of a terminal."""
     line = "".join(sign for sign in " ".join(text.split()) if sign.isprintable())
@@ -169,10 +164,8 @@ def _one_line(text: str, secret: str = "") -> str:
 
 def _content(received: bytes) -> str:
     """Return the text of a chat completion."""
-    try:
+    with suppress(ValueError, RecursionError, LookupError, TypeError):
         content = json.loads(received)["choices"][0]["message"]["content"]
-    except (ValueError, RecursionError, LookupError, TypeError):
-        content = None
-    if not isinstance(content, str):
-        raise ChatFailure("sent no chat completion", "check the url (most end in /v1)", True)
-    return content
+        if isinstance(content, str):
+            return content
+    raise ChatFailure("sent no chat completion", "check the url (most end in /v1)", True)

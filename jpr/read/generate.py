@@ -55,8 +55,7 @@ class FusionReader:
             raise ConfigError(f"max_answers = {max_answers}; give at least 1")
         self._model, self._prompts, self._ways = model, prompts, ways
         self._is_grounded, self._max_answers = is_grounded, max_answers
-        self._vocabulary = Vocabulary.of(prompts.tokenizer)
-        self._locator = AnswerLocator(prompts.tokenizer, self._vocabulary)
+        self._locator = AnswerLocator(prompts.tokenizer)
         self.key = f"fusion {key} {prompts.settings} {ways} {is_grounded} {max_answers}"
 
     @classmethod
@@ -114,7 +113,7 @@ class FusionReader:
         most = self._prompts.settings.max_tokens
         ids, lengths = _end_to_end(truncated_tokens(self._prompts.tokenizer, texts, most), device)
         counts = torch.tensor([2 * len(ranking.hits) for ranking in rankings], device=device)
-        return tries_of(ids, lengths, counts, self._vocabulary, self._prompts, self._ways)
+        return tries_of(ids, lengths, counts, self._locator.vocabulary, self._prompts, self._ways)
 
     def _answers(self, ranking: Ranking, written: Sequence[GeneratedAnswer]) -> tuple[Answer, ...]:
         """Return the generated answers, most likely first."""

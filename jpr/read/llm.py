@@ -10,7 +10,6 @@ import re
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from hashlib import sha256
 from threading import Event
 
@@ -115,18 +114,15 @@ class LlmReader:
 
     def _answer(self, one: "_Proposal", hits: Sequence[Hit], places: list[int]) -> Answer | None:
         """Return a proposal as the passages write it; the passages it names come first."""
-        named = {places[number - 1] for number in one.passages if 0 < number <= len(places)}
+        text, numbers = one
+        named = {places[number - 1] for number in numbers if 0 < number <= len(places)}
         order = sorted(range(len(hits)), key=lambda at: at not in named)
-        answer = grounded(one.text, math.nan, [hits[at] for at in order])
-        return Answer(one.text, math.nan) if answer is None and self._any_text else answer
+        answer = grounded(text, math.nan, [hits[at] for at in order])
+        return Answer(text, math.nan) if answer is None and self._any_text else answer
 
 
-@dataclass(frozen=True, slots=True)
-class _Proposal:
-    """What the model calls an answer, and the numbers of the passages that it names for it."""
-
-    text: str
-    passages: Sequence[int]
+_Proposal = tuple[str, Sequence[int]]
+"""What the model calls an answer, and the numbers of the passages that it names for it."""
 
 
 def _messages(question: str, passages: Sequence[Passage]) -> list[dict[str, str]]:
@@ -140,7 +136,7 @@ def _messages(question: str, passages: Sequence[Passage]) -> list[dict[str, str]
 def _proposals_in(content: str) -> list[_Proposal]:
     """Return the proposals of the last JSON object with answers, whatever text surrounds it.
 
-    >>> [one.text for one in _proposals_in('Sure: {"answers": ["Mark", {"answer": 7}]} Done.')]
+    >>> [text for text, _ in _proposals_in('Sure: {"answers": ["Mark", {"answer": 7}]} Done.')]
     ['Mark', '7']
     """
     found, at, tries = None, content.find("{"), 0
@@ -153,7 +149,7 @@ def _proposals_in(content: str) -> list[_Proposal]:
         at = content.find("{", at)
     if found is None:
         raise ChatFailure("sent no JSON with answers", "ask a model that writes JSON", True)
-    return [proposal for value in found if (proposal := _proposal(value)).text]
+    return [proposal for value in found if (proposal := _proposal(value))[0]]
 
 
 def _proposal(value: object) -> _Proposal:
@@ -163,4 +159,4 @@ def _proposal(value: object) -> _Proposal:
     is_text = isinstance(text, str | int | float) and not isinstance(text, bool)
     written = str(text) if is_text else ""
     named = [one for one in numbers if isinstance(one, int)] if isinstance(numbers, list) else []
-    return _Proposal(" ".join(written.encode("utf-8", "replace").decode().split()), named)
+    return " ".join(written.encode("utf-8", "replace").decode().split()), named

@@ -1,21 +1,17 @@
 """Readers by the folder of their model or the address of their endpoint."""
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jpr.errors import MissingExtraError
 from jpr.read.spans import MAX_ANSWERS, MIN_RATIO, ChoosingReader, SpanReader
+from jpr.rerank.methods import NoSettings
 
 if TYPE_CHECKING:
     from jpr.read.batch import KeyedReader
     from jpr.read.generate import FusionReader
-
-
-@dataclass(frozen=True, slots=True)
-class SpanSettings:
-    """The settings of a joint model as a reader: it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +38,9 @@ class LlmSettings:
     """Whether to give answers that no passage contains."""
 
 
+ReaderSettings = NoSettings | FusionSettings | LlmSettings
+
+
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
     """Everything that determines a reader; a worker opens the same one from it."""
@@ -50,7 +49,7 @@ class ReadOptions:
     """Folder of a model, empty for the bundled one; with `llm`, the model's name there."""
     llm: str | None = None
     """Base URL of an OpenAI-compatible endpoint."""
-    settings: SpanSettings | FusionSettings | LlmSettings = SpanSettings()
+    settings: ReaderSettings = field(default_factory=NoSettings)
     max_answers: int = MAX_ANSWERS
     min_ratio: float = MIN_RATIO
     choose: int | None = None
@@ -59,11 +58,11 @@ class ReadOptions:
     """For ONNX; 0 is one per core."""
 
     @property
-    def settings_class(self) -> type[SpanSettings | FusionSettings | LlmSettings]:
+    def settings_class(self) -> type[ReaderSettings]:
         """The settings that this kind of reader takes."""
         if self.llm is not None:
             return LlmSettings
-        return FusionSettings if self.model and is_fusion(Path(self.model)) else SpanSettings
+        return FusionSettings if self.model and is_fusion(Path(self.model)) else NoSettings
 
     def for_worker(self) -> "ReadOptions":
         """Return the same for a worker process: an absolute path, one thread."""
@@ -73,35 +72,26 @@ class ReadOptions:
 
 def open_reader(options: ReadOptions) -> "tuple[KeyedReader, str]":
     """Return a reader and its key."""
-    reader = _open(options, options.settings)
+    reader = _open(options)
     return reader, reader.key
 
 
-def _open(
-    options: ReadOptions, settings: SpanSettings | FusionSettings | LlmSettings
-) -> "KeyedReader":
+def _open(options: ReadOptions) -> "KeyedReader":
+    settings, limit = options.settings, options.max_answers
     if isinstance(settings, LlmSettings):
         from jpr.read.llm import LlmReader
 
-        return LlmReader(
-            options.llm or "",
-            options.model,
-            timeout=settings.timeout,
-            max_answers=options.max_answers,
-            any_text=settings.any_text,
-            skip=settings.skip,
-        )
+        return LlmReader(options.llm or "", options.model, max_answers=limit, **asdict(settings))
     if isinstance(settings, FusionSettings):
-        return load_fusion(
+        return _load_fusion(
             options.model,
             is_grounded=not settings.any_text,
             width=settings.beams,
             stop_penalty=settings.stop_penalty,
-            max_answers=options.max_answers,
+            max_answers=limit,
         )
-    spans = SpanReader.load(
-        options.model or None, options.min_ratio, options.max_answers, threads=options.threads
-    )
+    model = options.model or None
+    spans = SpanReader.load(model, options.min_ratio, limit, threads=options.threads)
     return ChoosingReader(spans, options.choose) if options.choose else spans
 
 
@@ -111,7 +101,7 @@ def load_reader(
     """Open a reader's folder, or the bundled model."""
     if folder is None or not is_fusion(Path(folder)):
         return SpanReader.load(folder, device=device)
-    return load_fusion(folder, device=device)
+    return _load_fusion(folder, device=device)
 
 
 def is_fusion(folder: Path) -> bool:
@@ -119,8 +109,7 @@ def is_fusion(folder: Path) -> bool:
     return (folder / "reader.json").exists()
 
 
-def load_fusion(folder: str | Path, **settings: Any) -> "FusionReader":  # noqa: ANN401  # of `FusionReader.load`
-    """Open the folder of a T5 that generates answers, with the settings of `FusionReader.load`."""
+def _load_fusion(folder: str | Path, **settings: Any) -> "FusionReader":  # noqa: ANN401  # of its `load`
     if not find_spec("torch"):
         raise MissingExtraError(f"{folder}: a T5 that generates answers", "train")
     from jpr.read.generate import FusionReader

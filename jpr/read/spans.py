@@ -11,7 +11,7 @@ from math import log
 from pathlib import Path
 
 from jpr.errors import ConfigError
-from jpr.rerank.joint import Auto, JointReranker
+from jpr.rerank.joint import JointReranker
 from jpr.text import normalize_answer
 from jpr.types import Answer, Ranking
 
@@ -85,11 +85,10 @@ def likely(
 class ChoosingReader:
     """Reads all candidates, chooses k of them, and answers what those contain, in one pass."""
 
-    def __init__(self, spans: SpanReader, k: int | Auto) -> None:
+    def __init__(self, spans: SpanReader, k: int) -> None:
         """Choose with the span reader's model, decoded as it was opened."""
-        model, self._spans = spans.model, spans
-        self._reranker, self._k = (model.adaptive(), model.max_k) if k == "auto" else (model, k)
-        self.key = f"choosing {self._reranker.key} {spans.key} {self._k}"
+        self._spans, self._k = spans, k
+        self.key = f"choosing {spans.model.key} {spans.key} {k}"
 
     def read(self, ranking: Ranking) -> tuple[Answer, ...]:
         """Return the answers in the k passages chosen for a question."""
@@ -97,5 +96,5 @@ class ChoosingReader:
 
     def read_many(self, rankings: Iterable[Ranking]) -> Iterator[tuple[Answer, ...]]:
         """Do the same for many questions, in batches."""
-        for reply in self._reranker.decode_many(rankings, self._k):
+        for reply in self._spans.model.decode_many(rankings, self._k):
             yield self._spans.select(reply.answers)

@@ -23,9 +23,9 @@ _MAX_ANSWERS, _MIN_ANSWER = 64, 1e-4  # the same for the answers of all candidat
 class AnswerLocator:
     """Finds tokens in the texts of passages, as whole words."""
 
-    def __init__(self, tokenizer: Tokenizer, vocabulary: Vocabulary) -> None:
+    def __init__(self, tokenizer: Tokenizer) -> None:
         """Take the tokenizer that answers are tokens of."""
-        self._tokenizer, self.vocabulary = tokenizer, vocabulary
+        self._tokenizer, self.vocabulary = tokenizer, Vocabulary.of(tokenizer)
 
     def locate(
         self, passage: Passage, answers: Sequence[tuple[int, ...]]

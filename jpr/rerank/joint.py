@@ -21,7 +21,6 @@ from jpr.models.joint_config import (
 )
 from jpr.rerank.answer_text import AnswerLocator
 from jpr.rerank.decoding import INDEPENDENT, Decoding, StoppingRule
-from jpr.rerank.evidence import Vocabulary
 from jpr.rerank.methods import RerankOptions
 from jpr.rerank.order import checked
 from jpr.rerank.prompt import Prompts, PromptSettings
@@ -47,7 +46,7 @@ class JointReranker:
         """Combine the parts; `stopping` is for k = "auto"."""
         self.scorer, self._prompts, self.decoding = scorer, prompts, decoding
         self._stopping = stopping
-        self._locator = AnswerLocator(prompts.tokenizer, Vocabulary.of(prompts.tokenizer))
+        self._locator = AnswerLocator(prompts.tokenizer)
 
     @classmethod
     def load(

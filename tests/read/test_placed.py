@@ -52,9 +52,7 @@ def test_only_whole_words_are_found(
     tokenizer: Tokenizer, text: str, tokens: tuple[int, ...], expected: str
 ) -> None:
     passage = Passage("1", "", text)
-    ((written, spans),) = AnswerLocator(tokenizer, Vocabulary.of(tokenizer)).locate(
-        passage, [tokens]
-    )
+    ((written, spans),) = AnswerLocator(tokenizer).locate(passage, [tokens])
     assert written == expected
     assert [text[first:last] for first, last in spans] == [expected] * bool(expected)
     assert not expected or set(spans) <= set(answer_spans(text, expected))
@@ -62,7 +60,7 @@ def test_only_whole_words_are_found(
 
 def test_a_title_supports_only_what_it_has_as_words(tokenizer: Tokenizer) -> None:
     hits = [Hit(Passage("1", "", "in York"), 1.0), Hit(Passage("2", "Yorkshire", "in"), 1.0)]
-    places = AnswerLocator(tokenizer, Vocabulary.of(tokenizer))
+    places = AnswerLocator(tokenizer)
     (answer,) = placed([GeneratedAnswer(ids("▁York"), -1.0)], hits, places)
     assert [support.passage.id for support in answer.support] == ["1"]
     assert placed([GeneratedAnswer(ids("▁Paris"), -1.0)], hits, places) == ()

@@ -23,7 +23,6 @@ from jpr.formats.runs.predictions import load_predictions
 from jpr.read.batch import read_to_file
 from jpr.read.spans import ChoosingReader
 from jpr.rerank.answer_text import AnswerLocator, candidate_answers
-from jpr.rerank.evidence import Vocabulary
 from jpr.rerank.order import FirstStageOrder
 from jpr.text import answer_spans, normalize_answer
 from jpr.types import Answer, Hit, Passage, Prediction, Question, Ranking
@@ -119,7 +118,7 @@ def test_spellings_are_one_answer_and_their_chances_add_up() -> None:
         np.array([0.4, 0.2, 0.3]),
         given,
         [1, 0],
-        AnswerLocator(tokenizer(), Vocabulary.of(tokenizer())),
+        AnswerLocator(tokenizer()),
     )
     assert [(answer.text, round(exp(answer.log_prob), 3)) for answer in found] == [
         ("pink", 0.6),
@@ -130,7 +129,7 @@ def test_spellings_are_one_answer_and_their_chances_add_up() -> None:
 
 
 def places() -> AnswerLocator:
-    return AnswerLocator(tokenizer(), Vocabulary.of(tokenizer()))
+    return AnswerLocator(tokenizer())
 
 
 def test_a_title_with_the_letters_of_an_answer_inside_a_word_does_not_support_it() -> None:

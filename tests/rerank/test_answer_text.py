@@ -9,7 +9,6 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from jpr.decode import Covering, Evidence, Limits, chosen_passages, decode_many, sequence
 from jpr.encode.tokenizer import truncated_tokens
 from jpr.rerank.answer_text import AnswerLocator, expected_answers
-from jpr.rerank.evidence import Vocabulary
 from jpr.rerank.joint import JointReranker
 from jpr.types import ExpectedAnswer, Hit, Passage, Question, Ranking
 from tests.rerank.tiny import NAMES, QUESTION, hits, tokenizer, write_pointer
@@ -41,7 +40,7 @@ def test_each_passage_says_what_it_adds_and_where() -> None:
     assert chosen_passages(decoded) == (0, 2, 1)
     text = GIVEN.hits[0].passage.text
     places = (0, len(NAMES[0])), (len(text) - len(NAMES[0]), len(text))
-    found = AnswerLocator(tokenizer(), Vocabulary.of(tokenizer()))
+    found = AnswerLocator(tokenizer())
     first, second, third = (
         tuple(expected_answers(covering, 0, node, GIVEN, found)) for node in decoded
     )
@@ -61,7 +60,7 @@ def test_places_are_whole_words_without_the_space_before() -> None:
     made = Tokenizer(models.Unigram([("<unk>", 0.0), ("▁light", -1.0), ("house", -1.0)], 0))
     made.pre_tokenizer = pre_tokenizers.Metaspace()
     passage = Passage("1", "lighthouse", "lighthouse light")
-    found = AnswerLocator(made, Vocabulary.of(made)).locate(passage, [(1,), (1, 2)])
+    found = AnswerLocator(made).locate(passage, [(1,), (1, 2)])
     assert list(found) == [("light", ((11, 16),)), ("lighthouse", ((0, 10),))]
 
 
