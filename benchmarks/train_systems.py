@@ -28,8 +28,7 @@ from jpr.rerank.prompt import Prompts, PromptSettings
 from jpr.train.batch import BatchBuilder
 from jpr.train.distributed import World
 from jpr.train.loop import LossOf, PartialLoss
-from jpr.train.loss import JointLoss, steps_of
-from jpr.train.objectives import choice_loss
+from jpr.train.loss import JointLoss, choice_loss, steps_of
 from jpr.train.pack import Pack, vocabulary_sha256, write_pack
 from jpr.train.recipe import JointTraining
 from jpr.train.sampler import Dataset, Sampler

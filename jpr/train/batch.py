@@ -53,14 +53,10 @@ def truncate_pieces(lengths: Tensor, limit: int) -> Tensor:
 class AnswerSpans:
     """Where answers are in built candidates: each occurrence that was not cut."""
 
-    candidates: Tensor
-    """(S,) ascending: the candidate, counted through all questions."""
-    answers: Tensor
-    """(S,) the pack's number of the answer within its question."""
-    first: Tensor
-    """(S,) its first token, counted through all candidates."""
-    last: Tensor
-    """(S,) its last token."""
+    candidates: Tensor  # (S,) ascending: the candidate, counted through all questions
+    answers: Tensor  # (S,) the pack's number of the answer within its question
+    first: Tensor  # (S,) its first token, counted through all candidates
+    last: Tensor  # (S,) its last token
 
 
 class BatchBuilder:

@@ -32,8 +32,7 @@ class Columns:
         """Resume from the last commit with the same key, or start."""
         self._folder, self._key, self._types = folder, key, types
         state = self._state()
-        self.done: int = state["done"]
-        """What was committed, in the writer's unit."""
+        self.done: int = state["done"]  # what was committed, in the writer's unit
         self._bytes: dict[str, int] = {name: state["bytes"].get(name, 0) for name in types}
         with explain_write_errors(folder):
             self._streams = {

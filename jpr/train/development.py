@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -18,20 +17,12 @@ from jpr.rerank.decoding import Decoding
 from jpr.rerank.evidence import Vocabulary, find_evidence
 from jpr.rerank.torch_scorer import passage_tokens
 from jpr.train.batch import BatchBuilder
+from jpr.train.distributed import autocast
 from jpr.train.dynamic_oracle import Bits, Flags, Ints
 from jpr.train.sampler import CandidateBatch, Dataset
 from jpr.types import Node
 
 FIRST_STAGE, INDEPENDENT, JOINT = "first-stage", "independent", "joint"
-
-
-@dataclass(frozen=True, slots=True)
-class DevMRecall:
-    """MRecall@k of one way to choose."""
-
-    all: float
-    multi: float
-    """Of the questions with several answers."""
 
 
 class Chooser:
@@ -76,21 +67,25 @@ class Development:
         self.questions: Ints = np.linspace(0, total - 1, count, dtype=np.int64)
         self.dataset, self._builder = dataset, builder
 
-    def evaluate(self, choose: Chooser, k: int, size: int) -> Mapping[str, DevMRecall]:
-        """Return the scores of the first-stage order and of every way to choose."""
+    def evaluate(self, choose: Chooser, k: int, size: int) -> dict[str, dict[str, float]]:
+        """Return MRecall@k of the first-stage order and of every way to choose.
+
+        It is over `all` questions, and over `multi`: those with several answers.
+        """
         reached: dict[str, list[Flags]] = {name: [] for name in (FIRST_STAGE, *choose.ways)}
         n_answers = self.dataset.pack.n_answers
         for first in range(0, len(self.questions), size):
             batch = self.dataset.batch(self.questions[first : first + size])
             for way, places in self.chosen(choose, batch, k).items():
-                found = answers_found(batch.covers, [chosen[:k] for chosen in places])
-                reached[way].append(mrecall(found, n_answers[batch.questions], k))
+                count = answers_found(batch.covers, [chosen[:k] for chosen in places])
+                reached[way].append(mrecall(count, n_answers[batch.questions], k))
         multi = n_answers[self.questions] > 1
-        found_in = {name: np.concatenate(parts) for name, parts in reached.items()}
-        return {
-            name: DevMRecall(float(all_.mean()), float(all_[multi].mean()) if multi.any() else 0.0)
-            for name, all_ in found_in.items()
-        }
+        scores = {}
+        for name, parts in reached.items():
+            found = np.concatenate(parts)
+            of_multi = float(found[multi].mean()) if multi.any() else 0.0
+            scores[name] = {"all": float(found.mean()), "multi": of_multi}
+        return scores
 
     def chosen(
         self, choose: Chooser, batch: CandidateBatch, k: int
@@ -137,8 +132,3 @@ def score_pack(
         present = batch.present[:, :width]
         scores[batch.edges[:, :width][present]] = log_probs.float().cpu().numpy()[present]
     return scores
-
-
-def autocast(device: torch.device) -> torch.autocast:
-    """Return a context that computes in 16 bits on a GPU."""
-    return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda")

@@ -82,6 +82,11 @@ class World:
         return float(shared[0])
 
 
+def autocast(device: torch.device) -> torch.autocast:
+    """Return a context that computes in 16 bits on a GPU."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda")
+
+
 def prepare_gpu() -> None:
     """Prepare a GPU for batches whose sizes always change.
 

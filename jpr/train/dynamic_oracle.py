@@ -66,8 +66,7 @@ def with_negatives(chosen: Flags, present: Flags, scores: Real, gamma: float, no
     The first k of these, shuffled, are the sequence that the paper assumes.
     """
     gumbel = -np.log(-np.log(np.clip(noise, 1e-12, 1 - 1e-12)))
-    value = np.where(present, scores + gamma * gumbel, -np.inf)
-    return _by_score(chosen, value, present)
+    return _by_score(chosen, np.where(present, scores + gamma * gumbel, -np.inf), present)
 
 
 def ranked(chosen: Flags, scores: Real) -> Ints:

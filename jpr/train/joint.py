@@ -222,7 +222,7 @@ def evaluate_model(
         f"{Path(pack).name} {way} {part}": value
         for pack, of_pack in found.items()
         for way, scores in of_pack.items()
-        for part, value in asdict(scores).items()
+        for part, value in scores.items()
     }
     values = [details[f"{Path(pack).name} {deciding} {dev.select}"] for pack in found]
     return DevScore(float(np.mean(values)), details)

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from jpr.errors import DataError
 from jpr.io.settings import below, not_one_of, reject
-from jpr.train.distributed import World, prepare_gpu
+from jpr.train.distributed import World, autocast, prepare_gpu
 from jpr.train.state import STATE, MovingAverage, RunProgress, TrainingLog, read_state, write_state
 
 DECAYS = ("linear", "cosine", "flat")
@@ -96,8 +96,7 @@ class DevScore:
 
 LossOf = Callable[[int, int, int], PartialLoss]
 """The loss of (step from 0, rank of the process, number of the micro-batch)."""
-Report = Callable[[Mapping[str, object]], None]
-"""Receives each line of the log."""
+Report = Callable[[Mapping[str, object]], None]  # receives each line of the log
 
 
 def silent(_line: Mapping[str, object]) -> None:
@@ -183,8 +182,7 @@ class _Run:
         self.optimizer.zero_grad()
         for micro in range(self.config.micro_batches):
             torch.manual_seed(_seed(self.config.seed, step, self.world.rank, micro))
-            cuda = self.device.type == "cuda"
-            with torch.autocast(self.device.type, torch.bfloat16, enabled=cuda):
+            with autocast(self.device):
                 part = self.loss_of(step, self.world.rank, micro)
             if part.loss.requires_grad:  # false if no step of the part has a target
                 part.loss.backward()  # type: ignore[no-untyped-call]  # torch types it loosely
@@ -225,12 +223,11 @@ class _Run:
             if better and self.world.is_first:
                 self.hooks.keep(self.progress.step)
         self.model.train()
+        now = self.progress
         if better:
-            self.progress = replace(
-                self.progress, best=value, best_step=self.progress.step, waited=0
-            )
+            self.progress = replace(now, best=value, best_step=now.step, waited=0)
         else:
-            self.progress = replace(self.progress, waited=self.progress.waited + 1)
+            self.progress = replace(now, waited=now.waited + 1)
         self._write(score=value, best=self.progress.best, **score.details)
         self.log_start = self.log_start[0], self.log_start[1] + time.monotonic() - started
 

@@ -1,40 +1,132 @@
-"""The loss of a joint model on the samples of a step: targets, prefixes, objective."""
+"""The losses of a joint model: of given targets, and of the samples of a training step.
+
+Every loss is a sum over questions, so that a batch may be split into parts; whoever adds up the
+parts divides by the number of questions. Steps without a target do not count.
+
+    choice_loss           IndepPR with the first step alone, JPR with all (paper, 3.2)
+    pointwise_loss        yes or no for each candidate, as Nogueira et al. (2020)
+    answer_loss           the answers still to be found, by candidate and position
+    distillation          a teacher's distribution over the candidates of the first step
+    answer_distillation   and over the positions of answers
+"""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from itertools import chain
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from jpr.models.candidates import EncodedBatch, PackedCandidates
-from jpr.models.heads import IndexHead
+from jpr.models.heads import IndexHead, segment_logsumexp
 from jpr.models.joint import JointModel, masked_log_softmax
+from jpr.models.t5 import Memory
+from jpr.train import dynamic_oracle as oracle
 from jpr.train.batch import AnswerSpans, BatchBuilder
 from jpr.train.distributed import World
-from jpr.train.dynamic_oracle import (
-    Flags,
-    Ints,
-    has_answer,
-    next_targets,
-    oracle_targets,
-    positives,
-    ranked,
-    shuffled,
-    uncovered_targets,
-    with_negatives,
-)
+from jpr.train.dynamic_oracle import Flags, Ints
 from jpr.train.loop import PartialLoss
-from jpr.train.objectives import (
-    answer_distillation,
-    answer_likelihoods,
-    answer_loss,
-    choice_loss,
-    distillation,
-    first_logits,
-    pointwise_loss,
-)
 from jpr.train.recipe import JointTraining, ObjectiveConfig
 from jpr.train.sampler import Dataset, Sample, Sampler
+
+_NEVER = -1e4  # a log-probability for the impossible whose gradient is still a number
+
+
+def choice_loss(log_probs: Tensor, targets: Tensor, normalize: str) -> Tensor:
+    """Return the loss of log P (Q, T, C) against targets (Q, T, C), summed over questions.
+
+    The loss of a step is −Σ log P(o) over its targets as printed (`sum`), the same divided by their
+    number (`mean`), or −log Σ P(o), satisfied by any of them (`any`).
+    """
+    some = targets.any(dim=-1)
+    chosen, target = log_probs[some], targets[some]  # (S, C): other steps cannot spoil gradients
+    if normalize == "any":
+        return -chosen.masked_fill(~target, -torch.inf).logsumexp(dim=-1).sum()
+    loss = -chosen.masked_fill(~target, 0.0).sum(dim=-1)
+    return (loss / target.sum(dim=-1) if normalize == "mean" else loss).sum()
+
+
+def pointwise_loss(logits: Tensor, targets: Tensor, present: Tensor) -> Tensor:
+    """Return the binary cross-entropy, mean over a question's candidates (Q, C), summed."""
+    loss = F.binary_cross_entropy_with_logits(logits.float(), targets.float(), reduction="none")
+    return (loss.masked_fill(~present, 0.0).sum(dim=1) / present.sum(dim=1)).sum()
+
+
+def distillation(log_probs: Tensor, teacher: Tensor, present: Tensor) -> Tensor:
+    """Return KL(teacher ‖ student) of a teacher's scores and log P (Q, C), summed."""
+    theirs = teacher.float().masked_fill(~present, -torch.inf).log_softmax(dim=-1)
+    divergence = theirs.exp() * (theirs - log_probs)
+    return divergence.masked_fill(~present, 0.0).sum()
+
+
+def answer_distillation(ours: Tensor, theirs: Tensor, weights: Tensor) -> Tensor:
+    """Return KL(teacher ‖ student) of log P of answers' first and last tokens (N, 2), summed.
+
+    Each token has the weight (N,) that the teacher gives its candidate.
+    """
+    of_text = theirs > -torch.inf
+    theirs, ours = (part.masked_fill(~of_text, 0.0) for part in (theirs, ours))
+    return (weights[:, None] * theirs.exp() * (theirs - ours)).sum()
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerLikelihoods:
+    """P(a | c) of G answers, each of one question, in the candidates that contain them."""
+
+    question: Tensor  # (G,)
+    answer: Tensor  # (S,) one of the G, …
+    place: Tensor  # (S,) … in this candidate of its question …
+    log_prob: Tensor  # (S,) … with log P(a | c)
+
+
+def answer_likelihoods(encoded: EncodedBatch, spans: AnswerSpans) -> AnswerLikelihoods:
+    """Add up, for each candidate and answer, the likelihood of all its spans."""
+    assert encoded.answers is not None  # the model has an answer head
+    counts = torch.tensor(encoded.counts, device=spans.answers.device)
+    question = torch.repeat_interleave(counts, output_size=sum(encoded.counts))[spans.candidates]
+    names, answer = torch.unique(question << 16 | spans.answers, return_inverse=True)
+    both, which = torch.unique(spans.candidates * len(names) + answer, return_inverse=True)
+    begins, ends = encoded.answers.unbind(1)
+    log_prob = segment_logsumexp(begins[spans.first] + ends[spans.last], which, len(both))
+    candidate, answer = both // len(names), both % len(names)
+    place = candidate - (counts.cumsum(0) - counts)[names[answer] >> 16]
+    return AnswerLikelihoods(names >> 16, answer, place, log_prob)
+
+
+def answer_loss(log_probs: Tensor, prefixes: Tensor, known: AnswerLikelihoods) -> Tensor:
+    """Return −log P(a | prefix) over the answers that prefixes lack, summed over questions.
+
+    P(a | prefix) = Σ_c P(c | prefix) · P(a | c), given log P (Q, T + 1, C) after the beginnings of
+    prefixes (Q, T), whose passages are -1 after their end, where steps do not count. It is the mean
+    over a question's answers, summed over its steps as the loss of passages is.
+    """
+    answers, steps = len(known.question), log_probs.shape[1]
+    holds = torch.zeros(answers, log_probs.shape[2] + 1, dtype=torch.bool, device=prefixes.device)
+    holds[known.answer, known.place] = True
+    holds[:, -1] = True  # for no passage: nothing is left to find after the end of a prefix
+    chosen = holds.gather(1, prefixes[known.question] % holds.shape[1])  # (G, T)
+    found = F.pad(chosen.cumsum(1) > 0, (1, 0))
+    candidate = log_probs[known.question[known.answer], :, known.place]  # (S, T + 1)
+    possible = candidate > -torch.inf
+    mass = candidate.masked_fill(~possible, 0.0) + known.log_prob[:, None]
+    by_step = [
+        segment_logsumexp(mass[:, t].masked_fill(~possible[:, t], _NEVER), known.answer, answers)
+        for t in range(steps)
+    ]
+    loss = -torch.stack(by_step, 1).masked_fill(found, 0.0).sum(1)  # (G,)
+    count = torch.zeros(len(log_probs), device=loss.device).index_add(
+        0, known.question, torch.ones_like(loss)
+    )
+    return (loss / count[known.question]).sum()
+
+
+def first_logits(model: JointModel, encoded: EncodedBatch) -> Tensor:
+    """Return the logits of the first step (Q, C)."""
+    start = model.head.start_input().to(encoded.marked.dtype).expand(len(encoded.counts), 1, -1)
+    hidden = model.decoder(start, Memory(encoded.memory, encoded.memory_lengths))
+    return model.head.logits(hidden, model.head.keys(encoded), encoded.prior)[:, 0]
 
 
 def steps_of(sample: Sample, objective: ObjectiveConfig, k: int) -> tuple[Ints, Flags]:
@@ -44,21 +136,21 @@ def steps_of(sample: Sample, objective: ObjectiveConfig, k: int) -> tuple[Ints, 
     """
     covers, present = sample.batch.covers, sample.batch.present
     if objective.kind != "joint":
-        return np.full((len(covers), 1), -1), has_answer(covers)[:, None]
-    chosen = positives(covers, k)
+        return np.full((len(covers), 1), -1), oracle.has_answer(covers)[:, None]
+    chosen = oracle.positives(covers, k)
     scores = sample.dataset.prior_scores(sample.batch)
     if objective.prefix == "teacher-forcing":
-        sequences = ranked(chosen, scores)[:, :k]
-        return sequences, next_targets(sequences, covers.shape[1])
+        sequences = oracle.ranked(chosen, scores)[:, :k]
+        return sequences, oracle.next_targets(sequences, covers.shape[1])
     if objective.prefix == "no-negatives":
-        sequences = ranked(chosen, scores)[:, :k]
+        sequences = oracle.ranked(chosen, scores)[:, :k]
     else:
         noise = sample.noise[0]
-        sequences = with_negatives(chosen, present, scores, objective.gamma, noise)[:, :k]
-    sequences = shuffled(sequences, sample.noise[1][:, : sequences.shape[1]])
+        sequences = oracle.with_negatives(chosen, present, scores, objective.gamma, noise)[:, :k]
+    sequences = oracle.shuffled(sequences, sample.noise[1][:, : sequences.shape[1]])
     if objective.targets == "oracle":
-        return sequences, oracle_targets(chosen, sequences)
-    return sequences, uncovered_targets(covers, sequences)
+        return sequences, oracle.oracle_targets(chosen, sequences)
+    return sequences, oracle.uncovered_targets(covers, sequences)
 
 
 class JointLoss:
@@ -140,26 +232,20 @@ class JointLoss:
         self, samples: Sequence[Sample], built: Sequence[PackedCandidates]
     ) -> AnswerSpans:
         """Return where the answers of all candidates are."""
-        found = [self._builders[one.dataset].answer_spans(one.batch) for one in samples]
-        rows = np.cumsum([0, *(len(one.lengths) for one in built)]).tolist()
-        tokens = np.cumsum([0, *(len(one.ids) for one in built)]).tolist()
-        return AnswerSpans(
-            torch.cat([one.candidates + row for one, row in zip(found, rows, strict=False)]),
-            torch.cat([one.answers for one in found]),
-            torch.cat([one.first + token for one, token in zip(found, tokens, strict=False)]),
-            torch.cat([one.last + token for one, token in zip(found, tokens, strict=False)]),
-        )
+        found = []
+        row = token = 0
+        for one, candidates in zip(samples, built, strict=True):
+            spans = self._builders[one.dataset].answer_spans(one.batch)
+            positions = spans.first + token, spans.last + token
+            found.append((spans.candidates + row, spans.answers, *positions))
+            row, token = row + len(candidates.lengths), token + len(candidates.ids)
+        return AnswerSpans(*map(torch.cat, zip(*found, strict=True)))
 
 
 def _concatenated(several: Sequence[PackedCandidates]) -> PackedCandidates:
     if len(several) == 1:
         return several[0]
-    return PackedCandidates(
-        torch.cat([one.ids for one in several]),
-        torch.cat([one.lengths for one in several]),
-        tuple(count for one in several for count in one.counts),
-        torch.cat([one.marks for one in several]),
-        torch.cat([one.passage_starts for one in several]),
-        torch.cat([one.index_ids for one in several]),
-        torch.cat([one.prior for one in several]),
-    )
+    counts = tuple(chain.from_iterable(one.counts for one in several))
+    names = [one.name for one in fields(PackedCandidates) if one.name != "counts"]
+    tensors = {name: torch.cat([getattr(one, name) for one in several]) for name in names}
+    return PackedCandidates(counts=counts, **tensors)

@@ -35,8 +35,7 @@ from jpr.train.pack import (
 )
 from jpr.types import Passage, Question, Ranking
 
-_BATCH = 512
-"""Questions held at a time: with 100 candidates each, 50 MB of text."""
+_BATCH = 512  # questions held at a time: with 100 candidates each, 50 MB of text
 _KEY_BYTES = 16
 _COLUMNS = {
     **{name: kind for name, kind in TYPES.items() if not name.endswith("_starts")},
@@ -77,8 +76,7 @@ class PackSource:
 
     name: str
     count: int
-    rankings_from: Callable[[int], Iterable[Ranking]]
-    """Return the rankings after the first `done`."""
+    rankings_from: Callable[[int], Iterable[Ranking]]  # return the rankings after the first `done`
 
 
 def make_pack(

@@ -27,8 +27,7 @@ from jpr.read.generate import READER_JSON, read_reader_json, tries_of, write_rea
 from jpr.rerank.evidence import Vocabulary
 from jpr.rerank.prompt import Prompts, PromptSettings
 from jpr.train.batch import BatchBuilder
-from jpr.train.development import autocast
-from jpr.train.distributed import World
+from jpr.train.distributed import World, autocast
 from jpr.train.dynamic_oracle import Ints
 from jpr.train.joint import extra_tokens, open_dataset
 from jpr.train.loop import DevScore, Hooks, PartialLoss, Report, silent, train
@@ -36,10 +35,8 @@ from jpr.train.recipe import DataConfig, ReaderConfig, ReaderTraining
 from jpr.train.sampler import CandidateBatch, Dataset, Sampler
 from jpr.train.state import RunProgress
 
-SEPARATOR, END, NONE = -1, -2, -3
-"""Stand for the tokens between and after answers, and for padding."""
-_IGNORED = -100
-"""The label that cross-entropy ignores."""
+SEPARATOR, END, NONE = -1, -2, -3  # stand for the tokens between and after answers, and for padding
+_IGNORED = -100  # the label that cross-entropy ignores
 
 
 def load_reader(config: ReaderConfig) -> tuple[T5, Prompts, GenerateOptions]:

@@ -11,11 +11,11 @@ from jpr.models.joint_checkpoint import HEADS
 from jpr.rerank.decoding import DECODERS
 from jpr.rerank.prompt import STYLES
 from jpr.train.loop import LoopConfig
-from jpr.train.objectives import NORMALIZATIONS
 
 KINDS = ("joint", "independent", "pointwise")
 PREFIXES = ("dynamic", "no-negatives", "teacher-forcing")
 TARGETS = ("oracle", "uncovered")
+NORMALIZATIONS = ("sum", "mean", "any")
 SELECTIONS = ("all", "multi")
 ORDERS = ("appearance", "shuffled")
 

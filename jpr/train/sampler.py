@@ -20,12 +20,9 @@ from jpr.train.pack import Pack
 class CandidateBatch:
     """The candidates of several questions of one pack, padded, in first-stage order."""
 
-    questions: Ints
-    """(Q,) their numbers in the pack."""
-    edges: Ints
-    """(Q, C) numbers of candidates in the pack, -1 where a question has fewer."""
-    covers: Bits
-    """(Q, C, B) the answers of each candidate, as bits; see `jpr.train.dynamic_oracle`."""
+    questions: Ints  # (Q,) their numbers in the pack
+    edges: Ints  # (Q, C) numbers of candidates in the pack, -1 where a question has fewer
+    covers: Bits  # (Q, C, B) the answers of each candidate, as bits; see `jpr.train.dynamic_oracle`
 
     @property
     def present(self) -> Flags:
@@ -135,8 +132,7 @@ class Sample:
     batch: CandidateBatch
     numbers: Ints
     """(Q, C) random numbers of index tokens, different for each candidate of a question."""
-    noise: tuple[Real, Real]
-    """(Q, C) twice."""
+    noise: tuple[Real, Real]  # (Q, C) twice
 
 
 class Sampler:

@@ -30,14 +30,10 @@ class RunSurvey:
     """The questions with answers that rankings of a run belong to, and what the run lacks."""
 
     run: Path
-    by_place: Mapping[int, Question]
-    """Gold questions by the places of their rankings in the run."""
-    missing: tuple[Question, ...]
-    """Questions without a ranking."""
-    unknown: int
-    """Rankings without a question."""
-    bare: frozenset[str]
-    """Ids of passages without a text."""
+    by_place: Mapping[int, Question]  # gold questions by the places of their rankings in the run
+    missing: tuple[Question, ...]  # questions without a ranking
+    unknown: int  # rankings without a question
+    bare: frozenset[str]  # ids of passages without a text
 
     def source(self, name: str, texts: Mapping[str, Passage]) -> PackSource:
         """Return the questions in the run's order, then those it lacks; `texts` by ids."""

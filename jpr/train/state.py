@@ -28,11 +28,9 @@ class RunProgress:
 
     step: int = 0
     seconds: float = 0.0
-    best: float = -math.inf
-    """The best score so far."""
+    best: float = -math.inf  # the best score so far
     best_step: int = 0
-    waited: int = 0
-    """Evaluations since then."""
+    waited: int = 0  # evaluations since then
 
 
 class MovingAverage:

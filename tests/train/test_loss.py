@@ -5,7 +5,7 @@ import torch
 
 from jpr.models.candidates import EncodedBatch
 from jpr.train.batch import AnswerSpans
-from jpr.train.objectives import (
+from jpr.train.loss import (
     AnswerLikelihoods,
     answer_distillation,
     answer_likelihoods,
