@@ -36,10 +36,9 @@ _REMEDY = "copy it again, or make it again with jpr pack"
 class Pack:
     """Q questions with E candidates in all, of R distinct passages."""
 
-    question_tokens: NDArray[np.uint16]  # all questions end to end
+    question_tokens: NDArray[np.uint16]  # of all questions end to end
     question_starts: NDArray[np.int64]  # (Q + 1,)
-    passage_tokens: tuple[NDArray[np.uint16], ...]
-    """All passages end to end, title before text, in parts of whole passages."""
+    passage_tokens: tuple[NDArray[np.uint16], ...]  # of passages, title before text, in parts
     passage_starts: NDArray[np.int64]  # (R + 1,) counted through all parts
     title_lengths: NDArray[np.uint8]  # (R,) how many of a passage's first tokens are its title
     candidates: NDArray[np.uint32]  # (E,) rows of passages, by question, in first-stage order
@@ -47,12 +46,9 @@ class Pack:
     scores: NDArray[np.float16]  # (E,) of the first stage
     cover_edges: NDArray[np.uint32]  # (V,) ascending: this candidate, of all E, …
     cover_answers: NDArray[np.uint16]  # (V,) … contains this answer of its question
-    span_covers: NDArray[np.uint32]
-    """(S,) ascending: the answer of this entry of `cover_edges` occurs …"""
-    span_offsets: NDArray[np.uint16]
-    """(S,) … at this offset among the passage's tokens, ascending, …"""
-    span_lengths: NDArray[np.uint8]
-    """(S,) … with this length; a cover has a span for each occurrence, or none."""
+    span_covers: NDArray[np.uint32]  # (S,) ascending: this entry of `cover_edges` occurs …
+    span_offsets: NDArray[np.uint16]  # (S,) … at this offset among the passage's tokens, …
+    span_lengths: NDArray[np.uint8]  # (S,) … with this length; an entry may have no span
     n_answers: NDArray[np.uint16]  # (Q,) distinct answers, found or not
     sources: NDArray[np.uint8]  # (Q,) the file of each question; `about` names them
     question_ids: tuple[str, ...]
