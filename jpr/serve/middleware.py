@@ -35,8 +35,8 @@ class RequestMiddleware:
         self._app, self._service, self._policy = app, service, policy
         self._limits, self._metrics = service.limits, service.metrics
         self._limited = RequestBodyLimitMiddleware(self._answer, self._limits.body)
-        self._active = 0
-        self._metrics.waiting.set_function(lambda: self._active)
+        self._active: set[_Response] = set()
+        self._metrics.waiting.set_function(lambda: len(self._active))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -59,16 +59,22 @@ class RequestMiddleware:
             self._record(scope, response, monotonic() - start)
 
     async def _admit(self, scope: Scope, receive: Receive, response: "_Response") -> None:
-        if self._active >= self._limits.waiting:
-            seconds = ceil(self._active * self._service.model.seconds_per_job)
+        if (active := len(self._active)) >= self._limits.waiting:
+            seconds = ceil(active * self._service.model.seconds_per_job)
             seconds = min(max(seconds, 1), ceil(self._limits.seconds))
-            message = f"{self._active} requests are waiting already; retry in {seconds} s"
+            message = f"{active} requests are waiting already; retry in {seconds} s"
             raise HTTPException(429, message, {"retry-after": str(seconds)})
-        self._active += 1
+        self._active.add(response)
+
+        async def send(message: Message) -> None:
+            if message["type"] == "http.response.body" and not message.get("more_body", False):
+                self._active.discard(response)  # its client may send the next request at once
+            await response.send(message)
+
         try:
-            await self._limited(scope, receive, response.send)
+            await self._limited(scope, receive, send)
         finally:
-            self._active -= 1
+            self._active.discard(response)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Read the body and let the app answer, until the deadline or a disconnect."""
