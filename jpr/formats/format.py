@@ -50,11 +50,6 @@ def is_record(value: object, *keys: str) -> bool:
     return isinstance(value, dict) and all(key in value for key in keys)
 
 
-def has_keys(*keys: str) -> Callable[[Head], bool]:
-    """Make a test for files whose first JSON value is an object with all these keys."""
-    return lambda head: head.has(*keys)
-
-
 @dataclass(frozen=True, slots=True)
 class Format(Generic[T]):
     """A file format."""

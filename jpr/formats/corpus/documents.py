@@ -8,6 +8,7 @@ that lead out of the folder.
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from itertools import islice
@@ -28,22 +29,19 @@ from jpr.types import Passage
 Cut = Callable[[Passage], Iterable[Passage]]
 """Cuts a passage into pieces."""
 EXTRA = "documents"
-_ENDINGS = ".txt .md .html .pdf .docx .csv and .jsonl"
 WORDPIECES = 140
 """Of a passage at most, about a hundred words: with title and question it fits the models."""
-_PORTION = 100_000
-_LONGEST_TITLE = 500
-"""Characters."""
+_PORTION = 100_000  # characters that are tokenized at once
+_LONGEST_TITLE = 500  # characters: every passage below it has it
+# not meant for reading, such as a picture in base64; models take it for one unknown word
 _UNREADABLE = re.compile("(?<![!-~])[!-~]{300,}+")
-"""Not meant for reading, such as a picture in base64; models take it for one unknown word."""
 
 
 class DocumentReader(NamedTuple):
-    """How a kind of file is read."""
+    """How a kind of file is read, and the packages of the extra that this needs."""
 
     read: Callable[[Path], Iterator[Section]]
     needs: tuple[str, ...] = ()
-    """Packages of the extra."""
 
 
 READERS = {
@@ -60,12 +58,10 @@ READERS = {
 
 
 class DocumentFolder(NamedTuple):
-    """The documents of a folder."""
+    """The readable documents of a folder, by their paths below it, and why others are not."""
 
     files: dict[str, Path]
-    """Those that can be read, by their paths below the folder."""
     problems: tuple[str, ...]
-    """Why others cannot be read, a sentence each."""
 
 
 def find_documents(folder: Path) -> DocumentFolder:
@@ -116,7 +112,8 @@ def read_documents(
 
 def nothing_read(folder: Path) -> FormatError:
     """Return the error for a folder without a readable document."""
-    return FormatError(folder, 0, f"holds no readable document; {_ENDINGS} can be read")
+    readable = ".txt .md .html .pdf .docx .csv and .jsonl can be read"
+    return FormatError(folder, 0, f"holds no readable document; {readable}")
 
 
 def usual_cut(tokenizer: Tokenizer) -> Cut:
@@ -144,14 +141,11 @@ def _read(file: Path, name: str, cut: Cut, limit: int | None = None) -> list[Pas
         raise FormatError(file, 0, f"is more than {limit:,} passages; split it")
     if not pieces:
         raise FormatError(file, 0, "holds no text; if its pages are pictures, run OCR first")
-    return [
-        Passage(id, piece.title, piece.text, piece.meta)
-        for id, piece in zip(passage_ids(name, len(pieces)), pieces, strict=True)
-    ]
+    ids = passage_ids(name, len(pieces))
+    return [replace(piece, id=id) for id, piece in zip(ids, pieces, strict=True)]
 
 
 def _short(title: str) -> str:
-    """Truncate a title that is too long: every passage below it has it."""
     return title if len(title) <= _LONGEST_TITLE else title[: _LONGEST_TITLE - 1] + "…"
 
 

@@ -23,12 +23,9 @@ from jpr.formats.corpus.prose import (
 
 _HYPHEN = re.compile(r"(?<=[a-z])-\n(?=[a-z])")
 _LIGATURES = str.maketrans({"ﬀ": "ff", "ﬁ": "fi", "ﬂ": "fl", "ﬃ": "ffi", "ﬄ": "ffl"})
-_UNPACKED = 4 * MAX_BYTES
-"""Of a .docx, all its parts together."""
-_MARKUP = 32 << 20
-"""Bytes of all XML in a .docx: as a tree they may take thirty times the memory."""
-_OLD_DOC = b"\xd0\xcf\x11\xe0"
-"""First bytes of an old .doc, and of a document that Word encrypted."""
+_UNPACKED = 4 * MAX_BYTES  # of a .docx, all its parts together
+_MARKUP = 32 << 20  # of all XML in a .docx: as a tree it may take thirty times the memory
+_OLD_DOC = b"\xd0\xcf\x11\xe0"  # begins an old .doc, and a document that Word encrypted
 
 
 def read_pdf(file: Path) -> Iterator[Section]:
@@ -69,7 +66,7 @@ def _quiet() -> Iterator[None]:
 
 
 def read_docx(file: Path) -> Iterator[Section]:
-    """Read a .docx file; its title is its own, its first heading, or the file's name."""
+    """Read a .docx file."""
     from docx import Document
     from docx.opc.exceptions import OpcError
     from lxml.etree import LxmlError
@@ -85,8 +82,7 @@ def read_docx(file: Path) -> Iterator[Section]:
         title = document.core_properties.title.strip()
     except (zipfile.BadZipFile, OpcError, LxmlError, *DAMAGE) as error:
         raise FormatError(file, 0, f"is damaged, or not a .docx ({error})") from error
-    first = next((text for level, text in blocks if level == 1), "")
-    yield from sections(title or first or file.stem, blocks)
+    yield from sections(file, title, blocks)
 
 
 def _check_parts(file: Path, parts: list[zipfile.ZipInfo]) -> None:

@@ -7,7 +7,8 @@ above it. Markup is removed, and so is what a browser would not show.
 import re
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 from typing import NamedTuple, TypeVar
@@ -15,6 +16,7 @@ from typing import NamedTuple, TypeVar
 from jpr.errors import FormatError
 from jpr.formats.corpus.folder import FENCE, HEADING
 from jpr.io.atomic import explain_read_errors
+from jpr.types import NO_META
 
 MAX_BYTES = 50 << 20
 """Of a file; larger ones are left out."""
@@ -26,7 +28,6 @@ DAMAGE = (
 )
 """Exceptions that libraries raise for a damaged file."""
 T = TypeVar("T")
-_NO_META: Mapping[str, object] = {}
 
 
 class Section(NamedTuple):
@@ -34,20 +35,21 @@ class Section(NamedTuple):
 
     title: str
     text: str
-    meta: Mapping[str, object] = _NO_META
+    meta: Mapping[str, object] = NO_META
 
 
 Block = tuple[int, str]
 """The level of a heading, from 1, and the heading; or 0 and text."""
 
 
-def sections(title: str, blocks: Iterable[Block]) -> Iterator[Section]:
-    """Group text under its headings.
+def sections(file: Path, title: str, blocks: Sequence[Block]) -> Iterator[Section]:
+    """Group text under its headings; without a title, the first heading or the file's name is it.
 
-    >>> found = sections("Cats", [(1, "Cats"), (0, "They purr."), (2, "Food"), (0, "Fish.")])
-    >>> [(section.title, section.text) for section in found]
+    >>> blocks = [(1, "Cats"), (0, "They purr."), (2, "Food"), (0, "Fish.")]
+    >>> [(section.title, section.text) for section in sections(Path("a.md"), "", blocks)]
     [('Cats', 'They purr.'), ('Cats: Food', 'Fish.')]
     """
+    title = title or next((text for level, text in blocks if level == 1), "") or file.stem
     above: list[Block] = []
     texts: list[str] = []
 
@@ -120,13 +122,12 @@ _FRONT_TITLE = re.compile(r"^title:[ \t]*+(.*)$", re.MULTILINE)
 
 
 def read_markdown(file: Path) -> Iterator[Section]:
-    """Read a .md file; its title is from its front matter, first heading, or file name."""
+    """Read a .md file; its title may be in its front matter."""
     text = read_text(file)
     front = _FRONT.match(text)
     named = _FRONT_TITLE.search(front[1]) if front else None
     blocks = list(_markdown(text[front.end() :] if front else text))
-    first = next((name for level, name in blocks if level == 1), "")
-    yield from sections((named[1].strip("'\" \r") if named else "") or first or file.stem, blocks)
+    yield from sections(file, named[1].strip("'\" \r") if named else "", blocks)
 
 
 def _markdown(text: str) -> Iterator[Block]:
@@ -157,7 +158,7 @@ _CHARSET = re.compile(rb"""charset\s*+=\s*+["']?([\w.:-]++)""", re.IGNORECASE)
 
 
 def read_html(file: Path) -> Iterator[Section]:
-    """Read a .html file; its title is its own, its first heading, or the file's name."""
+    """Read a .html file."""
     from lxml import etree
 
     data = _html_text(read_bytes(file)).encode("utf-8", "replace")
@@ -166,21 +167,18 @@ def read_html(file: Path) -> Iterator[Section]:
         etree.fromstring(data, etree.HTMLParser(encoding="utf-8", target=visible))
     except (etree.ParserError, etree.XMLSyntaxError) as error:
         raise FormatError(file, 0, f"cannot be read as HTML ({error})") from error
-    first = next((text for level, text in visible.blocks if level == 1), "")
-    yield from sections(visible.title or first or file.stem, visible.blocks)
+    yield from sections(file, visible.title, visible.blocks)
 
 
 def _html_text(data: bytes) -> str:
     """Decode HTML by the charset it declares, otherwise as UTF-8 or Windows-1252."""
     named = _CHARSET.search(data[:4096])
     names = [named[1].decode("ascii", "replace")] if named else []
-    for name in ("utf-16", *names, "utf-8-sig"):
-        if name == "utf-16" and not data.startswith((b"\xff\xfe", b"\xfe\xff")):
-            continue
-        try:
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        names.insert(0, "utf-16")
+    for name in (*names, "utf-8-sig"):
+        with suppress(LookupError, ValueError):
             return data.decode(name)
-        except (LookupError, ValueError):
-            continue
     return data.decode("cp1252", "replace")
 
 
@@ -197,32 +195,27 @@ class _VisibleText:
         self.blocks: list[Block] = []
         self._parts: list[str] = []
         self._titles: list[str] | None = None
-        self._unseen = 0
-        """The number of open elements that are not shown."""
+        self._unseen = 0  # open elements that are not shown
 
     def start(self, tag: str, _: Mapping[str, str]) -> None:
-        """Begin an element."""
         if tag == "title" and not self.title:
             self._titles = []
         self._unseen += tag in _UNSEEN
         self._end_block(tag, 0)
 
     def end(self, tag: str) -> None:
-        """End an element."""
         if tag == "title" and self._titles is not None:
             self.title, self._titles = " ".join("".join(self._titles).split()), None
         self._end_block(tag, _LEVELS.get(tag, 0))
         self._unseen -= tag in _UNSEEN
 
     def data(self, text: str) -> None:
-        """Add text."""
         if self._titles is not None:
             self._titles.append(text)
         if not self._unseen:
             self._parts.append(text)
 
     def close(self) -> None:
-        """End the page."""
         self._end_block("html", 0)
 
     def _end_block(self, tag: str, level: int) -> None:

@@ -81,7 +81,6 @@ class StoreWriter:
         return row
 
     def _train(self) -> None:
-        """Train the dictionary on the first passages, and write these."""
         dictionary = _dictionary(self._sample)
         (self._folder / "passages.dict").write_bytes(dictionary.as_bytes())
         self._compressor = _compressor(dictionary)
@@ -116,7 +115,6 @@ class StoreWriter:
         return Written(len(self._keys), self._digest.hexdigest())
 
     def _live(self, removed: Collection[int]) -> tuple[Numbers, Numbers]:
-        """Return the hashes and rows of all passages but the removed ones."""
         hashes = np.frombuffer(self._keys, dtype=np.uint64)
         rows = np.arange(self._first, self._first + len(hashes), dtype=np.uint64)
         if self._base is None:
@@ -174,15 +172,13 @@ class PassageStore:
             self._frames = np.memmap(self.frames, mode="r")
             self._offsets = np.load(folder / "offsets.npy", mmap_mode="r")
             self.keys, self.rows = np.load(folder / "keys.npy", mmap_mode="r")
-            self._dictionary = zstandard.ZstdCompressionDict(
-                (folder / "passages.dict").read_bytes()
-            )
+            dictionary = (folder / "passages.dict").read_bytes()
         except (OSError, ValueError, TypeError, EOFError) as error:
-            raise FormatError(
-                folder, 0, f"is not a complete passage store ({error}); build it again"
-            ) from error
+            problem = f"is not a complete passage store ({error}); build it again"
+            raise FormatError(folder, 0, problem) from error
         if len(self._offsets) <= len(self.keys) or self._offsets[-1] != len(self._frames):
             raise FormatError(folder, 0, "its files do not fit together; build the store again")
+        self._dictionary = zstandard.ZstdCompressionDict(dictionary)
         self._local = threading.local()
 
     def __len__(self) -> int:
@@ -201,9 +197,8 @@ class PassageStore:
         try:
             return _unpack(self._decompressor().decompress(self._frames[start:end].tobytes()))
         except (zstandard.ZstdError, ValueError) as error:
-            raise FormatError(
-                self._folder, 0, f"passage {row} is damaged ({error}); build the store again"
-            ) from error
+            problem = f"passage {row} is damaged ({error}); build the store again"
+            raise FormatError(self._folder, 0, problem) from error
 
     def __iter__(self) -> Iterator[Passage]:
         return (self[row] for row in np.sort(self.rows).tolist())
@@ -220,16 +215,13 @@ class PassageStore:
         return None
 
     def _decompressor(self) -> zstandard.ZstdDecompressor:
-        """Return this thread's decompressor, which must not be shared."""
-        known: zstandard.ZstdDecompressor | None = getattr(self._local, "decompressor", None)
-        if known is None:
-            known = zstandard.ZstdDecompressor(dict_data=self._dictionary)
-            self._local.decompressor = known
+        if not hasattr(self._local, "decompressor"):  # threads must not share one
+            self._local.decompressor = zstandard.ZstdDecompressor(dict_data=self._dictionary)
+        known: zstandard.ZstdDecompressor = self._local.decompressor
         return known
 
 
 def _refuse_repeated(store: PassageStore) -> None:
-    """Compare the ids whose hashes are equal."""
     keys, rows = np.asarray(store.keys), np.asarray(store.rows)
     for at in np.flatnonzero(keys[1:] == keys[:-1]).tolist():
         first, second = (store[int(rows[i])].id for i in (at, at + 1))

@@ -21,8 +21,7 @@ _TITLES = ("title", "name")
 _SAMPLE = 1 << 16
 _SCALARS = (str, int, float, bool)
 _Scalar = str | int | float | bool
-_MAX_META = 10_000
-"""Characters of a row's meta."""
+_MAX_META = 10_000  # characters of a row's meta
 
 
 def read_csv(file: Path) -> Iterator[Section]:
@@ -81,12 +80,10 @@ def read_jsonl(file: Path) -> Iterator[Section]:
 
 
 def _finite(written: str) -> float | str:
-    """Read a number; one that is too large for a float remains a string."""
-    return number if isfinite(number := float(written)) else written
+    return number if isfinite(number := float(written)) else written  # too large for a float
 
 
 def _section(file: Path, number: int, cells: Sequence[tuple[str, object]]) -> Section:
-    """Make a section of a row's columns and values."""
     title, text = _place(cells, _TITLES), _place(cells, _TEXTS)
     named = file.stem if title is None else _as_text(cells[title][1]) or file.stem
     if text is None:
@@ -112,7 +109,6 @@ def _limited(columns: Iterable[tuple[str, _Scalar]]) -> dict[str, _Scalar]:
 
 
 def _place(cells: Sequence[tuple[str, object]], names: tuple[str, ...]) -> int | None:
-    """Return the place of the first of the named columns that holds a string."""
     places = {
         name.casefold(): at for at, (name, value) in enumerate(cells) if isinstance(value, str)
     }

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from jpr.errors import FormatError
-from jpr.formats.format import Format, Head, Located, has_keys, is_record
+from jpr.formats.format import Format, Head, Located, is_record
 from jpr.formats.gold import (
     Aliases,
     Answers,
@@ -194,7 +194,7 @@ FORMATS = (
     Format(
         "webqsp",
         "WebQSP as published: one JSON document with Questions and their Parses",
-        has_keys("Questions"),
+        lambda head: head.has("Questions"),
         _document_reader("Questions", _webqsp),
     ),
     Format(

@@ -8,7 +8,7 @@ and RAMDocs. Questions without an `id` are numbered from 0.
 import re
 
 from jpr.errors import ConfigError
-from jpr.formats.format import Format, Head, has_keys, is_record
+from jpr.formats.format import Format, Head, is_record
 from jpr.formats.gold import (
     Aliases,
     Row,
@@ -184,19 +184,19 @@ FORMATS = (
     Format(
         "qampari",
         "QAMPARI: JSON lines with question_text and answer_list",
-        has_keys("qid", "question_text", "answer_list"),
+        lambda head: head.has("qid", "question_text", "answer_list"),
         json_reader(_qampari),
     ),
     Format(
         "ramdocs",
         "RAMDocs: JSON lines with gold_answers beside wrong_answers",
-        has_keys("question", "gold_answers"),
+        lambda head: head.has("question", "gold_answers"),
         json_reader(_ramdocs),
     ),
     Format(
         "kilt",
         "KILT: JSON lines with input and output",
-        has_keys("id", "input"),
+        lambda head: head.has("id", "input"),
         json_reader(_kilt),
     ),
 )
