@@ -23,7 +23,6 @@ from jpr.retrieve.filters import Clauses, terms
 from jpr.types import Passage
 
 ANALYZER = "simple, 64 bytes at most, lower case, ASCII folding, stop words, English stems"
-_MEMORY = 200_000_000
 _SURROGATE = re.compile("[\ud800-\udfff]")
 """Unpaired surrogates, which tantivy does not accept."""
 STOP_WORDS = """
@@ -72,7 +71,7 @@ class Bm25Writer:
             home = str(folder)
             index = tantivy.Index.open(home) if base else tantivy.Index(_schema(), home)
             index.register_tokenizer("jpr", _analyzer())
-            self._writer = index.writer(heap_size=_MEMORY, num_threads=1)
+            self._writer = index.writer(heap_size=200_000_000, num_threads=1)
 
     def __enter__(self) -> Self:
         return self

@@ -19,7 +19,6 @@ Filter = Mapping[str, Sequence[Value]]
 Clauses = tuple[tuple[str, ...], ...]
 """A filter as terms: a passage has at least one of each clause."""
 _KINDS = (str, int, float)  # bool is an int
-_MAX_LENGTH = 200
 
 
 def parse_filter(conditions: Sequence[str]) -> Filter:
@@ -71,7 +70,7 @@ def term(field: str, value: Value) -> str:
         written = str(int(value))
     else:
         written = json.dumps(value)
-    if len(written) > _MAX_LENGTH or not written.isascii():
+    if len(written) > 200 or not written.isascii():
         # Every text has a hash, but not every text can be a term: an unpaired surrogate cannot.
         written = hashlib.sha256(written.encode("utf-8", "surrogatepass")).hexdigest()
         return f"{_quoted(field)}#{written}"

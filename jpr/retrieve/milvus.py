@@ -184,12 +184,14 @@ class _Upload:
         )
 
     def publish(self, old: MilvusManifest | None) -> MilvusManifest:
-        """Index the vectors, check the count, and replace the old collection."""
         from pymilvus.exceptions import MilvusException
 
         client, made = self._client, self._state
         client.flush(made.collection)
-        client.create_index(made.collection, _vector_index(client, made))
+        graphs = {"hnsw": {"M": 16, "efConstruction": 200}, "ivf": {"nlist": made.lists}}
+        index, kind = client.prepare_index_params(), GRAPHS[made.graph]
+        index.add_index("vector", index_type=kind, metric_type="IP", params=graphs[made.graph])
+        client.create_index(made.collection, index)
         client.load_collection(made.collection)
         (counted,) = client.query(
             made.collection, output_fields=["count(*)"], consistency_level="Strong"
@@ -223,10 +225,3 @@ def _next_vectors(stored: StoredVectors, done: int) -> Callable[[Sequence[Passag
         return np.stack(found)
 
     return read
-
-
-def _vector_index(client: Any, made: MilvusManifest) -> Any:  # noqa: ANN401
-    params = {"hnsw": {"M": 16, "efConstruction": 200}, "ivf": {"nlist": made.lists}}[made.graph]
-    index = client.prepare_index_params()
-    index.add_index("vector", index_type=GRAPHS[made.graph], metric_type="IP", params=params)
-    return index

@@ -32,10 +32,6 @@ FORMAT = 1
 _MAX_K = 16_384
 _BATCH = 64
 """Questions encoded and searched together."""
-_SEGMENT = 250_000
-"""Passages in a full segment: 512 MB of vectors and texts, about 2 kB each."""
-_EF = 256
-"""Candidates that a search of the HNSW graph keeps, at least."""
 _STRING, _PIECES, _META, _TERMS = 65_535, 500, 65_536, 4_096
 """Limits: bytes of a string, pieces of a text, bytes of meta as JSON, terms of a passage."""
 
@@ -67,7 +63,8 @@ class MilvusManifest:
     @property
     def lists(self) -> int:
         """Lists in each segment of an IVF index: Milvus indexes segment by segment."""
-        return max(1, int(4 * min(self.passages, _SEGMENT) ** 0.5))
+        full = 250_000  # passages: 512 MB of vectors and texts, about 2 kB each
+        return max(1, int(4 * min(self.passages, full) ** 0.5))
 
 
 def read_milvus_manifest(path: Path) -> MilvusManifest:
@@ -149,7 +146,7 @@ class MilvusRetriever:
         vectors = self._encoder.encode_questions([question.text for question in batch])
         effort = {"nprobe": max(16, self.manifest.lists // 16)}
         if self.manifest.graph == "hnsw":
-            effort = {"ef": max(_EF, 2 * k)}
+            effort = {"ef": max(256, 2 * k)}  # candidates that the search keeps
         with milvus_errors(self.manifest.uri):
             return self._client.search(
                 self.manifest.collection,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hmac import compare_digest
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from starlette.exceptions import HTTPException
 
@@ -25,13 +25,14 @@ class AccessPolicy:
 
     def check(self, method: str, path: str, headers: Mapping[str, str]) -> None:
         """Raise HTTPException 403 or 401 for a request that is not allowed."""
-        host = headers.get("host", "")
-        called = _split(f"//{host}")
-        if self.hosts and (called is None or called.hostname not in self.hosts):
+        host, origin = headers.get("host", ""), headers.get("origin")
+        try:
+            name, site = urlsplit(f"//{host}").hostname, urlsplit(origin or "").netloc
+        except ValueError:
+            name = site = None
+        if self.hosts and name not in self.hosts:
             raise HTTPException(403, "unknown host name; use the service's own address")
-        origin = headers.get("origin")
-        page = None if origin is None else _split(origin)
-        if origin is not None and (page is None or page.netloc != host):
+        if origin is not None and site != host:
             raise HTTPException(403, "requests from pages of other sites are not allowed")
         is_public = method in ("GET", "HEAD") and not any(part in path for part in _PROTECTED)
         if self.token is None or is_public:
@@ -41,11 +42,3 @@ class AccessPolicy:
         if scheme.lower() != "bearer" or not same:
             challenge = {"www-authenticate": "Bearer"}
             raise HTTPException(401, "send the token: Authorization: Bearer TOKEN", challenge)
-
-
-def _split(url: str) -> SplitResult | None:
-    """Return the parts of a URL; None for one that is invalid."""
-    try:
-        return urlsplit(url)
-    except ValueError:
-        return None

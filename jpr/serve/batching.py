@@ -16,22 +16,16 @@ Result = TypeVar("Result")
 Work = Callable[[Sequence[Job]], Iterable[tuple[int, Result]]]
 """Processes some jobs, and yields each result with its job's position as soon as it is ready."""
 
-WAIT = 0.003
-"""Seconds that a first job waits for others."""
-_SMOOTHING = 0.2
-"""Weight of the last batch in the average time of a job."""
-
 
 class BatchThread(Generic[Job, Result]):
     """A thread that processes jobs in batches until it is closed."""
 
-    def __init__(self, work: Work[Job, Result], max_batch: int, wait: float = WAIT) -> None:
-        """Start the thread."""
+    def __init__(self, work: Work[Job, Result], max_batch: int, wait: float = 0.003) -> None:
+        """Start the thread; a first job waits `wait` seconds for others."""
         self._work, self._max_batch, self._wait = work, max_batch, wait
         self._queue: SimpleQueue[tuple[Job, Future[Result]] | None] = SimpleQueue()
         self._is_closing = False
-        self.seconds_per_job = 0.0
-        """Moving average."""
+        self.seconds_per_job = 0.0  # moving average
         self._thread = Thread(target=self._run, name="jpr-work", daemon=True)
         self._thread.start()
 
@@ -53,7 +47,7 @@ class BatchThread(Generic[Job, Result]):
                 start = monotonic()
                 self._process(batch)
                 seconds = (monotonic() - start) / len(batch)
-                self.seconds_per_job += _SMOOTHING * (seconds - self.seconds_per_job)
+                self.seconds_per_job += 0.2 * (seconds - self.seconds_per_job)
 
     def _gather(self) -> "Iterator[tuple[Job, Future[Result]]]":
         """Wait for a job, then a little for others."""

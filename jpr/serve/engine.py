@@ -18,6 +18,7 @@ from jpr.pipeline import OpenQuestion, Pipeline, as_question
 from jpr.rerank.decoding import INDEPENDENT, Decoding
 from jpr.rerank.joint import JointReranker
 from jpr.rerank.scorer import ModelInput, Opened, Scorer
+from jpr.stages import batched
 from jpr.types import Answer, Hit, Prefix, Ranking, Reply
 
 MAX_JOINT = 20
@@ -43,12 +44,10 @@ class AskJob:
     """A question to a corpus."""
 
     pipeline: Pipeline
-    corpus: str
-    """Its name: the same question to the same corpus has the same candidates."""
+    corpus: str  # its name: the same question to the same corpus has the same candidates
     question: str
     options: DecodeOptions
-    compare: bool = False
-    """Whether to return the passages ranked independently, too."""
+    compare: bool = False  # whether to return the passages ranked independently, too
 
     @property
     def key(self) -> tuple[str, str]:
@@ -60,8 +59,7 @@ class AskJob:
 class RerankJob:
     """Candidates to choose from; without k, all are ranked."""
 
-    candidates: Ranking
-    """Each has its position as its id."""
+    candidates: Ranking  # each has its position as its id
     options: DecodeOptions
 
 
@@ -69,12 +67,10 @@ class RerankJob:
 class RerankResult:
     """The candidates of a job in their new order."""
 
-    order: tuple[tuple[int, float], ...]
-    """Positions and scores, which decrease from 1 towards 0."""
+    order: tuple[tuple[int, float], ...]  # positions and scores, decreasing from 1 towards 0
     answers: tuple[Answer, ...]
     tree: dict[str, object]
-    tokens: int
-    """Tokens that the model read."""
+    tokens: int  # that the model read
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +159,9 @@ class ServiceEngine:
         asks = [(place, job) for place, job in enumerate(jobs) if isinstance(job, AskJob)]
         reranks = [(place, job) for place, job in enumerate(jobs) if isinstance(job, RerankJob)]
         yield from self._ask_cached(asks) if self._scorer.stays_open else self._ask_batched(asks)
-        yield from self._rerank(reranks)
+        for options, group in _grouped(reranks, lambda job: job.options).items():
+            for batch in batched(group, self._scorer.batch):
+                yield from self._rerank(batch, options)
         self._count("batches", 1)
         self._count("jobs", len(jobs))
         self._count("tokens", self._scorer.total_tokens - before)
@@ -210,14 +208,7 @@ class ServiceEngine:
             for (place, _), reply, alone in zip(group, replies, others, strict=True):
                 yield place, reply_json(reply, alone)
 
-    def _rerank(self, jobs: Sequence[Placed[RerankJob]]) -> Iterator[Placed[RerankResult]]:
-        """Choose for jobs with the same options together."""
-        size = self._scorer.batch
-        for options, group in _grouped(jobs, lambda job: job.options).items():
-            for first in range(0, len(group), size):
-                yield from self._rerank_batch(group[first : first + size], options)
-
-    def _rerank_batch(
+    def _rerank(
         self, jobs: Sequence[Placed[RerankJob]], options: DecodeOptions
     ) -> Iterator[Placed[RerankResult]]:
         decoding = self._joint.decoding.with_decoder(options.decoder, options.beta)

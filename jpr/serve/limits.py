@@ -1,6 +1,6 @@
 """What one request may ask for, and how many may wait."""
 
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 
 from jpr.errors import ConfigError
 
@@ -27,7 +27,6 @@ class ServiceLimits:
     """Passages of an uploaded corpus."""
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
+        for name, value in asdict(self).items():
             if not value > 0:
-                raise ConfigError(f"limit {field.name} = {value}; it must be above 0")
+                raise ConfigError(f"limit {name} = {value}; it must be above 0")

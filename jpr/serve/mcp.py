@@ -14,15 +14,7 @@ from jpr.formats.questions import LONGEST_QUESTION
 from jpr.pipeline import Pipeline
 from jpr.retrieve.retrievers import hits_json
 from jpr.serve.batching import BatchThread
-from jpr.serve.engine import (
-    AskJob,
-    DecodeOptions,
-    RerankJob,
-    RerankResult,
-    SearchJob,
-    ServiceEngine,
-)
-from jpr.types import Ranking
+from jpr.serve.engine import AskJob, DecodeOptions, SearchJob, ServiceEngine
 
 _BATCH = 8
 _MAX_K = 100
@@ -42,9 +34,8 @@ class Tools:
         """Start the threads."""
         engine = ServiceEngine(pipeline)
         self._pipeline = engine.pipeline
-        self._model: BatchThread[AskJob | RerankJob, dict[str, object] | RerankResult]
         self._model = BatchThread(engine.work, _BATCH)
-        self._first_stage: BatchThread[SearchJob, Ranking] = BatchThread(engine.search, _BATCH)
+        self._first_stage = BatchThread(engine.search, _BATCH)
 
     async def ask(self, question: Text, k: Count = 5) -> dict[str, Any]:
         """Find every distinct answer to a question, and k passages that together support them.

@@ -21,11 +21,6 @@ from jpr.serve.logs import log_event
 from jpr.serve.schemas import Json, error_body
 from jpr.serve.service import Service
 
-_DISCONNECTED = 499
-"""The status, in logs and metrics only, of requests whose client has disconnected."""
-_LINGER = 2.0
-"""Seconds in which a rejected client may finish sending, so that it reads the response."""
-
 
 class RequestMiddleware:
     """Checks, limits, logs and counts every request to an app."""
@@ -54,7 +49,7 @@ class RequestMiddleware:
         except HTTPException as error:
             await response.send_error(error, scope, receive, self._limits.body)
         except ClientDisconnect:
-            response.status = _DISCONNECTED
+            response.status = 499  # in logs and metrics only
         finally:
             self._record(scope, response, monotonic() - start)
 
@@ -146,7 +141,8 @@ class _Response:
     ) -> None:
         """Answer with an error, unless a response has started.
 
-        The rest of the body is read and dropped: a client that is still sending would not read.
+        The rest of the body is read and dropped for two seconds: a client that is still sending
+        would not read the response.
         """
         if self.status:
             return
@@ -156,7 +152,7 @@ class _Response:
 
         await Json(error_body(error.detail), error.status_code, error.headers)(scope, receive, send)
         with suppress(TimeoutError):
-            async with asyncio.timeout(_LINGER):
+            async with asyncio.timeout(2):
                 await _drop(receive, limit)
         await self.send({"type": "http.response.body", "body": b""})
 

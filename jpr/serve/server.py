@@ -14,9 +14,6 @@ from jpr.serve.auth import LOCAL, AccessPolicy
 from jpr.serve.logs import log_event
 from jpr.serve.service import Service
 
-_CONNECTIONS = 1000
-"""Open at once at most; further ones are closed with 503."""
-
 
 @dataclass(frozen=True, slots=True)
 class Address:
@@ -75,7 +72,7 @@ def make_server(service: Service, policy: AccessPolicy) -> uvicorn.Server:
             log_config=None,
             access_log=False,
             server_header=False,
-            limit_concurrency=_CONNECTIONS,
+            limit_concurrency=1000,  # further connections are closed with 503
             timeout_graceful_shutdown=int(service.limits.seconds) + 1,
         )
     )

@@ -1,17 +1,15 @@
 """A pipeline with the threads that work for it."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from starlette.exceptions import HTTPException
 
 from jpr.pipeline import Pipeline
 from jpr.serve.batching import BatchThread
-from jpr.serve.engine import AskJob, RerankJob, RerankResult, SearchJob, ServiceEngine
+from jpr.serve.engine import ServiceEngine
 from jpr.serve.limits import ServiceLimits
 from jpr.serve.metrics import Metrics
-from jpr.serve.uploads import UploadedCorpora, UploadedCorpus, UploadedFile
-from jpr.types import Ranking
+from jpr.serve.uploads import UploadedCorpora
 
 
 class Service:
@@ -29,11 +27,8 @@ class Service:
         self.metrics = Metrics()
         engine = ServiceEngine(pipeline, self.metrics.count)
         self.name, self._pipeline = f"jpr-joint-{engine.weights[:8]}", engine.pipeline
-        self.model: BatchThread[AskJob | RerankJob, dict[str, object] | RerankResult]
         self.model = BatchThread(engine.work, limits.batch)
-        self.first_stage: BatchThread[SearchJob, Ranking]
         self.first_stage = BatchThread(engine.search, limits.batch)
-        self.uploads: BatchThread[Sequence[UploadedFile], UploadedCorpus]
         self.uploads = BatchThread(corpora.work, 1)
 
     def close(self) -> None:
