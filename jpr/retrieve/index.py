@@ -87,15 +87,15 @@ class Index:
         """Return, for each vector, (row, score) of the k passages of largest inner product."""
         if self._dense is None:
             raise ConfigError(f"{self._folder}: the index has no vectors; build it with an encoder")
-        asked = self._clauses(where)
-        rows = self._accepted(asked) if asked or self.manifest.rows > len(self.store) else None
+        terms = self._clauses(where)
+        rows = self._accepted(terms) if terms or self.manifest.rows > len(self.store) else None
         return self._dense.search(vectors, k, rows)
 
     def _clauses(self, where: Filter | None) -> Clauses:
         return clauses(where, self.manifest.fields) if where else ()
 
-    def _accepted_rows(self, asked: Clauses) -> NDArray[np.int64]:
-        return self._bm25.rows(asked) if asked else np.sort(self.store.rows).astype(np.int64)
+    def _accepted_rows(self, terms: Clauses) -> NDArray[np.int64]:
+        return self._bm25.rows(terms) if terms else np.sort(self.store.rows).astype(np.int64)
 
 
 def build_index(

@@ -160,13 +160,13 @@ class MilvusRetriever:
             )
 
 
-def expression(asked: Clauses) -> str:
+def expression(where: Clauses) -> str:
     """Return a filter as a Milvus expression, whose strings are escaped as in JSON.
 
     >>> expression((("a=1", "a=2"), ("b=3",)))
     'array_contains_any(terms, ["a=1", "a=2"]) and array_contains_any(terms, ["b=3"])'
     """
-    return " and ".join(f"array_contains_any(terms, {json.dumps(any_of)})" for any_of in asked)
+    return " and ".join(f"array_contains_any(terms, {json.dumps(any_of)})" for any_of in where)
 
 
 def collection_schema(dimension: int) -> Any:  # noqa: ANN401  pymilvus has no types

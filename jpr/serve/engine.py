@@ -128,7 +128,7 @@ class DeadlineScorer:
 
 
 class ServiceEngine:
-    """A pipeline at work for many requests; belongs to one thread, except for `search`."""
+    """Runs the jobs of many requests; belongs to one thread, except for `search`."""
 
     def __init__(
         self, pipeline: Pipeline, count: Callable[[str, int], None] = lambda *_: None
@@ -141,15 +141,10 @@ class ServiceEngine:
             raise ConfigError("only a joint model can be served; use a JointReranker")
         self._scorer = DeadlineScorer(pipeline.reranker.scorer, SEARCH_SECONDS)
         self._joint = pipeline.reranker.with_scorer(self._scorer)
-        self._count = count
+        self._count, self.weights = count, self._joint.weights
         self._cache: OrderedDict[tuple[str, str], OpenQuestion] = OrderedDict()
         self.pipeline = replace(pipeline, reranker=self._joint)
         """The pipeline of jobs, perhaps with another retriever."""
-
-    @property
-    def weights(self) -> str:
-        """Identifies the model's weights."""
-        return self._joint.weights
 
     def work(
         self, jobs: Sequence[AskJob | RerankJob]

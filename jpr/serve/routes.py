@@ -20,7 +20,6 @@ from jpr.serve.schemas import (
     check_characters,
 )
 from jpr.serve.service import Service
-from jpr.serve.uploads import UploadedFile
 
 router = APIRouter()
 
@@ -86,7 +85,7 @@ async def search(body: SearchRequest, service: ServiceOf) -> JSONResponse:
 async def corpora(files: list[UploadFile], service: ServiceOf, request: Request) -> JSONResponse:
     """Make a corpus of uploaded files."""
     request.state.log_fields["files"] = len(files)
-    given = [UploadedFile(file.filename or "", await file.read()) for file in files]
+    given = [(file.filename or "", await file.read()) for file in files]
     corpus = await asyncio.wrap_future(service.uploads.submit(given))
     return Json({"corpus": corpus.id, "passages": corpus.passages}, 201)
 

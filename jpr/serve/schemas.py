@@ -60,7 +60,7 @@ class RelevantSpans(BaseModel):
 
 
 class RerankRequest(BaseModel):
-    """Documents to choose from, as Cohere and Jina have it; `decode` and `beta` are ours."""
+    """Documents to choose from, in the format of Cohere and Jina; `decode` and `beta` are ours."""
 
     query: str = Field(min_length=1)
     documents: list[Document] = Field(min_length=1)
@@ -179,7 +179,7 @@ def check_characters(texts: Sequence[str], limits: ServiceLimits) -> None:
 
 def _text(value: object) -> str:
     try:
-        return value if isinstance(value, str) else "" if value is None else str(value)
+        return "" if value is None else str(value)
     except RecursionError:
         raise _too_deep() from None
 

@@ -1,4 +1,4 @@
-"""`jpr serve` at work: the service on its address until it is stopped."""
+"""The HTTP server of `jpr serve`."""
 
 import asyncio
 import signal

@@ -25,16 +25,8 @@ from jpr.serve.limits import ServiceLimits
 from jpr.stages import Encoder, Retriever
 from jpr.types import Passage
 
-_MAX_NAME = 60
-"""Characters of a file's name that are kept."""
-
-
-@dataclass(frozen=True, slots=True)
-class UploadedFile:
-    """A file that was sent."""
-
-    name: str
-    content: bytes
+UploadedFile = tuple[str, bytes]
+"""A name and a content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +89,9 @@ class UploadedCorpora:
     def _build(self, files: Sequence[UploadedFile], folder: Path) -> UploadedCorpus:
         passages: list[Passage] = []
         limit = self._limits.corpus_passages
-        for name, file in zip(_names(files), files, strict=True):
-            passages += self._read(name, file.content, folder)
+        names = _names([name for name, _ in files])
+        for name, (_, content) in zip(names, files, strict=True):
+            passages += self._read(name, content, folder)
             if len(passages) > limit:
                 raise DataError(
                     f"the files hold more than {limit:,} passages; send fewer, or use jpr index"
@@ -125,18 +118,17 @@ class UploadedCorpora:
             path.unlink()
 
 
-def _names(files: Sequence[UploadedFile]) -> list[str]:
+def _names(paths: Sequence[str]) -> list[str]:
     """Return the names of files without folders; a repeated name gets a number.
 
-    >>> names = ["a/notes.txt", "notes.txt", "C:\\\\notes.md"]
-    >>> _names([UploadedFile(name, b"") for name in names])
+    >>> _names(["a/notes.txt", "notes.txt", "C:\\\\notes.md"])
     ['notes.txt', 'notes (2).txt', 'notes.md']
     """
     names: dict[str, None] = {}
-    for file in files:
-        given = file.name.encode("utf-8", "replace").decode()
-        whole = PurePosixPath(given.replace("\\", "/").replace("\0", ""))
-        path = PurePosixPath(whole.name[-_MAX_NAME:] or "file")
+    for given in paths:
+        valid = given.encode("utf-8", "replace").decode()
+        whole = PurePosixPath(valid.replace("\\", "/").replace("\0", ""))
+        path = PurePosixPath(whole.name[-60:] or "file")
         name, number = str(path), 1
         while name in names:
             number += 1

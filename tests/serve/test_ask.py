@@ -9,7 +9,6 @@ import pytest
 from jpr.formats.replies import reply_json
 from jpr.pipeline import Pipeline
 from jpr.serve.limits import ServiceLimits
-from jpr.serve.uploads import UploadedFile
 from tests.serve.running import QUESTION, make_service, running
 
 
@@ -94,7 +93,7 @@ def test_files_that_make_no_corpus(
 
 def test_a_new_corpus_replaces_the_least_recently_used(pipeline: Pipeline) -> None:
     service = make_service(pipeline, ServiceLimits(corpora=2))
-    text = UploadedFile("a.txt", b"red")
+    text = ("a.txt", b"red")
     first, second = (service.uploads.submit([text]).result() for _ in range(2))
     assert service.corpora.get(first.id) is first
     third = service.uploads.submit([text]).result()
