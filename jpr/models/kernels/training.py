@@ -110,10 +110,10 @@ class _Attend(Function):
         )
         if not ctx.needs_input_grad[3]:
             return to_q, to_k, to_v, None, None, None, None
-        shares = max(1, min(rows, 2 * _PROGRAMS // (heads * tiles.shape[1])))
-        sums = tiles.new_empty(shares, *tiles.shape, dtype=torch.float32)
-        _bias_backward[(shares * heads * tiles.shape[1],)](
-            q, k, v, tiles, grad, sums, log_sums, mean, ends, step, rows, shares,
+        splits = max(1, min(rows, 2 * _PROGRAMS // (heads * tiles.shape[1])))
+        sums = tiles.new_empty(splits, *tiles.shape, dtype=torch.float32)
+        _bias_backward[(splits * heads * tiles.shape[1],)](
+            q, k, v, tiles, grad, sums, log_sums, mean, ends, step, rows, splits,
             *ctx.given, num_warps=8, num_stages=2,
         )  # fmt: skip
         return to_q, to_k, to_v, sums.sum(0), None, None, None
@@ -121,181 +121,181 @@ class _Attend(Function):
 
 @triton.jit(do_not_specialize=["n", "tiles_per_row", "seed"])
 def _attend(
-    q_at, k_at, v_at, tiles_at, out_at, log_sums_at, ends_at, step, n, tiles_per_row, seed,
+    q_ptr, k_ptr, v_ptr, tiles_ptr, out_ptr, log_sums_ptr, ends_ptr, step, n, tiles_per_row, seed,
     heads: tl.constexpr, d: tl.constexpr, reach: tl.constexpr, least: tl.constexpr,
     scale: tl.constexpr, tile: tl.constexpr,
 ):  # fmt: skip
-    start, length, head, first = _program(ends_at, tiles_per_row, heads, tile)
+    start, length, head, first = _program(ends_ptr, tiles_per_row, heads, tile)
     if first >= length:
         return
     inner, base = tl.arange(0, tile), start * step + head * d
     token = first + inner
-    q = _rows(q_at + base, token, length, step, d)
-    tiles_at += head * (2 * reach + 1) * tile * tile
+    q = _rows(q_ptr + base, token, length, step, d)
+    tiles_ptr += head * (2 * reach + 1) * tile * tile
     mixed = tl.zeros([tile, d], dtype=tl.float32)
     top = tl.full([tile], -1e30, dtype=tl.float32)
     total = tl.zeros([tile], dtype=tl.float32)
     for at in range(0, length, tile):
         key = at + inner
-        k = _rows(k_at + base, key, length, step, d)
-        v = _rows(v_at + base, key, length, step, d)
-        bias = _bias(tiles_at + _between(at, first, reach, tile), (key < length)[None, :], tile)
+        k = _rows(k_ptr + base, key, length, step, d)
+        v = _rows(v_ptr + base, key, length, step, d)
+        bias = _bias(tiles_ptr + _between(at, first, reach, tile), (key < length)[None, :], tile)
         scores = tl.dot(q, tl.trans(k), bias) * LOG2_E
         peak = tl.maximum(top, tl.max(scores, 1))
-        shares = tl.exp2(scores - peak[:, None])
-        fade = tl.exp2(top - peak)
-        total = total * fade + tl.sum(shares, 1)
-        kept = _keep(seed, ((start + token) * heads + head)[:, None], key[None, :], least)
-        shares = tl.where(kept, shares, 0.0).to(v.dtype)
-        mixed = tl.dot(shares, v, mixed * fade[:, None])
+        probs = tl.exp2(scores - peak[:, None])
+        rescale = tl.exp2(top - peak)
+        total = total * rescale + tl.sum(probs, 1)
+        keep = _keep(seed, ((start + token) * heads + head)[:, None], key[None, :], least)
+        probs = tl.where(keep, probs, 0.0).to(v.dtype)
+        mixed = tl.dot(probs, v, mixed * rescale[:, None])
         top = peak
-    _store(out_at, mixed * (scale / total)[:, None], start, token, length, head, heads, d)
-    tl.store(log_sums_at + head * n + start + token, top + tl.log2(total), mask=token < length)
+    _store(out_ptr, mixed * (scale / total)[:, None], start, token, length, head, heads, d)
+    tl.store(log_sums_ptr + head * n + start + token, top + tl.log2(total), mask=token < length)
 
 
 @triton.jit(do_not_specialize=["n", "tiles_per_row", "seed"])
 def _query_backward(
-    q_at, k_at, v_at, tiles_at, mixed_at, grad_at, out_at, log_sums_at, mean_at, ends_at,
+    q_ptr, k_ptr, v_ptr, tiles_ptr, mixed_ptr, grad_ptr, out_ptr, log_sums_ptr, mean_ptr, ends_ptr,
     step, n, tiles_per_row, seed,
     heads: tl.constexpr, d: tl.constexpr, reach: tl.constexpr, least: tl.constexpr,
     scale: tl.constexpr, tile: tl.constexpr,
 ):  # fmt: skip
     """Compute the gradient of queries, and each one's mean gradient for the other kernels."""
-    start, length, head, first = _program(ends_at, tiles_per_row, heads, tile)
+    start, length, head, first = _program(ends_ptr, tiles_per_row, heads, tile)
     if first >= length:
         return
     inner, base = tl.arange(0, tile), start * step + head * d
     token = first + inner
     own: tl.constexpr = heads * d
-    q = _rows(q_at + base, token, length, step, d)
-    grad = _rows(grad_at + start * own + head * d, token, length, own, d)
-    mixed = _rows(mixed_at + start * own + head * d, token, length, own, d)
+    q = _rows(q_ptr + base, token, length, step, d)
+    grad = _rows(grad_ptr + start * own + head * d, token, length, own, d)
+    mixed = _rows(mixed_ptr + start * own + head * d, token, length, own, d)
     mean = tl.sum(grad.to(tl.float32) * mixed.to(tl.float32), 1)
-    place = head * n + start + token
-    tl.store(mean_at + place, mean, mask=token < length)
-    log_sums = tl.load(log_sums_at + place, mask=token < length, other=float("inf"))
-    tiles_at += head * (2 * reach + 1) * tile * tile
+    offset = head * n + start + token
+    tl.store(mean_ptr + offset, mean, mask=token < length)
+    log_sums = tl.load(log_sums_ptr + offset, mask=token < length, other=float("inf"))
+    tiles_ptr += head * (2 * reach + 1) * tile * tile
     out = tl.zeros([tile, d], dtype=tl.float32)
     for at in range(0, length, tile):
         key = at + inner
-        k = _rows(k_at + base, key, length, step, d)
-        v = _rows(v_at + base, key, length, step, d)
-        bias = _bias(tiles_at + _between(at, first, reach, tile), (key < length)[None, :], tile)
-        kept = _keep(seed, ((start + token) * heads + head)[:, None], key[None, :], least)
-        shares = tl.exp2(tl.dot(q, tl.trans(k), bias) * LOG2_E - log_sums[:, None])
-        pull = tl.where(kept, tl.dot(grad, tl.trans(v)), 0.0) * scale
-        out = tl.dot((shares * (pull - mean[:, None])).to(k.dtype), k, out)
-    _store(out_at, out, start, token, length, head, heads, d)
+        k = _rows(k_ptr + base, key, length, step, d)
+        v = _rows(v_ptr + base, key, length, step, d)
+        bias = _bias(tiles_ptr + _between(at, first, reach, tile), (key < length)[None, :], tile)
+        keep = _keep(seed, ((start + token) * heads + head)[:, None], key[None, :], least)
+        probs = tl.exp2(tl.dot(q, tl.trans(k), bias) * LOG2_E - log_sums[:, None])
+        grad_probs = tl.where(keep, tl.dot(grad, tl.trans(v)), 0.0) * scale
+        out = tl.dot((probs * (grad_probs - mean[:, None])).to(k.dtype), k, out)
+    _store(out_ptr, out, start, token, length, head, heads, d)
 
 
 @triton.jit(do_not_specialize=["n", "tiles_per_row", "seed"])
 def _key_backward(
-    q_at, k_at, v_at, tiles_at, grad_at, to_k_at, to_v_at, log_sums_at, mean_at, ends_at,
+    q_ptr, k_ptr, v_ptr, tiles_ptr, grad_ptr, to_k_ptr, to_v_ptr, log_sums_ptr, mean_ptr, ends_ptr,
     step, n, tiles_per_row, seed,
     heads: tl.constexpr, d: tl.constexpr, reach: tl.constexpr, least: tl.constexpr,
     scale: tl.constexpr, tile: tl.constexpr,
 ):  # fmt: skip
     """Compute the gradients of keys and values; all tiles are transposed, keys by queries."""
-    start, length, head, first = _program(ends_at, tiles_per_row, heads, tile)
+    start, length, head, first = _program(ends_ptr, tiles_per_row, heads, tile)
     if first >= length:
         return
     inner, base = tl.arange(0, tile), start * step + head * d
     key = first + inner
     own: tl.constexpr = heads * d
-    k = _rows(k_at + base, key, length, step, d)
-    v = _rows(v_at + base, key, length, step, d)
-    grad_at += start * own + head * d
-    tiles_at += head * (2 * reach + 1) * tile * tile
+    k = _rows(k_ptr + base, key, length, step, d)
+    v = _rows(v_ptr + base, key, length, step, d)
+    grad_ptr += start * own + head * d
+    tiles_ptr += head * (2 * reach + 1) * tile * tile
     to_k = tl.zeros([tile, d], dtype=tl.float32)
     to_v = tl.zeros([tile, d], dtype=tl.float32)
     for at in range(0, length, tile):
         token = at + inner
-        q = _rows(q_at + base, token, length, step, d)
-        grad = _rows(grad_at, token, length, own, d)
-        place = head * n + start + token
-        log_sums = tl.load(log_sums_at + place, mask=token < length, other=float("inf"))
-        mean = tl.load(mean_at + place, mask=token < length, other=0.0)
-        bias = _bias(tiles_at + _between(first, at, reach, tile), (key < length)[:, None], tile)
-        kept = _keep(seed, ((start + token) * heads + head)[None, :], key[:, None], least)
-        shares = tl.exp2(tl.dot(k, tl.trans(q), bias) * LOG2_E - log_sums[None, :])
-        to_v = tl.dot(tl.where(kept, shares, 0.0).to(q.dtype), grad, to_v)
-        pull = tl.where(kept, tl.dot(v, tl.trans(grad)), 0.0) * scale
-        to_k = tl.dot((shares * (pull - mean[None, :])).to(q.dtype), q, to_k)
-    _store(to_k_at, to_k, start, key, length, head, heads, d)
-    _store(to_v_at, to_v * scale, start, key, length, head, heads, d)
+        q = _rows(q_ptr + base, token, length, step, d)
+        grad = _rows(grad_ptr, token, length, own, d)
+        offset = head * n + start + token
+        log_sums = tl.load(log_sums_ptr + offset, mask=token < length, other=float("inf"))
+        mean = tl.load(mean_ptr + offset, mask=token < length, other=0.0)
+        bias = _bias(tiles_ptr + _between(first, at, reach, tile), (key < length)[:, None], tile)
+        keep = _keep(seed, ((start + token) * heads + head)[None, :], key[:, None], least)
+        probs = tl.exp2(tl.dot(k, tl.trans(q), bias) * LOG2_E - log_sums[None, :])
+        to_v = tl.dot(tl.where(keep, probs, 0.0).to(q.dtype), grad, to_v)
+        grad_probs = tl.where(keep, tl.dot(v, tl.trans(grad)), 0.0) * scale
+        to_k = tl.dot((probs * (grad_probs - mean[None, :])).to(q.dtype), q, to_k)
+    _store(to_k_ptr, to_k, start, key, length, head, heads, d)
+    _store(to_v_ptr, to_v * scale, start, key, length, head, heads, d)
 
 
-@triton.jit(do_not_specialize=["rows", "shares", "n", "tiles_per_row", "seed"])
+@triton.jit(do_not_specialize=["rows", "splits", "n", "tiles_per_row", "seed"])
 def _bias_backward(
-    q_at, k_at, v_at, tiles_at, grad_at, sums_at, log_sums_at, mean_at, ends_at,
-    step, rows, shares, n, tiles_per_row, seed,
+    q_ptr, k_ptr, v_ptr, tiles_ptr, grad_ptr, sums_ptr, log_sums_ptr, mean_ptr, ends_ptr,
+    step, rows, splits, n, tiles_per_row, seed,
     heads: tl.constexpr, d: tl.constexpr, reach: tl.constexpr, least: tl.constexpr,
     scale: tl.constexpr, tile: tl.constexpr,
 ):  # fmt: skip
-    """Sum the gradients of all tiles at one distance, over a share of the rows."""
+    """Sum the gradients of all tiles at one distance, over one split of the rows."""
     wide: tl.constexpr = 2 * reach + 1
     own: tl.constexpr = heads * d
     between = tl.program_id(0) % wide - reach
     head = tl.program_id(0) // wide % heads
     far = tl.maximum(between, -between)
     inner = tl.arange(0, tile)
-    tiles_at += head * wide * tile * tile + (between + reach) * tile * tile
+    tiles_ptr += head * wide * tile * tile + (between + reach) * tile * tile
     total = tl.zeros([tile, tile], dtype=tl.float32)
-    for row in range(tl.program_id(0) // wide // heads, rows, shares):
-        start = tl.load(ends_at + row).to(tl.int64)
-        length = (tl.load(ends_at + row + 1) - start).to(tl.int32)
+    for row in range(tl.program_id(0) // wide // heads, rows, splits):
+        start = tl.load(ends_ptr + row).to(tl.int64)
+        length = (tl.load(ends_ptr + row + 1) - start).to(tl.int32)
         base, count = start * step + head * d, (length + tile - 1) // tile
         farthest = tl.where(far == reach, count - 1, far)
         for apart in range(far, farthest + 1):
             for at in range(0, count - apart):
                 token = (at + tl.where(between < 0, apart, 0)) * tile + inner
                 key = (at + tl.where(between < 0, 0, apart)) * tile + inner
-                q = _rows(q_at + base, token, length, step, d)
-                k = _rows(k_at + base, key, length, step, d)
-                v = _rows(v_at + base, key, length, step, d)
-                grad = _rows(grad_at + start * own + head * d, token, length, own, d)
-                place = head * n + start + token
-                log_sums = tl.load(log_sums_at + place, mask=token < length, other=float("inf"))
-                mean = tl.load(mean_at + place, mask=token < length, other=0.0)
-                bias = _bias(tiles_at, (key < length)[None, :], tile)
-                kept = _keep(seed, ((start + token) * heads + head)[:, None], key[None, :], least)
-                parts = tl.exp2(tl.dot(q, tl.trans(k), bias) * LOG2_E - log_sums[:, None])
-                pull = tl.where(kept, tl.dot(grad, tl.trans(v)), 0.0) * scale
-                total += parts * (pull - mean[:, None])
-    sums_at += tl.program_id(0).to(tl.int64) * tile * tile
-    tl.store(sums_at + inner[:, None] * tile + inner[None, :], total)
+                q = _rows(q_ptr + base, token, length, step, d)
+                k = _rows(k_ptr + base, key, length, step, d)
+                v = _rows(v_ptr + base, key, length, step, d)
+                grad = _rows(grad_ptr + start * own + head * d, token, length, own, d)
+                offset = head * n + start + token
+                log_sums = tl.load(log_sums_ptr + offset, mask=token < length, other=float("inf"))
+                mean = tl.load(mean_ptr + offset, mask=token < length, other=0.0)
+                bias = _bias(tiles_ptr, (key < length)[None, :], tile)
+                keep = _keep(seed, ((start + token) * heads + head)[:, None], key[None, :], least)
+                probs = tl.exp2(tl.dot(q, tl.trans(k), bias) * LOG2_E - log_sums[:, None])
+                grad_probs = tl.where(keep, tl.dot(grad, tl.trans(v)), 0.0) * scale
+                total += probs * (grad_probs - mean[:, None])
+    sums_ptr += tl.program_id(0).to(tl.int64) * tile * tile
+    tl.store(sums_ptr + inner[:, None] * tile + inner[None, :], total)
 
 
 @triton.jit
-def _program(ends_at, tiles_per_row, heads: tl.constexpr, tile: tl.constexpr):
+def _program(ends_ptr, tiles_per_row, heads: tl.constexpr, tile: tl.constexpr):
     """Return the start and length of a program's row, its head and its first token."""
     at = tl.program_id(0)
     row = at // tiles_per_row // heads
-    start = tl.load(ends_at + row).to(tl.int64)
-    length = (tl.load(ends_at + row + 1) - start).to(tl.int32)
+    start = tl.load(ends_ptr + row).to(tl.int64)
+    length = (tl.load(ends_ptr + row + 1) - start).to(tl.int32)
     return start, length, at // tiles_per_row % heads, at % tiles_per_row * tile
 
 
 @triton.jit
 def _rows(at, token, length, step, d: tl.constexpr):
     """Load the vectors of tokens, zeros after the last."""
-    place = token[:, None] * step + tl.arange(0, d)[None, :]
-    return tl.load(at + place, mask=(token < length)[:, None], other=0.0)
+    offset = token[:, None] * step + tl.arange(0, d)[None, :]
+    return tl.load(at + offset, mask=(token < length)[:, None], other=0.0)
 
 
 @triton.jit
 def _store(at, vectors, start, token, length, head, heads: tl.constexpr, d: tl.constexpr):
     """Store the vectors of tokens, none after the last."""
-    place = ((start + token) * heads + head)[:, None] * d + tl.arange(0, d)[None, :]
-    tl.store(at + place, vectors.to(at.dtype.element_ty), mask=(token < length)[:, None])
+    offset = ((start + token) * heads + head)[:, None] * d + tl.arange(0, d)[None, :]
+    tl.store(at + offset, vectors.to(at.dtype.element_ty), mask=(token < length)[:, None])
 
 
 @triton.jit
-def _bias(at, there, tile: tl.constexpr):
+def _bias(at, mask, tile: tl.constexpr):
     """Load a tile of the bias, −∞ for absent keys."""
     inner = tl.arange(0, tile)
     bias = tl.load(at + inner[:, None] * tile + inner[None, :]).to(tl.float32)
-    return tl.where(there, bias, float("-inf"))
+    return tl.where(mask, bias, float("-inf"))
 
 
 class _RmsNorm(Function):
@@ -323,42 +323,42 @@ class _RmsNorm(Function):
 
 @triton.jit(do_not_specialize=["n"])
 def _rms_norm(
-    x_at, weight_at, out_at, scales_at, n, eps,
+    x_ptr, weight_ptr, out_ptr, scales_ptr, n, eps,
     d: tl.constexpr, wide: tl.constexpr, rows: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0) * rows + tl.arange(0, rows)
     column = tl.arange(0, wide)
-    there = (row < n)[:, None] & (column < d)[None, :]
-    place = row.to(tl.int64)[:, None] * d + column[None, :]
-    x = tl.load(x_at + place, mask=there, other=0.0).to(tl.float32)
-    weight = tl.load(weight_at + column, mask=column < d, other=0.0).to(tl.float32)
+    mask = (row < n)[:, None] & (column < d)[None, :]
+    offset = row.to(tl.int64)[:, None] * d + column[None, :]
+    x = tl.load(x_ptr + offset, mask=mask, other=0.0).to(tl.float32)
+    weight = tl.load(weight_ptr + column, mask=column < d, other=0.0).to(tl.float32)
     scale = tl.rsqrt(tl.sum(x * x, 1) / d + eps)
     out = x * scale[:, None] * weight[None, :]
-    tl.store(out_at + place, out.to(out_at.dtype.element_ty), mask=there)
-    tl.store(scales_at + row, scale, mask=row < n)
+    tl.store(out_ptr + offset, out.to(out_ptr.dtype.element_ty), mask=mask)
+    tl.store(scales_ptr + row, scale, mask=row < n)
 
 
 @triton.jit(do_not_specialize=["n", "programs"])
 def _rms_norm_backward(
-    x_at, weight_at, scales_at, grad_at, out_at, sums_at, n, programs,
+    x_ptr, weight_ptr, scales_ptr, grad_ptr, out_ptr, sums_ptr, n, programs,
     d: tl.constexpr, wide: tl.constexpr, rows: tl.constexpr,
 ):  # fmt: skip
     """Compute the gradient of some rows, and their part of the weight's."""
     column = tl.arange(0, wide)
-    weight = tl.load(weight_at + column, mask=column < d, other=0.0).to(tl.float32)
+    weight = tl.load(weight_ptr + column, mask=column < d, other=0.0).to(tl.float32)
     total = tl.zeros([wide], dtype=tl.float32)
     for first in range(tl.program_id(0) * rows, n, programs * rows):
         row = first + tl.arange(0, rows)
-        there = (row < n)[:, None] & (column < d)[None, :]
-        place = row.to(tl.int64)[:, None] * d + column[None, :]
-        scale = tl.load(scales_at + row, mask=row < n, other=0.0)[:, None]
-        x = tl.load(x_at + place, mask=there, other=0.0).to(tl.float32) * scale
-        grad = tl.load(grad_at + place, mask=there, other=0.0).to(tl.float32)
+        mask = (row < n)[:, None] & (column < d)[None, :]
+        offset = row.to(tl.int64)[:, None] * d + column[None, :]
+        scale = tl.load(scales_ptr + row, mask=row < n, other=0.0)[:, None]
+        x = tl.load(x_ptr + offset, mask=mask, other=0.0).to(tl.float32) * scale
+        grad = tl.load(grad_ptr + offset, mask=mask, other=0.0).to(tl.float32)
         total += tl.sum(grad * x, 0)
         grad = grad * weight[None, :]
         out = (grad - x * (tl.sum(grad * x, 1) / d)[:, None]) * scale
-        tl.store(out_at + place, out.to(out_at.dtype.element_ty), mask=there)
-    tl.store(sums_at + tl.program_id(0) * d + column, total, mask=column < d)
+        tl.store(out_ptr + offset, out.to(out_ptr.dtype.element_ty), mask=mask)
+    tl.store(sums_ptr + tl.program_id(0) * d + column, total, mask=column < d)
 
 
 class _Activation(Function):
@@ -382,46 +382,46 @@ class _Activation(Function):
 
 @triton.jit(do_not_specialize=["n", "seed"])
 def _activation(
-    wide_at, out_at, n, f, seed,
+    wide_ptr, out_ptr, n, f, seed,
     least: tl.constexpr, scale: tl.constexpr, gated: tl.constexpr,
     rows: tl.constexpr, size: tl.constexpr,
 ):  # fmt: skip
-    row, column, there = _block(n, f, rows, size)
-    kept = _keep(seed, row, column, least)
+    row, column, mask = _block(n, f, rows, size)
+    keep = _keep(seed, row, column, least)
     if gated:
-        gate = tl.load(wide_at + row * 2 * f + column, mask=there, other=0.0).to(tl.float32)
-        value = tl.load(wide_at + row * 2 * f + f + column, mask=there, other=0.0).to(tl.float32)
+        gate = tl.load(wide_ptr + row * 2 * f + column, mask=mask, other=0.0).to(tl.float32)
+        value = tl.load(wide_ptr + row * 2 * f + f + column, mask=mask, other=0.0).to(tl.float32)
         out = gate * _gate(gate) * value
     else:
-        out = tl.load(wide_at + row * f + column, mask=there, other=0.0).to(tl.float32)
+        out = tl.load(wide_ptr + row * f + column, mask=mask, other=0.0).to(tl.float32)
         out = tl.maximum(out, 0.0)
-    out = tl.where(kept, out * scale, 0.0)
-    tl.store(out_at + row * f + column, out.to(out_at.dtype.element_ty), mask=there)
+    out = tl.where(keep, out * scale, 0.0)
+    tl.store(out_ptr + row * f + column, out.to(out_ptr.dtype.element_ty), mask=mask)
 
 
 @triton.jit(do_not_specialize=["n", "seed"])
 def _activation_backward(
-    known_at, grad_at, out_at, n, f, seed,
+    known_ptr, grad_ptr, out_ptr, n, f, seed,
     least: tl.constexpr, scale: tl.constexpr, gated: tl.constexpr,
     rows: tl.constexpr, size: tl.constexpr,
 ):  # fmt: skip
-    row, column, there = _block(n, f, rows, size)
-    grad = tl.load(grad_at + row * f + column, mask=there, other=0.0).to(tl.float32) * scale
+    row, column, mask = _block(n, f, rows, size)
+    grad = tl.load(grad_ptr + row * f + column, mask=mask, other=0.0).to(tl.float32) * scale
     if gated:
-        place = row * 2 * f + column
-        gate = tl.load(known_at + place, mask=there, other=0.0).to(tl.float32)
-        value = tl.load(known_at + place + f, mask=there, other=0.0).to(tl.float32)
+        offset = row * 2 * f + column
+        gate = tl.load(known_ptr + offset, mask=mask, other=0.0).to(tl.float32)
+        value = tl.load(known_ptr + offset + f, mask=mask, other=0.0).to(tl.float32)
         grad = tl.where(_keep(seed, row, column, least), grad, 0.0)
         below = _gate(gate)
         steep = below * (1 - below) * 1.5957691216057308 * (1 + 0.134145 * gate * gate)
         to_gate = grad * value * (below + gate * steep)
-        tl.store(out_at + place, to_gate.to(out_at.dtype.element_ty), mask=there)
+        tl.store(out_ptr + offset, to_gate.to(out_ptr.dtype.element_ty), mask=mask)
         to_value = grad * gate * below
-        tl.store(out_at + place + f, to_value.to(out_at.dtype.element_ty), mask=there)
+        tl.store(out_ptr + offset + f, to_value.to(out_ptr.dtype.element_ty), mask=mask)
     else:
-        known = tl.load(known_at + row * f + column, mask=there, other=0.0)
+        known = tl.load(known_ptr + row * f + column, mask=mask, other=0.0)
         grad = tl.where(known > 0, grad, 0.0)
-        tl.store(out_at + row * f + column, grad.to(out_at.dtype.element_ty), mask=there)
+        tl.store(out_ptr + row * f + column, grad.to(out_ptr.dtype.element_ty), mask=mask)
 
 
 @triton.jit
@@ -458,14 +458,14 @@ class _AddDropout(Function):
 
 @triton.jit(do_not_specialize=["n", "seed"])
 def _add_dropout(
-    x_at, y_at, out_at, add: tl.constexpr, n, d, seed,
+    x_ptr, y_ptr, out_ptr, add: tl.constexpr, n, d, seed,
     least: tl.constexpr, scale: tl.constexpr, rows: tl.constexpr, size: tl.constexpr,
 ):  # fmt: skip
     """Return dropout(y), plus x if `add`; without it, this is the gradient of y."""
-    row, column, there = _block(n, d, rows, size)
-    place = row * d + column
-    y = tl.load(y_at + place, mask=there, other=0.0).to(tl.float32)
+    row, column, mask = _block(n, d, rows, size)
+    offset = row * d + column
+    y = tl.load(y_ptr + offset, mask=mask, other=0.0).to(tl.float32)
     out = tl.where(_keep(seed, row, column, least), y * scale, 0.0)
     if add:
-        out += tl.load(x_at + place, mask=there, other=0.0).to(tl.float32)
-    tl.store(out_at + place, out.to(out_at.dtype.element_ty), mask=there)
+        out += tl.load(x_ptr + offset, mask=mask, other=0.0).to(tl.float32)
+    tl.store(out_ptr + offset, out.to(out_ptr.dtype.element_ty), mask=mask)
