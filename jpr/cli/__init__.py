@@ -1,7 +1,7 @@
 """The command line: one module per command, which imports what it needs only when it runs.
 
-Exit codes: 0 success; 2 a mistake of the user, explained in one sentence; 1 a bug, with its
-traceback; 130 interrupted.
+Exit codes: 0 success; 2 an error that you can fix (input, file, server), explained in one
+sentence; 1 a bug, with its traceback; 130 interrupted.
 """
 
 import io

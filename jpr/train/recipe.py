@@ -131,7 +131,7 @@ class DevConfig:
     packs: tuple[str, ...] = ()
     """Folders that `jpr pack` wrote; without any, the last weights are kept."""
     limit: int = 0
-    """Most questions per pack, evenly spaced; 0 takes all."""
+    """Maximum number of questions per pack (evenly spaced); 0 takes all."""
     decoder: str = "seq"
     """How passages are chosen when a joint objective is evaluated."""
     beta: float = 2.0
@@ -202,7 +202,7 @@ class ReaderDevConfig:
     packs: tuple[str, ...] = ()
     """Folders that `jpr pack` wrote; without any, the last weights are kept."""
     limit: int = 0
-    """Most questions per pack, evenly spaced; 0 takes all."""
+    """Maximum number of questions per pack (evenly spaced); 0 takes all."""
     batch: int = 32
     """Questions per batch."""
 
