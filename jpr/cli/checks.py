@@ -22,11 +22,16 @@ def check_source(docs: Path | None, index: Path | None) -> None:
         raise ConfigError("--docs and --index exclude each other; give one of them")
 
 
-def check_out(out: Path, *inputs: Path | None) -> None:
-    """Reject an output file that is also read."""
-    for path in inputs:
-        if path is not None and path.exists() and out.exists() and out.samefile(path):
-            raise ConfigError(f"--out {out} is also an input file; choose another name")
+def check_out(out: Path | None, *others: Path | None) -> None:
+    """Reject an output file that is also an input, or another output."""
+    if out is not None and any(path is not None and _is_same(out, path) for path in others):
+        raise ConfigError(f"{out} is also another file of this command; choose another name")
+
+
+def _is_same(out: Path, path: Path) -> bool:
+    if out.exists() and path.exists():
+        return out.is_file() and out.samefile(path)  # a terminal may be both input and output
+    return out.resolve() == path.resolve()
 
 
 def reject(why: str, arguments: Any, *names: str) -> None:  # noqa: ANN401  a command's dataclass

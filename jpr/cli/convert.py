@@ -6,6 +6,7 @@ from typing import Any
 
 from jpr.cli import output
 from jpr.cli.arguments import Corpus, Origin, Questions, Split, argument, arguments, option
+from jpr.cli.checks import check_out
 from jpr.cli.files import fill_in, naming, recognize, split_passages, writable_format
 from jpr.errors import ConfigError, DataError
 from jpr.io.atomic import publish
@@ -21,6 +22,9 @@ class ConvertArguments:
     split: Split = None
     corpus: Corpus = None
     questions: Questions = None
+
+    def __post_init__(self) -> None:
+        check_out(self.target, self.source, self.corpus, self.questions)
 
 
 def run(options: ConvertArguments) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 PRECISIONS = ("int8", "fp32")
 _TEXTS = 256
 """Questions, and passages, in the sample of an encoder."""
+_MODEL_FILES = ("joint.json", "encoder.json", "config.json")
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,19 @@ class ExportArguments:
             reject("needs --out DIR", self, "sample")
         if self.calibrate is None:
             reject("only for --calibrate", self, "questions", "corpus")
+        self._check_model()
         self._check_precision()
+
+    def _check_model(self) -> None:
+        from jpr.encode.encoder_folder import weight_files
+        from jpr.rerank.joint import BUNDLED_MODEL
+
+        if not any(file.name in _MODEL_FILES for file in self.model.rglob("*.json")):
+            raise ConfigError(f"{self.model}: not a model: it has no {' or '.join(_MODEL_FILES)}")
+        if self.out is None and self.model.resolve() == BUNDLED_MODEL.resolve():
+            raise ConfigError(f"{self.model}: is the bundled model; copy it and calibrate the copy")
+        if self.out is not None and self.is_joint and not weight_files(self.model):
+            raise ConfigError(f"{self.model}: is already in ONNX; export the model it came from")
 
     def _check_precision(self) -> None:
         precision, is_int8 = self.settings.precision, self.settings.precision == "int8"

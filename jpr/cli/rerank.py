@@ -34,6 +34,7 @@ class RerankArguments:
 
     def __post_init__(self) -> None:
         check_out(self.out, self.source, self.corpus, self.questions)
+        check_out(self.trees, self.out, self.source, self.corpus, self.questions)
         if self.method not in METHODS:
             raise ConfigError(f"--method {self.method}: choose one of {', '.join(METHODS)}")
         is_number = self.k is not None and self.k.isdecimal() and int(self.k) > 0

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from jpr.cli import output
 from jpr.cli.arguments import Json, Workers, argument, arguments, flag, option
-from jpr.cli.checks import check_k, reject
+from jpr.cli.checks import check_k, check_out, reject
 from jpr.cli.files import check_searchable
 from jpr.errors import ConfigError
 from jpr.io.cluster import StageSpec, open_runner
@@ -57,8 +57,7 @@ class RetrieveArguments:
         reject("for a single question; remove it", self, "json")
         if self.out is None:
             raise ConfigError("--questions needs --out FILE for the run")
-        if self.out.resolve() == self.questions.resolve():
-            raise ConfigError(f"--out {self.out} is the file of questions; choose another name")
+        check_out(self.out, self.questions)
 
 
 def run(options: RetrieveArguments) -> None:

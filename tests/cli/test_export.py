@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from jpr.encode.encoder_folder import load_encoder
-from jpr.rerank.joint import JointReranker
+from jpr.rerank.joint import BUNDLED_MODEL, JointReranker
 from jpr.rerank.onnx_scorer import OnnxScorer
-from tests.cli.running import fails, jpr
+from tests.cli.running import fails, jpr, refused, run_file
 from tests.encode.texts import passages
 from tests.encode.tiny import write_encoder
 from tests.rerank.tiny import NAMES, QUESTION, hits, write_pointer
@@ -76,13 +76,19 @@ def test_mistakes_are_one_sentence_before_any_work(
     assert "--sample is only for int8" in said(model, "--set", "precision=fp32", "--sample", run)
     assert "is not a folder" in said(tmp_path / "nowhere", "--sample", run)
     (tmp_path / "empty").mkdir()
-    assert "config.json" in said(tmp_path / "empty", "--sample", run)
+    assert "empty: not a model" in said(tmp_path / "empty", "--sample", run)
     run.write_text("a Q0 7 1 2.5 x\n")
     assert f"{run}: question 'a' or its passages have no texts" in said(model, "--sample", run)
     run.write_text('{"id": "a", "question": "first?", "ctxs": []}\n')
     assert "holds no ranking with passages" in said(model, "--sample", run)
+    assert f"{BUNDLED_MODEL}: is already in ONNX" in said(BUNDLED_MODEL, "--sample", run)
     assert not out.exists()
     assert "name a new folder" in fails(
         capsys, monkeypatch, "export", model, "--set", "precision=fp32", "--out", model
     )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "model", "run.jsonl"]
+
+
+def test_the_bundled_model_is_not_calibrated_in_place(tmp_path: Path) -> None:
+    run = run_file(tmp_path, "run", ["red"])  # without answers: it could not be used in any case
+    assert "bundled" in refused("export", BUNDLED_MODEL, "--calibrate", run)

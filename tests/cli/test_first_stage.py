@@ -55,7 +55,7 @@ def test_an_empty_question_is_refused(index: Path, tmp_path: Path) -> None:
 def test_questions_are_not_overwritten(index: Path, tmp_path: Path) -> None:
     asked = questions(tmp_path / "q.jsonl")
     before = asked.read_text()
-    assert "is the file of questions" in refused("retrieve", index, "-q", asked, "-o", asked)
+    assert f"{asked} is also" in refused("retrieve", index, "-q", asked, "-o", asked)
     assert asked.read_text() == before
     assert "is a folder" in refused("retrieve", index, "-q", asked, "-o", tmp_path)
 

@@ -63,6 +63,10 @@ EVALUATE = ["evaluate", "-q", "questions"]
         (["convert", "trec", "out", "--to", "tsv"], "jpr: trec: the run holds only ids; give the"),
         (["convert", "trec", "out", "--to", "jpr"], "give the questions with --questions"),
         (["convert", "run", "out", "--to", "rankings:trec"], "cannot be written"),
+        (["convert", "run", "run", "--to", "trec"], "run is also"),
+        (["convert", "ids", "corpus", "--to", "ctxs", "--corpus", "corpus"], "corpus is also"),
+        (["rerank", "run", "--out", "new", "--trees", "run"], "run is also"),
+        (["rerank", "run", "--out", "new", "--trees", "new"], "new is also"),
         (["evaluate", "run", "--nonsense"], "No such option: --nonsense"),
         (["evaluat"], "No such command 'evaluat'"),
         (["convert", "run"], "; see jpr convert --help"),
@@ -75,8 +79,9 @@ def test_what_has_no_meaning_is_refused_in_one_sentence(
     arguments: list[str],
     says: str,
 ) -> None:
+    before = {name: path.read_bytes() for name, path in files.items()}
     assert says in fails(capsys, monkeypatch, *arguments)
-    assert {path.name for path in Path().iterdir()} == set(files)
+    assert {path.name: path.read_bytes() for path in Path().iterdir()} == before
 
 
 def test_answers_take_measures_and_a_baseline(files: dict[str, Path]) -> None:
