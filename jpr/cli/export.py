@@ -4,17 +4,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from jpr.cli import output
 from jpr.cli.arguments import Corpus, Questions, Settings, argument, arguments, option
 from jpr.cli.checks import check_k, reject
 from jpr.cli.files import naming, read_run
 from jpr.errors import ConfigError, DataError
+from jpr.formats.runs import load_rankings
+from jpr.io.atomic import publish_folder
 from jpr.io.settings import parse_settings
-
-if TYPE_CHECKING:
-    from jpr.types import Ranking
+from jpr.types import Ranking
 
 PRECISIONS = ("int8", "fp32")
 _TEXTS = 256
@@ -128,23 +127,23 @@ def run(options: ExportArguments) -> None:
 
 
 def _export(options: ExportArguments, out: Path) -> None:
-    from jpr.io.atomic import publish_folder
-    from jpr.rerank.save import export_joint
+    from jpr.encode.encoder_folder import export_encoder
+    from jpr.rerank.save import export_joint, spread
 
     rankings = _read_sample(options.sample) if options.sample else []
     with publish_folder(out) as folder:
         if options.is_joint:
             export_joint(options.model, folder, rankings, options.settings.prior)
         else:
-            _export_encoder(options.model, folder, rankings)
+            passages = [hit.passage for ranking in rankings for hit in ranking.hits]
+            questions = [ranking.question.text for ranking in spread(rankings, _TEXTS)]
+            export_encoder(options.model, folder, spread(passages, _TEXTS), questions)
     size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
     output.note(f"wrote the model to {out}: {options.settings.precision}, {size / 1e6:.1f} MB")
 
 
-def _read_sample(sample: Path) -> "list[Ranking]":
+def _read_sample(sample: Path) -> list[Ranking]:
     """Read the sample; reject one without texts."""
-    from jpr.formats.runs import load_rankings
-
     with naming(sample):
         rankings = [ranking for ranking in load_rankings(sample) if ranking.hits]
         if not rankings:
@@ -159,15 +158,6 @@ def _read_sample(sample: Path) -> "list[Ranking]":
     return rankings
 
 
-def _export_encoder(model: Path, folder: Path, rankings: "list[Ranking]") -> None:
-    from jpr.encode.encoder_folder import export_encoder
-    from jpr.rerank.save import spread
-
-    chosen = spread(rankings, _TEXTS)
-    passages = spread([hit.passage for ranking in rankings for hit in ranking.hits], _TEXTS)
-    export_encoder(model, folder, passages, [ranking.question.text for ranking in chosen])
-
-
 def _calibrate(options: ExportArguments, run: Path, model: Path) -> None:
     """Decode without a threshold, find it, and write it to the model's folder."""
     from jpr.coverage import cover
@@ -177,17 +167,14 @@ def _calibrate(options: ExportArguments, run: Path, model: Path) -> None:
     settings = options.settings
     reranker = JointReranker.load(model, settings.decoder, settings.beta)
     rankings = read_run(run, options.corpus, options.questions, needs_answers=True)
-    trees = []
     with output.progress("decoding", len(rankings)) as progress:
-        for choice in reranker.decode_many(rankings, settings.k):
-            trees.append(choice.nodes)
-            progress(1)
+        choices = output.counted(reranker.decode_many(rankings, settings.k), progress)
+        trees = [choice.nodes for choice in choices]
     threshold, kept, passages = calibrate(trees, cover(rankings), settings.keep)
-    by = reranker.decoding
-    n = len(rankings)
+    by, n = reranker.decoding, len(rankings)
     rule = StoppingRule(threshold, settings.k, by.decoder, by.beta, kept, passages, n)
     write_stopping_rule(model / "joint.json", rule)
     output.note(
         f"stopping threshold {threshold:.4f}: {passages:.2f} passages per question instead of "
-        f"{settings.k} keep {100 * kept:.1f} % of the answers ({len(rankings):,} questions)"
+        f"{settings.k} keep {100 * kept:.1f} % of the answers ({n:,} questions)"
     )

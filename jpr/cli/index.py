@@ -1,10 +1,10 @@
 """`jpr index`."""
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,17 +14,16 @@ from jpr.cli.files import is_documents, read_corpus
 from jpr.errors import ConfigError
 from jpr.io.cluster import open_cluster
 from jpr.io.settings import parse_settings
+from jpr.io.text_files import read_lines, watch_reading
 from jpr.retrieve.engines import ENGINES, FILES, MILVUS, NO_ENCODER, IndexOptions, check_engine
+from jpr.stages import Progress
+from jpr.types import Passage
 
 if TYPE_CHECKING:
     from jpr.encode.encoder import TextEncoder
-    from jpr.encode.vectors import MapChunks, StoredVectors
-    from jpr.stages import Progress
-    from jpr.types import Passage
+    from jpr.encode.vectors import StoredVectors
 
 _MB = 1 << 20
-_LONG_HOURS = 1.0
-"""Encoding time above which a note suggests alternatives."""
 
 
 @dataclass(frozen=True)
@@ -81,9 +80,8 @@ class IndexArguments:
             raise ConfigError("--replace needs --add; without it the whole index is replaced")
         if self.encoder == NO_ENCODER and self.vectors is not None:
             raise ConfigError("--encoder none and --vectors exclude each other; remove one")
-        settings = self.settings
-        if settings.precision and self.vectors is None:
-            raise ConfigError(f"--set precision={settings.precision} is for --vectors DIR")
+        if self.settings.precision and self.vectors is None:
+            raise ConfigError(f"--set precision={self.settings.precision} is for --vectors DIR")
         self._check_engine()
 
     @cached_property
@@ -100,12 +98,10 @@ class IndexArguments:
         if self.engine not in ENGINES:
             raise ConfigError(f"--set engine={self.engine}: choose one of {', '.join(ENGINES)}")
         settings, has = self.settings, ENGINES[self.engine].options
-        given = {
-            f"--{name}": getattr(self, name) for name in ("add", "remove", "workers", "milvus")
-        }
-        for name in ("nprobe", "collection", "graph"):
-            given[f"--set {name}"] = getattr(settings, name)
-        extra = [name for name, value in given.items() if value and name not in has]
+        own, more = ("add", "remove", "workers", "milvus"), ("nprobe", "collection", "graph")
+        given = {f"--{name}": getattr(self, name) or None for name in own}
+        given |= {f"--set {name}": getattr(settings, name) for name in more}
+        extra = [name for name, value in given.items() if value is not None and name not in has]
         if self.out is not None and extra:
             why = f"not supported by the engine {self.engine}; remove these"
             raise ConfigError(f"{', '.join(extra)}: {why}")
@@ -151,14 +147,16 @@ def run(options: IndexArguments) -> None:
 
 
 def _index(options: IndexArguments, corpus: Path, out: Path) -> None:
-    settings, engine = options.settings, ENGINES[options.engine].load()
+    settings = options.settings
     has_own = options.add or options.vectors is not None
     index_options = IndexOptions(
         out,
         corpus.name,
         encoder=options.encoder if has_own else _encoder(options.encoder),
         vectors=options.vectors,
-        encode=partial(_encode, options),
+        encode=lambda passages, encoder, folder: _encode(
+            options, passages, len(passages), encoder, folder
+        ),
         device=settings.device,
         replacing=options.replace,
         nprobe=settings.nprobe,
@@ -167,11 +165,9 @@ def _index(options: IndexArguments, corpus: Path, out: Path) -> None:
         graph=settings.graph,
     )
     passages = index_options.checked(_read(corpus, options.split))
-    output.note(
-        engine.add(passages, index_options)
-        if options.add
-        else engine.build(passages, index_options)
-    )
+    engine = ENGINES[options.engine].load()
+    write = engine.add if options.add else engine.build
+    output.note(write(passages, index_options))
 
 
 def _encoder(named: str | None) -> str | None:
@@ -188,18 +184,14 @@ def _ids(remove: str) -> list[str]:
     path = Path(remove)
     if not path.is_file():
         return remove.split(",")
-    from jpr.io.text_files import read_lines
-
     return [line for _, line in read_lines(path) if line]
 
 
-def _read(corpus: Path, split: str | None) -> "Iterator[Passage]":
+def _read(corpus: Path, split: str | None) -> Iterator[Passage]:
     """Yield the passages of a corpus and show progress in megabytes read."""
     if is_documents(corpus):
         yield from read_corpus(corpus, split)
         return
-    from jpr.io.text_files import watch_reading
-
     files = [corpus] if corpus.is_file() else [path for path in corpus.rglob("*") if path.is_file()]
     total = sum(path.stat().st_size for path in files) // _MB
     with output.progress("reading and indexing, MB", total) as progress, watch_reading() as reading:
@@ -214,50 +206,43 @@ def _read(corpus: Path, split: str | None) -> "Iterator[Passage]":
 def _write_vectors(options: IndexArguments, corpus: Path, folder: Path) -> None:
     """Write the vectors of a corpus to the folder of `--vectors`."""
     from jpr.encode.encoder_folder import load_encoder
-    from jpr.encode.vectors import vectors_for
 
     encoder = load_encoder(options.encoder, options.settings.device)
     with output.progress("counting passages", None) as progress:
         passages = read_corpus(corpus, options.split, lambda _: None)
         total = sum(1 for _ in output.counted(passages, progress))
-    with _map_chunks(options, encoder) as map_chunks, _encoding_progress(total) as progress:
-        count = len(
-            vectors_for(
-                read_corpus(corpus, options.split),
-                encoder,
-                folder,
-                precision=options.settings.precision,
-                map_chunks=map_chunks,
-                progress=progress,
-            )
-        )
-    output.note(f"wrote {count:,} vectors of dimension {encoder.dimension} to {folder}")
+    passages = read_corpus(corpus, options.split)
+    vectors = _encode(options, passages, total, encoder, folder, options.settings.precision)
+    output.note(f"wrote {len(vectors):,} vectors of dimension {encoder.dimension} to {folder}")
 
 
 def _encode(
-    options: IndexArguments, passages: "Sequence[Passage]", encoder: "TextEncoder", folder: Path
+    options: IndexArguments,
+    passages: Iterable[Passage],
+    total: int,
+    encoder: "TextEncoder",
+    folder: Path,
+    precision: str | None = None,
 ) -> "StoredVectors":
-    """Encode the passages of an index, in this process or on workers."""
-    from jpr.encode.vectors import vectors_for
+    """Encode passages, in this process or on workers."""
+    from jpr.encode.vectors import encode_here, encode_on_workers, vectors_for
 
-    with _map_chunks(options, encoder) as map_chunks, _encoding_progress(len(passages)) as progress:
-        return vectors_for(passages, encoder, folder, map_chunks=map_chunks, progress=progress)
-
-
-@contextmanager
-def _map_chunks(options: IndexArguments, encoder: "TextEncoder") -> Iterator["MapChunks"]:
-    """Return what encodes chunks: this process or workers."""
-    from jpr.encode.vectors import encode_here, encode_on_workers
-
-    if options.workers is None:
-        yield encode_here
-        return
-    with open_cluster(options.workers) as client:
-        yield encode_on_workers(client, encoder, options.settings.device)
+    cluster = open_cluster(options.workers) if options.workers is not None else nullcontext()
+    with cluster as client, _encoding_progress(total) as progress:
+        device = options.settings.device
+        map_chunks = encode_on_workers(client, encoder, device) if client else encode_here
+        return vectors_for(
+            passages,
+            encoder,
+            folder,
+            precision=precision,
+            map_chunks=map_chunks,
+            progress=progress,
+        )
 
 
 @contextmanager
-def _encoding_progress(total: int) -> "Iterator[Progress]":
+def _encoding_progress(total: int) -> Iterator[Progress]:
     """Show progress, and note early that encoding will take long."""
     left, last, noted = total, time.monotonic(), False
     with output.progress("encoding passages", total) as progress:
@@ -266,7 +251,7 @@ def _encoding_progress(total: int) -> "Iterator[Progress]":
             nonlocal left, last, noted
             left, before, last = left - done, last, time.monotonic()
             hours = left * (last - before) / done / 3600
-            if hours > _LONG_HOURS and not noted:
+            if hours > 1 and not noted:
                 noted = True
                 output.note(
                     f"encoding takes about {hours:.0f} hours on this machine; you can stop and "

@@ -5,8 +5,9 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from jpr.io.json_files import strict_json
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 T = TypeVar("T")
-_MIN_FOLDED = 12
-"""Minimum width of the column that is folded on a narrow terminal."""
 _UNLIMITED = 10_000
 _CONTROL = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
@@ -96,29 +95,35 @@ def _min_width(rows: Sequence[Sequence[str]], folded: int) -> int:
     from rich.cells import cell_len
 
     widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
-    widths[folded] = min(widths[folded], _MIN_FOLDED)
+    widths[folded] = min(widths[folded], 12)
     return sum(widths) + 2 * (len(widths) - 1)
 
 
 @contextmanager
-def progress(what: str, total: int | None) -> Iterator[Progress]:
-    """Show a progress bar on a terminal."""
+def progress_bar(what: str, total: int | None) -> Iterator[Callable[..., None]]:
+    """Show a progress bar on a terminal; yield the `update` of rich, with a text as `shown`."""
     if not sys.stderr.isatty():
-        yield lambda _: None
+        yield lambda **_: None
         return
+    from rich import progress as rich_progress
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-    from rich.progress import Progress as Bar
 
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda done: bar.advance(task, done)
+    columns = (
+        rich_progress.TextColumn(what),
+        rich_progress.BarColumn(),
+        rich_progress.MofNCompleteColumn(),
+        rich_progress.TimeRemainingColumn(),
+        rich_progress.TextColumn("{task.fields[shown]}"),
+    )
+    with rich_progress.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        yield partial(bar.update, bar.add_task(what, total=total, shown=""))
+
+
+@contextmanager
+def progress(what: str, total: int | None) -> Iterator[Progress]:
+    """Show a progress bar that advances by the numbers of items done."""
+    with progress_bar(what, total) as update:
+        yield lambda done: update(advance=done)
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """`jpr pack`."""
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,11 +9,12 @@ from jpr.cli import output
 from jpr.cli.arguments import Corpus, IndexFolder, Strict, argument, arguments, option
 from jpr.cli.files import check_searchable, naming, read_corpus
 from jpr.errors import ConfigError
+from jpr.formats.questions import load_questions
+from jpr.io.checksums import sha256
+from jpr.types import Question
 
 if TYPE_CHECKING:
     from jpr.train.packing import PackSource
-    from jpr.train.sources import RunSurvey
-    from jpr.types import Passage, Question
 
 Sources = tuple[list["PackSource"], dict[str, str]]
 """Sources, and the hashes of their files."""
@@ -78,8 +80,7 @@ def run(options: PackArguments) -> None:
     )
 
 
-def _load(path: Path) -> "list[Question]":
-    from jpr.formats.questions import load_questions
+def _load(path: Path) -> list[Question]:
     from jpr.train.sources import has_answers
 
     loaded = load_questions(path)
@@ -89,7 +90,7 @@ def _load(path: Path) -> "list[Question]":
     return loaded
 
 
-def _retrieved(loaded: "Mapping[Path, Sequence[Question]]", index: Path, k: int) -> Sources:
+def _retrieved(loaded: Mapping[Path, Sequence[Question]], index: Path, k: int) -> Sources:
     from jpr.retrieve.retrievers import open_retriever
     from jpr.train.sources import from_retriever
 
@@ -101,37 +102,27 @@ def _retrieved(loaded: "Mapping[Path, Sequence[Question]]", index: Path, k: int)
 
 
 def _read(
-    loaded: "Mapping[Path, Sequence[Question]]", runs: Sequence[Path], corpus: Path | None
+    loaded: Mapping[Path, Sequence[Question]], runs: Sequence[Path], corpus: Path | None
 ) -> Sources:
-    from jpr.train.sources import survey
+    from jpr.train.sources import survey, texts_of
 
     surveys = []
     for run, questions in zip(runs, loaded.values(), strict=True):
         with naming(run), output.progress(f"reading {run.name}", len(questions)) as progress:
-            surveys.append(survey(run, questions, progress))
-        _note_mismatches(surveys[-1])
-    texts = _texts(surveys, corpus) if corpus else {}
-    sources = [
-        known.source(_name(path), texts) for known, path in zip(surveys, loaded, strict=True)
-    ]
-    hashes = {**_hashes("questions", loaded), **_hashes("run", runs)}
-    return sources, {**hashes, **(_hashes("corpus", [corpus]) if corpus else {})}
-
-
-def _note_mismatches(known: "RunSurvey") -> None:
-    if known.unknown:
-        output.note(f"{known.run}: {known.unknown} rankings are for other questions; left out")
-    if known.missing:
-        output.note(
-            f"{known.run}: {len(known.missing)} questions have no ranking and get no candidates"
-        )
-
-
-def _texts(surveys: "Sequence[RunSurvey]", corpus: Path) -> "Mapping[str, Passage]":
-    from jpr.train.sources import texts_of
-
-    with output.progress("reading passages", None) as progress:
-        return texts_of(surveys, output.counted(read_corpus(corpus), progress))
+            known = survey(run, questions, progress)
+        surveys.append(known)
+        if known.unknown:
+            output.note(f"{run}: {known.unknown} rankings are for other questions; left out")
+        if n := len(known.missing):
+            output.note(f"{run}: {n} questions have no ranking and get no candidates")
+    hashes = _hashes("questions", loaded) | _hashes("run", runs)
+    texts = {}
+    if corpus:
+        with output.progress("reading passages", None) as progress:
+            texts = texts_of(surveys, output.counted(read_corpus(corpus), progress))
+        hashes |= _hashes("corpus", [corpus])
+    sources = [one.source(_name(path), texts) for one, path in zip(surveys, loaded, strict=True)]
+    return sources, hashes
 
 
 def _name(path: Path) -> str:
@@ -145,10 +136,6 @@ def _hashes(what: str, paths: Iterable[Path]) -> dict[str, str]:
 
 def _hash(path: Path) -> str:
     """Return the hash of a file, or of all files in a folder."""
-    import hashlib
-
-    from jpr.io.checksums import sha256
-
     if path.is_file():
         return sha256(path)
     files = sorted(file for file in path.rglob("*") if file.is_file())

@@ -11,6 +11,7 @@ from jpr.cli.checks import check_out, reject
 from jpr.cli.files import read_run
 from jpr.io.cluster import StageSpec, open_runner
 from jpr.io.settings import parse_settings
+from jpr.read.batch import read_to_file
 
 if TYPE_CHECKING:
     from jpr.read.load import ReadOptions
@@ -35,10 +36,8 @@ class ReadArguments:
     llm: str | None = option(
         "Model", "Base URL of an OpenAI-compatible endpoint; its key is OPENAI_API_KEY."
     )
-    min_ratio: float | None = option(
-        "Output",
-        "Minimum probability of an answer, relative to the most likely one.",
-        show_default="0.3",
+    min_ratio: float = option(
+        "Output", "Minimum probability of an answer, relative to the most likely one.", default=0.3
     )
     max_answers: int = option(
         "Output", "Maximum number of answers per question.", min=1, default=20
@@ -69,14 +68,12 @@ class ReadArguments:
     def reader_options(self) -> "ReadOptions":
         """What determines the reader."""
         from jpr.read.load import ReadOptions
-        from jpr.read.spans import MIN_RATIO
 
-        ratio = MIN_RATIO if self.min_ratio is None else self.min_ratio
         options = ReadOptions(
             self.model or "",
             self.llm,
             max_answers=self.max_answers,
-            min_ratio=ratio,
+            min_ratio=self.min_ratio,
             choose=self.choose,
         )
         return replace(options, settings=parse_settings(options.settings_class, self.set or ()))
@@ -101,7 +98,6 @@ def run(options: ReadArguments) -> None:
 
     Example: jpr read joint.jsonl --llm http://localhost:8000/v1 --model qwen --out answers.jsonl
     """
-    from jpr.read.batch import read_to_file
     from jpr.read.load import open_reader
 
     described = options.reader_options

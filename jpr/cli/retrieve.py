@@ -2,20 +2,20 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from jpr.cli import output
 from jpr.cli.arguments import Json, Workers, argument, arguments, flag, option
 from jpr.cli.checks import check_k, check_out, reject
 from jpr.cli.files import check_searchable
 from jpr.errors import ConfigError
+from jpr.formats.questions import load_questions
 from jpr.io.cluster import StageSpec, open_runner
-
-if TYPE_CHECKING:
-    from jpr.stages import Retriever
+from jpr.retrieve.duplicates import THRESHOLD, DistinctRetriever
+from jpr.retrieve.filters import parse_filter
+from jpr.stages import Retriever
+from jpr.types import Question
 
 _SHOWN = 10
-_WIDTH = 100
 
 
 @arguments
@@ -59,6 +59,12 @@ class RetrieveArguments:
             raise ConfigError("--questions needs --out FILE for the run")
         check_out(self.out, self.questions)
 
+    @property
+    def how(self) -> tuple[str | None, tuple[str, ...], Path | None, bool]:
+        """How the index is opened: kind of retriever, filters, encoder, distinct."""
+        encoder = self.encoder and self.encoder.resolve()
+        return self.retriever, tuple(self.where or ()), encoder, self.distinct
+
 
 def run(options: RetrieveArguments) -> None:
     """Retrieve passages for a question, or write a run for many.
@@ -79,17 +85,14 @@ def run(options: RetrieveArguments) -> None:
 
 
 def _write_run(options: RetrieveArguments) -> None:
-    from jpr.formats.questions import load_questions
     from jpr.retrieve.batch import retrieve_to_file
 
     assert options.questions
     assert options.out
     questions = load_questions(options.questions)
     check_searchable(options.questions, questions)
-    retriever, key = _open(options)
-    encoder = options.encoder and options.encoder.resolve()
-    kind, where = options.retriever, tuple(options.where or ())
-    there = (options.index.resolve(), kind, where, encoder, options.distinct, 1)
+    retriever, key = open_index(options.index, *options.how)
+    there = (options.index.resolve(), *options.how, 1)
     with (
         open_runner(options.workers, StageSpec(open_index, there, key, str(options.index))) as on,
         output.progress("retrieving", len(questions)) as progress,
@@ -102,25 +105,20 @@ def _write_run(options: RetrieveArguments) -> None:
 
 def _print(options: RetrieveArguments, question: str) -> None:
     from jpr.retrieve.retrievers import hits_json
-    from jpr.types import Question
 
-    found = _open(options)[0].retrieve(Question("", question), options.k)
+    retriever, _ = open_index(options.index, *options.how)
+    found = retriever.retrieve(Question("", question), options.k)
     if options.json:
         output.write_json({"question": question, "hits": hits_json(found)})
         return
     for rank, hit in enumerate(found.hits[:_SHOWN], start=1):
         head = output.escape(f"{hit.passage.title}  [{hit.passage.id}]")
         output.write(f"{rank:3}  {hit.score:6.3g}  {head}")
-        output.write(f"             {output.escape(' '.join(hit.passage.text.split())[:_WIDTH])}")
+        output.write(f"             {output.escape(' '.join(hit.passage.text.split())[:100])}")
     if len(found.hits) > _SHOWN:
         output.note(f"{len(found.hits) - _SHOWN} more passages; --json prints all")
     if not found.hits:
         output.note("no passage matches")
-
-
-def _open(options: RetrieveArguments) -> "tuple[Retriever, str]":
-    where = options.where or ()
-    return open_index(options.index, options.retriever, where, options.encoder, options.distinct)
 
 
 def open_index(
@@ -130,10 +128,8 @@ def open_index(
     encoder: Path | None,
     distinct: bool,
     threads: int = 0,
-) -> "tuple[Retriever, str]":
+) -> tuple[Retriever, str]:
     """Open an index; return its retriever and the key of everything its rankings depend on."""
-    from jpr.retrieve.duplicates import THRESHOLD, DistinctRetriever
-    from jpr.retrieve.filters import parse_filter
     from jpr.retrieve.retrievers import open_retriever
 
     filter, loaded = parse_filter(where) if where else None, None

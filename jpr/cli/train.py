@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from jpr.cli import output
 from jpr.cli.arguments import argument, arguments, flag, option
 from jpr.errors import ConfigError, MissingExtraError
+from jpr.io.atomic import publish
+from jpr.io.manifest import manifest
 
 if TYPE_CHECKING:
     from jpr.train.recipe import JointTraining, ReaderTraining
@@ -78,8 +80,6 @@ def _check_folder(folder: Path, config: "JointTraining | ReaderTraining", resume
         raise ConfigError(f"{folder}: was started with a different recipe; resume with that one")
     if not resume and folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"{folder}: is not empty; choose another folder, or --resume")
-    from jpr.io.atomic import publish
-
     with publish(saved) as stream:
         stream.write(settings)
 
@@ -89,8 +89,6 @@ def _write_manifest(
 ) -> None:
     """Write the manifest and, with the plot extra, the curve."""
     from jpr.evaluation.plots import plot_training
-    from jpr.io.atomic import publish
-    from jpr.io.manifest import manifest
     from jpr.train.state import read_log
 
     packs = [dataset.pack for dataset in config.data] + list(config.dev.packs)
@@ -122,19 +120,12 @@ def _display(steps: int, is_shown: bool) -> Iterator[Report]:
     if not sys.stderr.isatty():
         yield _note_evaluation
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-    from rich.progress import TimeRemainingColumn as Remaining
-
-    shown = TextColumn("{task.fields[shown]}")
-    columns = (TextColumn("training"), BarColumn(), MofNCompleteColumn(), Remaining(), shown)
     latest: dict[str, object] = {}
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=steps, shown="")
+    with output.progress_bar("training", steps) as update:
 
         def report(line: Mapping[str, object]) -> None:
             latest.update(line)
-            bar.update(task, completed=int(str(line["step"])), shown=_shown(latest))
+            update(completed=int(str(line["step"])), shown=_shown(latest))
 
         yield report
 
