@@ -44,7 +44,9 @@ class RerankArguments:
         if not self.by.takes_model:
             reject(why, self, "model")
         if not self.by.decodes:
-            reject(why, self, "trees", *(("k",) if self.k == "auto" else ()))
+            reject(why, self, "trees")
+            if self.k == "auto":
+                raise ConfigError(f"-k auto: {why}")
 
     @property
     def by(self) -> Method:

@@ -132,26 +132,25 @@ class DiverseReranker:
         for batch in batched(rankings, _BATCH):
             questions = self._encoder.encode_questions([r.question.text for r in batch])
             passages, places = self._encoded(batch)
-            _check_finite(questions, passages)
+            if not (np.isfinite(questions).all() and np.isfinite(passages).all()):
+                raise DataError("the encoder returned a vector with NaN; check its weights")
             for ranking, question, rows in zip(batch, questions, places, strict=True):
                 vectors = passages[rows]
-                chosen = self._strategy.choose(
-                    inner(vectors, question).astype(np.float32), vectors, k
-                )
+                relevance = inner(vectors, question).astype(np.float32)
+                chosen = self._strategy.choose(relevance, vectors, k)
                 yield ranked(ranking.question, ranking.hits, chosen)
 
     def _encoded(self, rankings: Sequence[Ranking]) -> tuple[Vectors, list[list[int]]]:
         """Return the vectors of the distinct passages, and the rows of each ranking."""
-        row_of: dict[tuple[str, str], int] = {}
-        distinct: list[Passage] = []
+        distinct: dict[tuple[str, str], Passage] = {}
         for passage in (hit.passage for ranking in rankings for hit in ranking.hits):
-            if row_of.setdefault((passage.title, passage.text), len(distinct)) == len(distinct):
-                distinct.append(passage)
+            distinct.setdefault((passage.title, passage.text), passage)
+        row_of = {texts: row for row, texts in enumerate(distinct)}
         places = [
             [row_of[hit.passage.title, hit.passage.text] for hit in ranking.hits]
             for ranking in rankings
         ]
-        return self._encoder.encode_passages(distinct), places
+        return self._encoder.encode_passages(list(distinct.values())), places
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,17 +162,9 @@ class DiversifySettings:
     encoder: Path | None = None
     """Folder of an encoder; None is the bundled one."""
 
-    def __post_init__(self) -> None:
-        _check(self.lambda_)
-
 
 def make(settings: DiversifySettings, options: RerankOptions) -> DiverseReranker:
     """Return MMR, or the strategy that pyversity knows by the method's name."""
     weight = settings.lambda_
     strategy = Mmr(weight) if options.method == "mmr" else Pyversity(options.method, weight)
     return DiverseReranker(load_encoder(settings.encoder, threads=options.threads), strategy)
-
-
-def _check_finite(*vectors: Vectors) -> None:
-    if not all(np.isfinite(each).all() for each in vectors):
-        raise DataError("the encoder returned a vector with NaN; check its weights")

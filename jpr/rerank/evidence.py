@@ -45,9 +45,8 @@ class Vocabulary:
         known = tokenizer.get_vocab()
         inner, ignorable = (np.zeros(max(known.values()) + 1, dtype=np.bool_) for _ in range(2))
         inner[list(continuation_tokens(known))] = True
-        ignorable[[known[w] for word in _IGNORABLE for w in (word, f"▁{word}") if w in known]] = (
-            True
-        )
+        words = (spelling for word in _IGNORABLE for spelling in (word, f"▁{word}"))
+        ignorable[[known[word] for word in words if word in known]] = True
         unknown = next((known[w] for w in ("[UNK]", "<unk>") if w in known), -1)
         inner[known.get("<unk>", [])] = True  # the token before it may be half a word
         lone = known.get("▁", -1)

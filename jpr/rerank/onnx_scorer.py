@@ -76,13 +76,12 @@ class OnnxScorer:
         if not given.prompted:
             raise DataError("a question has no candidates; give it at least one")
         every = range(len(given.prompted))
-        if not self._is_quantized or len(every) <= EXACT_CANDIDATES:
-            read = self._encoded(given, every, exact=True)
-            return self._question(given, read), _passages(given, read)
-        read = self._encoded(given, every, exact=False)
-        (log_probs,) = self._question(given, read)([()])
-        likely = np.argsort(-log_probs, kind="stable")[:EXACT_CANDIDATES].tolist()
-        read |= self._encoded(given, likely, exact=True)
+        exact = not self._is_quantized or len(every) <= EXACT_CANDIDATES
+        read = self._encoded(given, every, exact=exact)
+        if not exact:
+            (log_probs,) = self._question(given, read)([()])
+            likely = np.argsort(-log_probs, kind="stable")[:EXACT_CANDIDATES].tolist()
+            read |= self._encoded(given, likely, exact=True)
         return self._question(given, read), _passages(given, read)
 
     def _question(self, given: ModelInput, read: "_Read") -> "_Question":
@@ -104,11 +103,10 @@ class OnnxScorer:
         how: OnnxInputs = {EXACT_INPUT: np.array(exact)} if self._is_quantized else {}
         texts = (one_text(given.prompted[place].ids) | how for place in places)
         no_answers = np.empty((1, 0, 2), dtype=np.float32)
+        outputs = zip(places, self._encoder.read(self._outputs, texts), strict=True)
         return {
             place: (vectors[0], (logits or [no_answers])[0][0])
-            for place, (vectors, *logits) in zip(
-                places, self._encoder.read(self._outputs, texts), strict=True
-            )
+            for place, (vectors, *logits) in outputs
         }
 
 
@@ -143,15 +141,11 @@ def _about(folder: Path, *sessions: onnxruntime.InferenceSession) -> dict[str, s
         or inputs[1][: len(_STEP_INPUTS)] != _STEP_INPUTS
         or not metadata[1].keys() >= _METADATA
     ):
-        raise FormatError(
-            folder, 0, "its ONNX files are not a joint model; make them with jpr export"
-        )
+        problem = "its ONNX files are not a joint model; make them with jpr export"
+        raise FormatError(folder, 0, problem)
     if metadata[0] != metadata[1]:
-        raise FormatError(
-            folder,
-            0,
-            f"{ENCODER_FILE} and {STEP_FILE} belong to different models; export both again",
-        )
+        problem = f"{ENCODER_FILE} and {STEP_FILE} belong to different models; export both again"
+        raise FormatError(folder, 0, problem)
     return metadata[1]
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice, takewhile
 from typing import Protocol
 
 import numpy as np
@@ -95,7 +96,7 @@ class EncodedCandidates:
             searches.append(decoding.search(len(costs), limits, self._scorer.ahead))
         beta = decoding.effective_beta
         for at, nodes in enumerate(decode_many(searches, chooser or self._ask)):
-            nodes = _stopped(decoding.threshold, _with_worths(nodes, chooser, at))
+            nodes = _until(decoding.threshold, _with_worths(nodes, chooser, at))
             given = self._candidates[at]
             chosen = [(node.passage, node.score) for node in nodes if node.is_new]
             ranking = ranked(given.question, given.hits, chosen)
@@ -133,19 +134,14 @@ def _remembering(ask: Ask) -> Ask:
     return asked
 
 
-def _with_worths(
-    nodes: Sequence[Node], covering: Covering | None, question: int
-) -> tuple[Node, ...]:
-    return tuple(
-        replace(
-            node,
-            worth=covering.worth(question, node.prefix, node.passage) if covering else node.score,
-        )
-        for node in nodes
-    )
+def _with_worths(nodes: Sequence[Node], covering: Covering | None, question: int) -> Iterator[Node]:
+    for node in nodes:
+        worth = node.score
+        if covering is not None:
+            worth = covering.worth(question, node.prefix, node.passage)
+        yield replace(node, worth=worth)
 
 
-def _stopped(threshold: float, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-    """Cut the nodes before the first that is worth less than the threshold; keep one at least."""
-    below = (at for at, node in enumerate(nodes) if node.worth < threshold and at > 0)
-    return nodes[: next(below, len(nodes))]
+def _until(threshold: float, nodes: Iterator[Node]) -> tuple[Node, ...]:
+    """Return the nodes before the first that is worth less; at least one."""
+    return *islice(nodes, 1), *takewhile(lambda node: node.worth >= threshold, nodes)

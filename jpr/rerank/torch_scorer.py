@@ -38,7 +38,12 @@ class TorchScorer:
         """Read a folder's weights for a device, `cuda` or `cpu`; `sums` are their known hashes."""
         if device == "cuda" and not torch.cuda.is_available():
             raise ConfigError("device cuda: torch sees no GPU here; use cpu or auto")
-        model, files = _read(folder)
+        if files := weight_files(folder):
+            model = read_joint(folder)[0]
+        else:
+            from jpr.models.onnx_weights import joint_from_onnx  # needs onnx
+
+            model, files = joint_from_onnx(folder), [folder / ENCODER_FILE, folder / STEP_FILE]
         dtype = torch.bfloat16 if device == "cuda" else torch.float32
         return cls(model.to(device, dtype), weights_digest(files, sums))
 
@@ -47,18 +52,8 @@ class TorchScorer:
         """Read the candidates of several questions at once."""
         candidates = _candidates(inputs, next(self._model.parameters()).device)
         encoded = self._caches.encode(candidates)
-        return Opened(
-            PrefixScorer(self._model, encoded, self._caches), passage_tokens(candidates, encoded)
-        )
-
-
-def _read(folder: Path) -> tuple[JointModel, list[Path]]:
-    """Return a model, and the files of its weights."""
-    if weights := weight_files(folder):
-        return read_joint(folder)[0], weights
-    from jpr.models.onnx_weights import joint_from_onnx  # needs onnx
-
-    return joint_from_onnx(folder), [folder / name for name in (ENCODER_FILE, STEP_FILE)]
+        ask = PrefixScorer(self._model, encoded, self._caches)
+        return Opened(ask, passage_tokens(candidates, encoded))
 
 
 def passage_tokens(

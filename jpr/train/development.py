@@ -74,8 +74,7 @@ class Development:
         """
         reached: dict[str, list[Flags]] = {name: [] for name in (FIRST_STAGE, *choose.ways)}
         n_answers = self.dataset.pack.n_answers
-        for first in range(0, len(self.questions), size):
-            batch = self.dataset.batch(self.questions[first : first + size])
+        for batch in self.dataset.batches(self.questions, 0, size):
             for way, places in self.chosen(choose, batch, k).items():
                 count = answers_found(batch.covers, [chosen[:k] for chosen in places])
                 reached[way].append(mrecall(count, n_answers[batch.questions], k))

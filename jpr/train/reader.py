@@ -4,7 +4,6 @@ OUT/reader.json, config.json, model.safetensors, tokenizer.json   the best weigh
 OUT/log.jsonl, state.safetensors                                  the log, and the state
 """
 
-from collections.abc import Iterator
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -269,15 +268,6 @@ def _dev_loss(
     with autocast(builder.device):
         found = [
             reader.loss(dataset, builder, batch)[0].float().cpu()
-            for batch in usable_batches(dataset, config.dev.limit, config.dev.batch)
+            for batch in dataset.batches(dataset.usable, config.dev.limit, config.dev.batch)
         ]
     return float(torch.cat(found).mean())
-
-
-def usable_batches(dataset: Dataset, limit: int, size: int) -> Iterator[CandidateBatch]:
-    """Yield the usable questions of a pack, at most `limit` evenly spaced ones, in batches."""
-    usable = dataset.usable
-    count = min(limit or len(usable), len(usable))
-    some = usable[np.linspace(0, len(usable) - 1, count).astype(int)]
-    for first in range(0, len(some), size):
-        yield dataset.batch(some[first : first + size])

@@ -4,7 +4,7 @@ Every question of a pack comes once before any comes a second time. The parts in
 split, for processes and micro-batches, do not change what is in it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -87,6 +87,13 @@ class Dataset:
         place = np.arange(width)
         edges = np.where(place < counts[:, None], first[:, None] + place, -1)
         return CandidateBatch(questions, edges, self._covers(questions, first, width))
+
+    def batches(self, questions: Ints, limit: int, size: int) -> Iterator[CandidateBatch]:
+        """Yield these questions, at most `limit` evenly spaced ones (0: all), in batches."""
+        count = min(limit or len(questions), len(questions))
+        some = questions[np.linspace(0, len(questions) - 1, count, dtype=np.int64)]
+        for first in range(0, len(some), size):
+            yield self.batch(some[first : first + size])
 
     def prior_scores(self, batch: CandidateBatch) -> Real:
         """Return s(p) (Q, C): IndepPR's, or −log of the first-stage rank without them.

@@ -22,7 +22,6 @@ from jpr.train.reader import (
     load_reader,
     target_tokens,
     train_reader,
-    usable_batches,
     with_targets,
 )
 from jpr.train.recipe import DataConfig, ReaderTraining, read_any_recipe
@@ -74,7 +73,7 @@ def test_targets_are_the_answers_of_the_passages_in_their_order(home: Path) -> N
     dataset = Dataset(invented_pack(N, C))
     model, prompts, ways = load_reader(recipe(home).reader)
     builder = BatchBuilder(dataset.pack, prompts)
-    for batch in usable_batches(dataset, 0, 3):
+    for batch in dataset.batches(dataset.usable, 0, 3):
         short = PackReader(model, prompts, ways, K).select(dataset, batch)
         places = answer_positions(dataset, short, prompts, 8)
         tokens = target_tokens(builder, places, 1001, 1002, 1003)
@@ -184,7 +183,7 @@ def test_packs_and_texts_are_read_alike(home: Path) -> None:
     reading = PackReader(model.eval(), prompts, ways, K)
     builder = BatchBuilder(dataset.pack, prompts)
     reader = FusionReader(model, prompts, ways)
-    for batch in usable_batches(dataset, 5, 2):
+    for batch in dataset.batches(dataset.usable, 5, 2):
         found = reading.write(dataset, builder, batch)
         for question, written in zip(batch.questions.tolist(), found, strict=True):
             (alone,) = reader._written([ranking(dataset, question)])
