@@ -162,6 +162,9 @@ class DiversifySettings:
     encoder: Path | None = None
     """Folder of an encoder; None is the bundled one."""
 
+    def __post_init__(self) -> None:
+        _check(self.lambda_)
+
 
 def make(settings: DiversifySettings, options: RerankOptions) -> DiverseReranker:
     """Return MMR, or the strategy that pyversity knows by the method's name."""
