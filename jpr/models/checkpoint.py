@@ -3,10 +3,11 @@
 A `pytorch_model.bin` is read too, without running code that it may contain.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from pickle import UnpicklingError
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -28,14 +29,9 @@ _WHOLE = "model.safetensors"
 
 
 class _NoInitialization(TorchFunctionMode):
-    def __torch_function__(
-        self,
-        func: Callable[..., object],
-        types: object,
-        args: tuple[object, ...] = (),
-        kwargs: dict[str, object] | None = None,
-    ) -> object:
-        """Skip the random initialization of tensors."""
+    """Skip the random initialization of tensors."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ANN401
         if func.__name__ in ("normal_", "uniform_"):
             return args[0] if args else (kwargs or {})["tensor"]
         return func(*args, **(kwargs or {}))

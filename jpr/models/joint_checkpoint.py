@@ -37,8 +37,7 @@ def joint_over_bert(
     config, weights = read_checkpoint(folder)
     shape = BertConfig.from_dict(config)
     bert = Bert(shape, dropout)
-    named = {name: w.float() for name, w in from_hugging_face(weights, shape).items()}
-    bert.load_state_dict(named)
+    bert.load_state_dict(from_hugging_face(weights, shape))
     d, heads = shape.hidden_size, shape.num_attention_heads
     head = PointerHead(d)
     decoder_shape = T5Config(1, d, d // heads, shape.intermediate_size, 1, heads, layers)

@@ -77,10 +77,10 @@ def joint_to_onnx(model: JointModel, weights: str, sample: Sample | None = None)
         outputs = _encoder(graph, model, words, positions, Graph.linear)
     else:
         matrices = quantize_matrices(model.encoder, sample)
-        ways = {"exact": dequantized_linear(matrices), "rounded": int8_linear(matrices)}
+        exact, rounded = graph.branch("exact"), graph.branch("rounded")
         branches = [
-            (branch, _encoder(branch, model, words, positions, add_linear))
-            for branch, add_linear in ((graph.branch(name), way) for name, way in ways.items())
+            (exact, _encoder(exact, model, words, positions, dequantized_linear(matrices))),
+            (rounded, _encoder(rounded, model, words, positions, int8_linear(matrices))),
         ]
         inputs[EXACT_INPUT] = (TensorProto.BOOL, [])
         outputs = graph.either(EXACT_INPUT, branches)
@@ -114,10 +114,8 @@ def _relative_bias(graph: Graph, positions: str, table: str, farthest: int) -> s
     """Add a bias (1, heads, T, T) from a table by distance, -farthest to farthest."""
     rows = graph.add("Unsqueeze", positions, graph.ints(1))
     distance = graph.add("Sub", graph.add("Unsqueeze", positions, graph.ints(0)), rows)
-    least, most = (
-        graph.constant(f"{k}_distance", np.int64(v))
-        for k, v in (("least", -farthest), ("most", farthest))
-    )
+    least = graph.constant("least_distance", np.int64(-farthest))
+    most = graph.constant("most_distance", np.int64(farthest))
     near = graph.add("Clip", distance, least, most)
     found = graph.add("Gather", table, graph.add("Add", near, most))  # (T, T, heads)
     return graph.add("Unsqueeze", graph.add("Transpose", found, perm=[2, 0, 1]), graph.ints(0))

@@ -18,15 +18,17 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     out = torch.empty_like(x)
     n, d = x.shape
     _rms_norm[(triton.cdiv(n, 2),)](
-        x, weight, out, n, eps, d, triton.next_power_of_2(d), 2, num_warps=4
+        x, weight, out, None, n, eps, d, triton.next_power_of_2(d), 2, num_warps=4
     )
     return out
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n"])
 def _rms_norm(
-    x_ptr, weight_ptr, out_ptr, n, eps, d: tl.constexpr, wide: tl.constexpr, rows: tl.constexpr
-):
+    x_ptr, weight_ptr, out_ptr, scales_ptr, n, eps,
+    d: tl.constexpr, wide: tl.constexpr, rows: tl.constexpr,
+):  # fmt: skip
+    """Normalize some rows; in training, also store their scales, and round only once."""
     row = tl.program_id(0) * rows + tl.arange(0, rows)
     column = tl.arange(0, wide)
     mask = (row < n)[:, None] & (column < d)[None, :]
@@ -34,8 +36,13 @@ def _rms_norm(
     x = tl.load(x_ptr + offset, mask=mask, other=0.0).to(tl.float32)
     weight = tl.load(weight_ptr + column, mask=column < d, other=0.0).to(tl.float32)
     scale = tl.rsqrt(tl.sum(x * x, 1) / d + eps)
-    out = (x * scale[:, None]).to(out_ptr.dtype.element_ty).to(tl.float32) * weight[None, :]
+    out = x * scale[:, None]
+    if scales_ptr is None:
+        out = out.to(out_ptr.dtype.element_ty).to(tl.float32)
+    out = out * weight[None, :]
     tl.store(out_ptr + offset, out.to(out_ptr.dtype.element_ty), mask=mask)
+    if scales_ptr is not None:
+        tl.store(scales_ptr + row, scale, mask=row < n)
 
 
 def gated_gelu(wide: Tensor) -> Tensor:

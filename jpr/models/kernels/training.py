@@ -14,7 +14,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd import Function
 
-from jpr.models.kernels.inference import TILE, _between
+from jpr.models.kernels.inference import TILE, _between, _rms_norm
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 _PROGRAMS = 1024  # programs that a GPU runs at once, roughly
@@ -319,23 +319,6 @@ class _RmsNorm(Function):
             x, weight, scales, grad.contiguous(), out, sums, n, programs, *ctx.shape, num_warps=4
         )
         return out, sums.sum(0).to(weight.dtype), None, None
-
-
-@triton.jit(do_not_specialize=["n"])
-def _rms_norm(
-    x_ptr, weight_ptr, out_ptr, scales_ptr, n, eps,
-    d: tl.constexpr, wide: tl.constexpr, rows: tl.constexpr,
-):  # fmt: skip
-    row = tl.program_id(0) * rows + tl.arange(0, rows)
-    column = tl.arange(0, wide)
-    mask = (row < n)[:, None] & (column < d)[None, :]
-    offset = row.to(tl.int64)[:, None] * d + column[None, :]
-    x = tl.load(x_ptr + offset, mask=mask, other=0.0).to(tl.float32)
-    weight = tl.load(weight_ptr + column, mask=column < d, other=0.0).to(tl.float32)
-    scale = tl.rsqrt(tl.sum(x * x, 1) / d + eps)
-    out = x * scale[:, None] * weight[None, :]
-    tl.store(out_ptr + offset, out.to(out_ptr.dtype.element_ty), mask=mask)
-    tl.store(scales_ptr + row, scale, mask=row < n)
 
 
 @triton.jit(do_not_specialize=["n", "programs"])
