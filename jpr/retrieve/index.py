@@ -8,9 +8,9 @@ DIR/v3/vectors/…          the dense index, if any
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
-from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -132,32 +132,31 @@ def add_to_index(
     """Add passages to an index; an id that it already has is an error, or is replaced."""
     if encoder is not None:
         vectors = vectors or encoded_by(encoder, folder)
-    with next_version(folder) as (base, version):
-        before = _verified(folder, base)
-        if before.vectors and not vectors:
+    with _change(folder) as writer:
+        if writer.before.vectors and not vectors:
             raise ConfigError(f"{folder}: a dense index; new passages need vectors or an encoder")
-        if vectors and not before.vectors:
+        if vectors and not writer.before.vectors:
             raise ConfigError(f"{folder}: the index has no vectors to add to; build it again")
-        with VersionWriter(version, base) as writer:
-            for passage in passages:
-                writer.add(passage, replacing=replacing)
-            return writer.finish("add", source, vectors, before=before)
+        for passage in passages:
+            writer.add(passage, replacing=replacing)
+        return writer.finish("add", source, vectors)
 
 
 def remove_from_index(ids: Iterable[str], folder: Path) -> IndexManifest:
     """Remove passages from an index; an unknown id is an error."""
+    with _change(folder) as writer:
+        for id in dict.fromkeys(ids):
+            writer.remove(id)
+        return writer.finish("remove", "")
+
+
+@contextmanager
+def _change(folder: Path) -> Iterator[VersionWriter]:
     with next_version(folder) as (base, version):
-        before = _verified(folder, base)
+        if base is None:
+            raise ConfigError(f"{folder}: no index to change; build one first")
         with VersionWriter(version, base) as writer:
-            for id in dict.fromkeys(ids):
-                writer.remove(id)
-            return writer.finish("remove", "", before=before)
-
-
-def _verified(folder: Path, base: Path | None) -> IndexManifest:
-    if base is None:
-        raise ConfigError(f"{folder}: no index to change; build one first")
-    return verified_manifest(base, inf)  # or the new manifest would vouch for damaged files
+            yield writer
 
 
 def encoded_by(

@@ -7,6 +7,7 @@ removed passage is no longer found; its bytes stay until the next full build.
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, overload
 
@@ -20,6 +21,7 @@ from jpr.retrieve.index_manifest import (
     IndexManifest,
     sizes,
     sums,
+    verified_manifest,
     write_manifest,
 )
 from jpr.types import Passage
@@ -35,6 +37,9 @@ class VersionWriter:
     """Writes one version into an empty folder, from scratch or from a base version."""
 
     def __init__(self, version: Path, base: Path | None = None) -> None:
+        self.before = IndexManifest(0, 0, "", "", ANALYZER, ("title",), None, (), {})
+        if base:  # all checksums are verified, or the new manifest would vouch for damaged files
+            self.before = verified_manifest(base, inf)
         for part in ("store", "bm25"):
             (version / part).mkdir()
         self._version, self._base = version, base
@@ -82,17 +87,14 @@ class VersionWriter:
         source: str,
         vectors: MakeVectors | None = None,
         *,
-        before: IndexManifest | None = None,
         encoder_folder: str = "",
         nprobe: int | None = None,
     ) -> IndexManifest:
-        """Complete the version and write its manifest; `before` is that of the base."""
+        """Complete the version and write its manifest."""
         written = self._store.close(self._removed)
         self._bm25.close()
-        digest = written.sha256
-        if before is None:
-            before = IndexManifest(0, 0, source, "", ANALYZER, ("title",), None, (), {})
-        else:
+        before, digest = self.before, written.sha256
+        if self._base:
             chain = (before.corpus_sha256, what, digest, sorted(self._removed))
             digest = hashlib.sha256(repr(chain).encode()).hexdigest()
         store = PassageStore(self._version / "store")
@@ -100,12 +102,13 @@ class VersionWriter:
         found = vectors(added, written.sha256) if vectors else None
         if found is not None and len(found) != len(added):
             raise DataError(f"{len(found):,} vectors for {len(added):,} passages; encode again")
-        dense = self._write_dense(before.vectors, found, encoder_folder, nprobe)
+        dense = self._write_dense(found, encoder_folder, nprobe)
         n_removed = len(self._removed)
         manifest = replace(
             before,
             passages=before.passages + written.passages - n_removed,
             rows=before.rows + written.passages,
+            source=before.source if self._base else source,
             corpus_sha256=digest,
             fields=tuple(sorted({*before.fields, *self._fields})),
             vectors=dense,
@@ -117,13 +120,10 @@ class VersionWriter:
         return manifest
 
     def _write_dense(
-        self,
-        known: DenseManifest | None,
-        source: "VectorSource | None",
-        encoder: str,
-        nprobe: int | None,
+        self, source: "VectorSource | None", encoder: str, nprobe: int | None
     ) -> DenseManifest | None:
         """Write the dense index: a new one, or that of the base with more vectors if any."""
+        known = self.before.vectors
         base, folder = (self._base or self._version) / "vectors", self._version / "vectors"
         if known or source is not None:
             folder.mkdir()
