@@ -8,7 +8,7 @@ from jpr.encode.encoder_folder import load_encoder
 from jpr.errors import JprError
 from jpr.retrieve.engines import FILES, MILVUS, engine_of
 from jpr.retrieve.index import Index
-from jpr.retrieve.index_manifest import verified_manifest
+from jpr.retrieve.index_manifest import PARTS, verified_manifest
 from jpr.retrieve.milvus_retriever import NAME, read_milvus_manifest
 from jpr.retrieve.versions import open_current
 
@@ -28,7 +28,7 @@ def describe_index(folder: Path) -> dict[str, Any]:
         }
     manifest = open_current(folder, lambda version: verified_manifest(version, inf))
     Index(folder)  # opens every part and compares the numbers of passages
-    parts = {name: 0 for name in ("store", "bm25", "vectors")}
+    parts = dict.fromkeys(PARTS, 0)
     for name, size in manifest.sizes.items():
         parts[name.partition("/")[0]] += size
     found = {
