@@ -24,17 +24,17 @@ SHOWN = 3
 LEAST = 0.02
 """Least probability of an answer that is shown."""
 EXAMPLES = {
-    "-7137905385556638813": "Joint choice prefers, of two passages on Thutmose I, the one that "
-    "also names Hatshepsut, and has a place left for the passage on Seti I. Independent choice "
+    "-7137905385556638813": "Of two passages on Thutmose I, joint choice prefers the one that "
+    "also names Hatshepsut, so a place is left for the passage on Seti I. Independent choice "
     "uses that place for a second passage with Amenhotep III.",
-    "2240932998074597895": "Independently chosen, all five passages say James Earl Jones. "
+    "2240932998074597895": "All five independently chosen passages say James Earl Jones. "
     "Joint choice gives other places to other names, but the model is not sure of any (*adds "
     "little*): the last two are found by luck.",
     "wqr000304": "A passage for each language.",
     "-8867264869660631865": "One passage names the voices of the film and of the series. "
-    "Independently, four of five name Bradley Cooper. The third voice is found by luck: the "
-    "passage with his name is about turtles, and according to the model it adds nothing (*adds "
-    "little*).",
+    "Of the five independently chosen passages, four name Bradley Cooper. The third voice is "
+    "found by luck: the passage with his name is about turtles, and according to the model it "
+    "adds nothing (*adds little*).",
     "4965896127144803833": "Joint choice gives the passage with the conquistadors a place that "
     "independent choice gives to another passage with smallpox. The model does not know that it "
     "adds them (*adds little*).",
@@ -49,7 +49,7 @@ EXAMPLES = {
     "gives little probability.",
     "-7777910189889414373": "Lost: most of the probability is on *Easter*, and the *Easter "
     "Vigil* is in a passage that was chosen before. So the passage that says when in the Vigil "
-    "adds too little, and another that says *midnight* is chosen.",
+    "the candle is lit adds too little, and another that says *midnight* is chosen.",
 }
 """What each example shows."""
 HEAD = """# Ten examples
