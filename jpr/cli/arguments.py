@@ -70,7 +70,11 @@ Out = Annotated[Path, _option("Output", "File to write.", "--out", "-o")]
 Json = Annotated[bool, _option("Output", "Print one JSON object.")]
 Settings = Annotated[
     list[str] | None,
-    _option("Model", "Change a setting (see above); repeatable.", metavar="KEY=VALUE"),
+    _option(
+        "Model",
+        "Change a setting (see above; `--set help` lists the keys); repeatable.",
+        metavar="KEY=VALUE",
+    ),
 ]
 Workers = Annotated[
     str | None,
@@ -93,6 +97,9 @@ def command(app: typer.Typer, run: Callable[[T], None]) -> None:
         kind, declared = get_args(annotation)
         if kind is bool:
             declared.param_decls = (f"--{one.name}",)  # without --no-NAME
+            declared.metavar = ""
+        elif isinstance(declared, typer.models.ArgumentInfo):
+            declared.metavar = declared.metavar or one.name.upper()
         default = inspect.Parameter.empty if one.default is MISSING else one.default
         parameters.append(
             inspect.Parameter(

@@ -35,10 +35,14 @@ _EXAMPLE_MEASURES = ["Recall@5", "MRecall@5", "alpha_nDCG(0.9)@5"]
 
 @arguments
 class EvaluateArguments:
-    runs: list[Path] | None = argument("Runs: files of rankings.", "[RUN]...", default=None)
+    runs: list[Path] | None = argument("Runs: files of rankings.", "RUN", default=None)
     questions: Path | None = option("Input", "File of questions with answers.", "--questions", "-q")
     measure: list[str] | None = option(
-        "Output", "For example MRecall@5, alpha_nDCG(0.9)@10; repeatable.", "--measure", "-m"
+        "Output",
+        "For example MRecall@5, alpha_nDCG(0.9)@10; repeatable.",
+        "--measure",
+        "-m",
+        metavar="MEASURE",
     )
     baseline: Path | None = option(
         "Input", "Run that the others are compared with, by paired tests."
@@ -51,7 +55,7 @@ class EvaluateArguments:
         "Input", "Run whose passages the ideal ranking of α-nDCG may also use."
     )
     answers: list[Path] | None = option(
-        "Input", "File of answers, scored by AnswerF1 and EM; repeatable."
+        "Input", "File of answers, scored by AnswerF1 and EM; repeatable.", metavar="FILE"
     )
     strict: Strict = False
     plots: Path | None = option("Output", "Folder for plots (needs the plot extra).")

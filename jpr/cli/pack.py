@@ -23,10 +23,10 @@ Sources = tuple[list["PackSource"], dict[str, str]]
 @arguments
 class PackArguments:
     runs: list[Path] | None = argument(
-        "Runs, one per --questions and in their order.", "[RUN]...", default=None
+        "Runs, one per --questions and in their order.", "RUN", default=None
     )
     questions: list[Path] = option(
-        "Input", "File of questions; repeatable.", "--questions", "-q", default=...
+        "Input", "File of questions; repeatable.", "--questions", "-q", metavar="FILE", default=...
     )
     tokenizer: Path = option(
         "Model", "tokenizer.json of the model, or the folder that holds it.", default=...

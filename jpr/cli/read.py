@@ -54,8 +54,10 @@ class ReadArguments:
             reject("has no effect with --llm; remove it", self, *for_spans, "workers")
         elif self.is_fusion:
             reject("has no effect with a T5; remove it", self, *for_spans)
-        elif self.choose:
-            reject("has no effect with --choose, which reads all passages", self, "k")
+        else:
+            reject("needs a T5 reader (--model FOLDER) or --llm; remove it", self, "set")
+            if self.choose:
+                reject("has no effect with --choose, which reads all passages", self, "k")
 
     @property
     def is_fusion(self) -> bool:

@@ -20,11 +20,14 @@ class RerankArguments:
     source: Path = argument("Run: file of rankings.", "RUN")
     out: Out
     k: str | None = option(
-        "Output", "Number of passages per question; joint: or auto.", "-k", show_default="5"
+        "Output",
+        "Number of passages per question, or auto (joint only).",
+        "-k",
+        show_default="5 without a budget",
     )
     method: str = option("Model", f"One of {', '.join(METHODS)}.", default=JOINT)
     model: Path | None = option(
-        "Model", "joint, pointwise: folder of a model.", show_default="bundled"
+        "Model", "Folder of a model: pointwise needs one.", show_default="joint: bundled"
     )
     set: Settings = None
     trees: Path | None = option("Output", "joint: write the search trees here (JSON lines).")
@@ -39,7 +42,7 @@ class RerankArguments:
             raise ConfigError(f"--method {self.method}: choose one of {', '.join(METHODS)}")
         is_number = self.k is not None and self.k.isdecimal() and int(self.k) > 0
         if self.k not in (None, "auto") and not is_number:
-            raise ConfigError(f"-k {self.k}: must be at least 1, or auto")
+            raise ConfigError(f"-k {self.k}: give a whole number of 1 or more, or auto")
         why = f"has no effect with --method {self.method}; remove it"
         if not self.by.takes_model:
             reject(why, self, "model")

@@ -5,7 +5,7 @@ A dataclass of settings checks its values in `__post_init__`, with `reject`.
 
 import copy
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -67,7 +67,7 @@ def parse_settings(cls: type[T], pairs: Sequence[str], option: str = "--set") ->
     hints = get_type_hints(cls)
     given: dict[str, object] = {}
     for pair in pairs:
-        key, text = _split(pair, "beta=1", option)
+        key, text = _split(pair, _keys(hints), option)
         name = key.replace("-", "_")
         name = f"{name}_" if f"{name}_" in hints else name
         kind = hints.get(name)
@@ -114,17 +114,21 @@ def apply_changes(given: Mapping[str, object], changes: Sequence[str]) -> dict[s
     """Return a copy of the tables with these values replaced, each `table.key=value`."""
     changed: dict[str, object] = copy.deepcopy(dict(given))
     for change in changes:
-        key, text = _split(change, "loop.steps=100", "--set")
+        key, text = _split(change, "for example loop.steps=100", "--set")
         *tables, name = key.split(".")
         _table(changed, tables, key)[name] = _value_of(text)
     return changed
 
 
-def _split(pair: str, example: str, option: str) -> tuple[str, str]:
+def _split(pair: str, keys: str, option: str) -> tuple[str, str]:
     key, sign, text = pair.partition("=")
     if not sign:
-        raise ConfigError(f"{option} {pair}: write KEY=VALUE, for example {example}")
+        raise ConfigError(f"{option} {pair}: write KEY=VALUE; {keys}")
     return key.strip(), text
+
+
+def _keys(names: Iterable[str]) -> str:
+    return f"known: {', '.join(name.rstrip('_') for name in names) or 'none'}"
 
 
 def _table(given: dict[str, Any], tables: Sequence[str], key: str) -> dict[str, Any]:
@@ -163,7 +167,7 @@ def _make(cls: type[T], given: object, where: str, problems: list[str]) -> T | N
     for name in given.keys() - known.keys():
         close = get_close_matches(str(name), keys, n=1, cutoff=0.5)
         hint = f"did you mean {close[0]}? " if close else ""
-        problems.append(f"unknown key {where}{name}; {hint}known: {', '.join(keys) or 'none'}")
+        problems.append(f"unknown key {where}{name}; {hint}{_keys(known)}")
     hints, values = get_type_hints(cls), {}
     for name, one in known.items():
         if name in given:

@@ -1,6 +1,7 @@
 """Options that do not go together are refused; nothing that was asked for is silently left out."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -67,6 +68,7 @@ EVALUATE = ["evaluate", "-q", "questions"]
         (["convert", "ids", "corpus", "--to", "ctxs", "--corpus", "corpus"], "corpus is also"),
         (["rerank", "run", "--out", "new", "--trees", "run"], "run is also"),
         (["rerank", "run", "--out", "new", "--trees", "new"], "new is also"),
+        (["rerank", "run", "--out", "new", "--set", "help"], "known: decoder, beta"),
         (["evaluate", "run", "--nonsense"], "No such option: --nonsense"),
         (["evaluat"], "No such command 'evaluat'"),
         (["convert", "run"], "; see jpr convert --help"),
@@ -149,6 +151,8 @@ def test_help_and_version() -> None:
     assert "..." not in run_jpr("--help").partition("Commands:")[2]  # whole on 80 columns
     shown = run_jpr("evaluate", "--help")
     assert "--no-strict" not in shown
+    assert re.search(r"--strict  +Do not", shown)
+    assert " [RUN]...\n" in re.sub(" +\n", "\n", shown)
     assert "Do not count a lone numeral" in shown
     assert run_jpr("--version") == f"jpr {jpr.__version__}\n"
 
