@@ -91,8 +91,8 @@ def test_mistakes_are_reported(
     def said(*options: object) -> str:
         return fails(capsys, monkeypatch, "read", run, "-o", tmp_path / "a.jsonl", *options)
 
-    assert "unknown key any_text" in said("--set", "any-text=true")
-    assert "unknown key beams" in said("--set", "beams=2")
+    assert "--set: needs a T5" in said("--set", "any-text=true")
+    assert "--set: needs a T5" in said("--set", "beams=2")
     assert "--min-ratio" in said("--model", write_tiny(tmp_path / "t5"), "--min-ratio", 0.1)
     assert "-k: " in said("--choose", 2, "-k", 2)
     assert "7.0" in said("--model", model, "--min-ratio", 7)
