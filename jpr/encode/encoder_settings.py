@@ -46,17 +46,14 @@ class EncoderSettings:
     """In a copy of lower precision: the digest of the original weights. Vectors of both compare."""
 
     def __post_init__(self) -> None:
-        reject(
-            [
-                *not_one_of(
-                    self,
-                    pooling=("mean", "cls", "pooler"),
-                    projection=("none", "linear", "tanh", "norm"),
-                    towers=("shared", "separate"),
-                ),
-                *below(self, 3, "max_title_tokens", "max_question_tokens", "max_passage_tokens"),
-            ]
+        unknown = not_one_of(
+            self,
+            pooling=("mean", "cls", "pooler"),
+            projection=("none", "linear", "tanh", "norm"),
+            towers=("shared", "separate"),
         )
+        limits = "max_title_tokens", "max_question_tokens", "max_passage_tokens"
+        reject(unknown + below(self, 3, *limits))
 
 
 def write_settings(settings: EncoderSettings, folder: Path, names: Iterable[str]) -> None:

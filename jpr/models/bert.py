@@ -7,7 +7,7 @@ positions (counted from the padding id) and a relative position bias shared by a
 padding, by variable-length attention; elsewhere it pads, with the same result.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import torch
 import torch.nn.functional as F
@@ -149,7 +149,7 @@ class Bert(nn.Module):
         return x
 
 
-def _attend(ends: Tensor, longest: int) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+def _attend(ends: Tensor, longest: int) -> Attend:
     """Return attention over concatenated rows, within each row."""
     from torch.nn.attention.varlen import varlen_attn
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass, fields
 
 from jpr.errors import DataError
 
-_FEED_FORWARDS = ("relu", "gated-gelu")
 _MAX_SIZE, _MAX_LAYERS = 1 << 24, 1000
 
 
@@ -64,9 +63,8 @@ class T5Config:
 
     def __post_init__(self) -> None:
         _check(self)
-        if self.feed_forward_proj not in _FEED_FORWARDS:
-            known = " and ".join(_FEED_FORWARDS)
-            raise DataError(f"feed_forward_proj is {self.feed_forward_proj!r}; known are {known}")
+        if (kind := self.feed_forward_proj) not in ("relu", "gated-gelu"):
+            raise DataError(f"feed_forward_proj is {kind!r}; known are relu and gated-gelu")
 
     @classmethod
     def from_dict(cls, config: Mapping[str, object]) -> "T5Config":

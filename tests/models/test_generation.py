@@ -14,7 +14,7 @@ from jpr.models.generation import (
 )
 from jpr.models.t5 import T5
 from jpr.models.tries import Tries
-from tests.models.runs import Text, tries_of, whole_runs
+from tests.models.spans import Text, tries_of, whole_spans
 
 SEPARATOR, END, VOCABULARY = 2, 1, 12
 CONFIG = T5Config(VOCABULARY, 16, 8, 32, 1, 2, 2)
@@ -43,8 +43,8 @@ def tries(*passages: list[list[int]]) -> Tries:
 PASSAGES = [[3, 4, 9, 5], [6, 7, 10, 11, 3]], [[8, 3]], [[5, 5, 4], [], [7]]
 
 
-def runs(passages: list[list[int]]) -> set[tuple[int, ...]]:
-    return whole_runs(words(passages), 4)
+def spans(passages: list[list[int]]) -> set[tuple[int, ...]]:
+    return whole_spans(words(passages), 4)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -75,7 +75,7 @@ def test_grounded_answers_are_runs_of_the_passages_and_differ(seed: int, width: 
     for answers, passages in zip(found, PASSAGES, strict=True):
         written = [answer.tokens for answer in answers]
         assert written
-        assert set(written) <= runs(passages)
+        assert set(written) <= spans(passages)
         assert len(set(written)) == len(written)
 
 
@@ -124,14 +124,14 @@ def test_log_probabilities_are_the_models_own() -> None:
 
 
 def sequences(passages: list[list[int]], longest: int) -> list[list[tuple[int, ...]]]:
-    """All lists of different runs that fit."""
-    some, found = sorted(runs(passages)), []
-    waiting: list[list[tuple[int, ...]]] = [[run] for run in some]
+    """All lists of different spans that fit."""
+    some, found = sorted(spans(passages)), []
+    waiting: list[list[tuple[int, ...]]] = [[span] for span in some]
     while waiting:
         own = waiting.pop()
-        if sum(len(run) + 1 for run in own) <= longest:
+        if sum(len(span) + 1 for span in own) <= longest:
             found.append(own)
-            waiting += [[*own, run] for run in some if run not in own]
+            waiting += [[*own, span] for span in some if span not in own]
     return found
 
 
@@ -152,8 +152,8 @@ def test_every_run_can_be_written(seed: int, width: int) -> None:
     passages = [[3, 9], [4], [5, 10, 11], [5, 10, 9, 3]]
     ways = GenerateOptions(SEPARATOR, 60, width, stop_penalty=1e6)
     (found,) = generate_answers(model(seed), memory()[:5], LENGTHS[:1], ways, tries(passages))
-    assert {answer.tokens for answer in found} == runs(passages)
-    assert len(found) == len(runs(passages))
+    assert {answer.tokens for answer in found} == spans(passages)
+    assert len(found) == len(spans(passages))
 
 
 def test_a_penalty_makes_more_answers() -> None:
@@ -183,5 +183,5 @@ def test_whatever_the_passages(passages: list[list[int]], width: int) -> None:
     ways = GenerateOptions(SEPARATOR, 12, width, stop_penalty=3.0)
     (found,) = generate_answers(model(), memory()[:5], LENGTHS[:1], ways, tries(passages))
     written = [answer.tokens for answer in found]
-    assert set(written) <= runs(passages)
+    assert set(written) <= spans(passages)
     assert all(isinstance(answer, GeneratedAnswer) and answer.log_prob <= 0 for answer in found)

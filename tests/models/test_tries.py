@@ -1,4 +1,4 @@
-"""Tries of runs against all runs, enumerated."""
+"""Tries against all spans, enumerated."""
 
 from collections.abc import Iterator
 from dataclasses import fields
@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jpr.models.tries import Tries
-from tests.models.runs import Text, tries_of, whole_runs
+from tests.models.spans import Text, tries_of, whole_spans
 
 LARGE = 2**31 - 1
 TOKENS = st.sampled_from([-1, 0, 1, 2, 3, LARGE])
@@ -18,32 +18,32 @@ QUESTIONS = st.lists(TEXTS, min_size=1, max_size=3)
 
 
 def nodes(
-    tries: Tries, node: int, run: tuple[int, ...] = ()
+    tries: Tries, node: int, span: tuple[int, ...] = ()
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Yield a node and those below it, each with its run."""
-    yield node, run
+    """Yield a node and those below it, each with its span."""
+    yield node, span
     first = int(tries.first[node])
     for child in range(first, first + int(tries.counts[node])):
-        yield from nodes(tries, child, (*run, int(tries.tokens[child])))
+        yield from nodes(tries, child, (*span, int(tries.tokens[child])))
 
 
 @given(QUESTIONS, st.integers(1, 5))
 @example([[], [[(5, False)]], [[]]], 3)
 @example([[[(7, True), (7, False)] * 20]] * 9, 16)
-def test_tries_are_of_the_whole_runs(questions: list[list[Text]], longest: int) -> None:
+def test_tries_are_of_the_whole_spans(questions: list[list[Text]], longest: int) -> None:
     tries = tries_of(questions, longest)
     numbers: list[int] = []
     for root, texts in zip(tries.roots.tolist(), questions, strict=True):
-        runs = dict(nodes(tries, root))
-        expected = whole_runs(texts, longest)
-        whole = [run for node, run in runs.items() if tries.is_whole[node]]
+        spans = dict(nodes(tries, root))
+        expected = whole_spans(texts, longest)
+        whole = [span for node, span in spans.items() if tries.is_whole[node]]
         assert sorted(whole) == sorted(expected)
-        for node, run in runs.items():
-            assert int(tries.below[node]) == sum(one[: len(run)] == run for one in expected)
+        for node, span in spans.items():
+            assert int(tries.below[node]) == sum(one[: len(span)] == span for one in expected)
             assert node == root or tries.below[node]
-        by_number = [runs[node] for node in sorted(runs)]
-        assert by_number == sorted(set(by_number), key=lambda run: (len(run), run))
-        numbers += sorted(runs)
+        by_number = [spans[node] for node in sorted(spans)]
+        assert by_number == sorted(set(by_number), key=lambda span: (len(span), span))
+        numbers += sorted(spans)
     assert numbers == list(range(len(tries.tokens)))
     assert tries.widest == int(tries.counts.max())
     assert tries.largest == int(torch.diff(tries.roots, append=torch.tensor([len(numbers)])).max())
