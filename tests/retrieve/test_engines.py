@@ -40,7 +40,7 @@ def test_it_builds_and_is_recognized_and_searched(
     assert engine_of(index) == "overlap"
     found = json.loads(jpr("retrieve", index, "which light is red?", "-k", 1, "--json"))
     assert [hit["id"] for hit in found["hits"]] == ["2"]
-    with pytest.raises(ConfigError, match="has words alone"):
+    with pytest.raises(ConfigError, match="lexical only"):
         open_retriever(index, "dense")
     message = fails(capsys, monkeypatch, "index", corpus, "--out", index)
     assert "holds an index of engine overlap; choose another folder" in message
