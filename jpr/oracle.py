@@ -162,7 +162,6 @@ class _BranchAndBound:
         self.k, self.best, self.work = k, best, work
 
     def explore(self, done: int, chosen: tuple[int, ...], sets: list[tuple[int, int]]) -> None:
-        """Try every extension of the chosen passages that might beat the best."""
         self.work -= 1
         if done.bit_count() > self.best[0]:
             self.best = (done.bit_count(), chosen)

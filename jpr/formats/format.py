@@ -161,7 +161,6 @@ class _Seen:
         self._others: set[str] = set()
 
     def add(self, id: str) -> bool:
-        """Add an id; return whether it is new."""
         number = int(id) if _COUNT.fullmatch(id) else -1
         if number >= 0 and self._first == self._next:
             self._first = self._next = number

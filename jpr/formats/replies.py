@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from math import exp, isfinite
 
 from jpr.formats.gold import json_line
-from jpr.types import Answer, ExpectedAnswer, Node, Passage, Prefix, Ranking, Reply
+from jpr.types import Answer, ExpectedAnswer, Passage, Prefix, Ranking, Reply
 
 Json = dict[str, object]
 
@@ -77,30 +77,25 @@ def tree_line(reply: Reply) -> str:
 
 
 def _titles(reply: Reply) -> dict[str, str]:
-    """Return the titles of all passages in the tree, by id."""
-    named = {
-        place
-        for node in reply.nodes
-        for place in (node.passage, *(other for _, other, _ in node.instead_of))
-    }
+    named = {node.passage for node in reply.nodes}
+    named |= {other for node in reply.nodes for _, other, _ in node.instead_of}
     passages = [reply.candidates.hits[place].passage for place in sorted(named)]
     return {passage.id: passage.title for passage in passages}
 
 
 def _nodes(reply: Reply) -> list[Json]:
     ids = [hit.passage.id for hit in reply.candidates.hits]
-    return [_node(node, ids) for node in reply.nodes]
-
-
-def _node(node: Node, ids: Sequence[str]) -> Json:
-    return {
-        **_expansion(node.prefix, node.passage, node.score, ids),
-        "depth": len(node.prefix) + 1,
-        "log_prob": _finite(node.log_prob),
-        "is_new": node.is_new,
-        "instead_of": [_expansion(*other, ids) for other in node.instead_of],
-        "adds": [_expected(one) for one in node.expected],
-    }
+    return [
+        {
+            **_expansion(node.prefix, node.passage, node.score, ids),
+            "depth": len(node.prefix) + 1,
+            "log_prob": _finite(node.log_prob),
+            "is_new": node.is_new,
+            "instead_of": [_expansion(*other, ids) for other in node.instead_of],
+            "adds": [_expected(one) for one in node.expected],
+        }
+        for node in reply.nodes
+    ]
 
 
 def _expansion(prefix: Prefix, passage: int, score: float, ids: Sequence[str]) -> Json:

@@ -124,7 +124,6 @@ def _bad_json(path: Path, line: int, error: json.JSONDecodeError) -> FormatError
 
 
 def _document(path: Path, first: int, line: str, lines: _Lines) -> Any:  # noqa: ANN401
-    """Read the rest of the file as one JSON document that began on `line`."""
     text = "\n".join([line, *(more for _, more in lines)])
     try:
         return _guarded(_loads_document, text)

@@ -73,7 +73,6 @@ def _hashed(line: bytes) -> bytes:
 
 
 def _parts(paths: Sequence[Path]) -> list[Path]:
-    """Return the partial files, each beside its result."""
     for path in paths:
         if path.is_dir():
             raise ConfigError(f"{path}: is a folder; name a file to write")

@@ -185,7 +185,6 @@ def _make(cls: type[T], given: object, where: str, problems: list[str]) -> T | N
 
 
 def _value(kind: Any, given: object, where: str, problems: list[str]) -> object:  # noqa: ANN401
-    """Return a value as a field of this type takes it."""
     if is_dataclass(kind):
         return _make(kind, given, f"{where}.", problems)  # type: ignore[arg-type]  # a class
     if get_origin(kind) is tuple:

@@ -67,7 +67,6 @@ def name_below(file: Path, root: Path) -> str:
 
 
 def _heading(lines: list[str]) -> str:
-    """Return the first markdown heading above any block of code."""
     for line in lines:
         if line.startswith(FENCE):
             return ""

@@ -54,7 +54,8 @@ def plain_text(markup: str, unseen: Collection[str] = UNSEEN_NAMESPACES) -> str:
     text = _without_links(text, unseen)
     text = _WEB_LINK.sub(r"\1", text)
     text = _TAG.sub("", _BREAK.sub(" ", text))
-    text = _SWITCH.sub("", _EMPHASIS.sub(_apostrophe, text))
+    text = _EMPHASIS.sub(lambda quotes: "'" if len(quotes[0]) == 4 else "", text)
+    text = _SWITCH.sub("", text)
     text = _LEFT_IN_BRACKETS.sub("", text)
     return "\n".join(_lines(html.unescape(text)))
 
@@ -136,10 +137,6 @@ def _label_start(text: str, start: int, end: int, unseen: Collection[str]) -> in
     if _LANGUAGE_LINK.match(target):
         return -1
     return start + 1 if target.startswith(":") else start
-
-
-def _apostrophe(quotes: re.Match[str]) -> str:
-    return "'" if len(quotes[0]) == 4 else ""
 
 
 def _lines(text: str) -> Iterator[str]:

@@ -190,7 +190,6 @@ class PassageStore:
         return len(self._offsets) - 1
 
     def __getitem__(self, row: int) -> Passage:
-        """Return the passage in a row, counted from 0."""
         if not 0 <= row < self.end:
             raise IndexError(f"row {row} of {self.end}")
         start, end = self._offsets[row : row + 2].tolist()

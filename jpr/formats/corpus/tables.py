@@ -116,7 +116,6 @@ def _place(cells: Sequence[tuple[str, object]], names: tuple[str, ...]) -> int |
 
 
 def _as_text(value: object) -> str:
-    """Write a cell: lists item by item, null as nothing."""
     if isinstance(value, list):
         return ", ".join(map(_as_text, value))
     if isinstance(value, dict):

@@ -110,7 +110,6 @@ def _is_prose(head: Head, counts: Sequence[int]) -> bool:
 
 
 def _rows(path: Path, counts: Sequence[int], names: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the lines with their columns, which must be one of these counts."""
     for line, text in read_lines(path):
         columns = text.split("\t")
         if len(columns) in counts:

@@ -63,7 +63,6 @@ def _unseen_namespaces(siteinfo: ElementTree.Element) -> set[str]:
 
 
 def _article(page: ElementTree.Element, unseen: set[str], path: Path, line: int) -> Passage | None:
-    """Return the article of a page, or None if it has none."""
     id, title = page.findtext("{*}id"), page.findtext("{*}title")
     if not id or not title:
         raise FormatError(path, line, "the page has no id or no title; is this a pages dump?")

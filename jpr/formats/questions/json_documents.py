@@ -55,7 +55,6 @@ def _argument(row: Row) -> Aliases:
 
 
 def _first_record(head: Head, key: str) -> dict[str, Any]:
-    """Return the first of the records that a document lists under a key; {} if there is none."""
     records = head.value[key] if head.has(key) else None
     first = records[0] if isinstance(records, list) and records else None
     return first if isinstance(first, dict) else {}

@@ -94,7 +94,6 @@ class _Matches(Generic[T]):
         self._found[question] = item
 
     def _compare(self, id: str, text: str, of_text: str | None) -> None:
-        """Compare the text of an item with that of the question that has its id."""
         gold = self._questions[id].text
         self._n_compared += bool(gold.strip())
         if _loose(text) == _loose(gold):
@@ -117,7 +116,6 @@ class _Matches(Generic[T]):
         )
 
     def _check(self) -> None:
-        """Refuse if nothing matches, or ids match by chance."""
         if not self._found:
             raise DataError(
                 f"no {self._kind} belongs to any question: the questions have ids like "

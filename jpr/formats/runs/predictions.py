@@ -20,7 +20,6 @@ def load_predictions(path: str | Path, format: str | None = None) -> list[Predic
 
 
 def _texts(row: Row) -> tuple[str, ...]:
-    """Read one answer or a list of them, each a string or an object that holds one."""
     return tuple(map(_text, row.each() if isinstance(row.value, list) else [row]))
 
 

@@ -44,7 +44,6 @@ def is_word(text: str) -> bool:
 
 
 def _rows(path: Path, names: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the lines with their columns, which must be as many as the names."""
     count = len(names.split())
     for line, text in read_lines(path):
         if columns := columns_of(text):
