@@ -66,17 +66,13 @@ def read_jsonl(file: Path) -> Iterator[Section]:
             continue
         try:
             value = json.loads(line, parse_constant=str, parse_float=_finite)
-            section = (
-                _section(file, number, list(value.items())) if isinstance(value, dict) else None
-            )
+            cells = {"text": value} if isinstance(value, str) else value
+            if not isinstance(cells, dict):
+                raise FormatError(file, number, "is neither a JSON object nor a string")
+            section = _section(file, number, list(cells.items()))
         except (ValueError, RecursionError) as error:
             raise FormatError(file, number, f"is not JSON ({error})") from error
-        if section is not None:
-            yield section
-        elif isinstance(value, str):
-            yield Section(file.stem, value, {"row": number})
-        else:
-            raise FormatError(file, number, "is neither a JSON object nor a string")
+        yield section
 
 
 def _finite(written: str) -> float | str:

@@ -123,9 +123,8 @@ def _read_plain(path: Path) -> Located[Passage]:
     for line, columns in _rows(path, (3, 4), "id, text, title and perhaps source"):
         if line == 1 and _is_header(columns):
             continue
-        id, text, title, *source = columns
-        meta = {"source": source[0]} if any(source) else NO_META
-        yield line, Passage(_checked_id(path, line, id), title, text, meta)
+        meta = {"source": columns[3]} if len(columns) == 4 and columns[3] else NO_META
+        yield line, Passage(_checked_id(path, line, columns[0]), columns[2], columns[1], meta)
 
 
 def _write_plain(passages: Iterable[Passage], stream: TextIO) -> None:
