@@ -236,7 +236,9 @@ def _print(evaluation: "Evaluation", options: EvaluateArguments) -> None:
         output.write_json(tables.as_json(evaluation, compared))
         return
     styles = {"markdown": tables.markdown, "latex": tables.latex}
-    both = [(tables.HEADER, tables.rows(evaluation))]
+    both: list[tuple[Sequence[str], list[tuple[str, ...]]]] = [
+        (tables.HEADER, tables.rows(evaluation))
+    ]
     if compared:
         both.append((tables.COMPARED, tables.compared_rows(evaluation, compared)))
     for header, rows in both:

@@ -5,18 +5,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jpr.coverage import Coverage, Ints, cover, cover_by_ids
+from jpr.coverage import Ints, cover, cover_by_ids
 from jpr.errors import ConfigError, DataError
 from jpr.evaluation.answers import AnswerMeasure, is_multi
 from jpr.evaluation.measures import JudgedRun, Measure, MRecall, MRecall_clusters
 from jpr.evaluation.pool import (
     Clusters,
     break_ties,
-    count_bare,
     has_tied_scores,
     pool_runs,
     positions_in,
@@ -42,8 +42,7 @@ class Score:
     high: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class OracleScores:
+class OracleScores(NamedTuple):
     """What the oracle ordering of a run's own passages scores: the upper bound of a reranker."""
 
     values: Floats
@@ -53,10 +52,6 @@ class OracleScores:
     """From the greedy order."""
     bounds: Floats
     """Upper bounds: above `values` only if the search was cut short."""
-
-    def first(self, n: int) -> "OracleScores":
-        """Keep the first n measures."""
-        return OracleScores(self.values[:, :n], self.greedy[:, :n], self.bounds[:, :n])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,7 +75,7 @@ class RunScores:
 
     def first(self, n: int) -> "RunScores":
         """Keep the first n measures."""
-        oracle = self.oracle.first(n) if self.oracle else None
+        oracle = self.oracle and OracleScores(*(scores[:, :n] for scores in self.oracle))
         return replace(self, values=self.values[:, :n], oracle=oracle)
 
 
@@ -156,16 +151,22 @@ def evaluate(
     else:
         coverage = cover(pooled, strict=strict, workers=workers, cache=cache, progress=progress)
     ids = {question.id for question in known}
-    scored = [
-        replace(
-            _scored(name, ordered[name], pooled, coverage, measures),
-            missing=tuple(id for id in run.missing if id in ids),
-            unknown=run.unknown,
-            differing=tuple(id for id in run.differing if id in ids),
-            bare=0 if qrels else _bare(name, ordered[name], pooled),
+    scored = []
+    for name, run in aligned.items():
+        rankings = ordered[name]
+        judged = JudgedRun(coverage.reorder(positions_in(rankings, pooled)), coverage)
+        scored.append(
+            RunScores(
+                name,
+                np.column_stack([measure.of(judged) for measure in measures]),
+                missing=tuple(id for id in run.missing if id in ids),
+                unknown=run.unknown,
+                differing=tuple(id for id in run.differing if id in ids),
+                flat=sum(map(has_tied_scores, rankings)),
+                bare=0 if qrels else _count_bare(name, rankings, pooled),
+                oracle=_oracle(judged, measures),
+            )
         )
-        for name, run in aligned.items()
-    ]
     return Evaluation(
         tuple(known),
         coverage.n_answers,
@@ -187,19 +188,6 @@ def _judgeable(questions: Sequence[Question], relevant: Clusters | None) -> list
     if not any(inside):
         raise DataError(problem)
     return inside
-
-
-def _scored(
-    name: str,
-    rankings: Sequence[Ranking],
-    pooled: Sequence[Ranking],
-    coverage: Coverage,
-    measures: Sequence[Measure],
-) -> RunScores:
-    judged = JudgedRun(coverage.reorder(positions_in(rankings, pooled)), coverage)
-    values = np.column_stack([measure.of(judged) for measure in measures])
-    flat = sum(map(has_tied_scores, rankings))
-    return RunScores(name, values, flat=flat, oracle=_oracle(judged, measures))
 
 
 def evaluate_answers(
@@ -243,10 +231,13 @@ def _check(measures: Sequence[Measure], by_ids: bool) -> None:
         raise ConfigError("MRecall_clusters counts gold passage ids; it needs qrels")
 
 
-def _bare(name: str, rankings: Sequence[Ranking], pooled: Sequence[Ranking]) -> int:
-    """Count the passages of a run without text; reject a run in which none has text."""
-    bare, total = count_bare(rankings, pooled)
-    if total and bare == total:
+def _count_bare(name: str, rankings: Sequence[Ranking], pooled: Sequence[Ranking]) -> int:
+    """Count a run's passages that have no text even in the pool; reject a run without any text."""
+    bare = 0
+    for ranking, pool in zip(rankings, pooled, strict=True):
+        unknown = {hit.passage.id for hit in pool.hits if hit.passage.is_bare}
+        bare += sum(hit.passage.id in unknown for hit in ranking.hits)
+    if bare and bare == sum(len(ranking.hits) for ranking in rankings):
         raise DataError(
             f"{name}: the run holds only passage ids; give texts with --corpus or judgements "
             "with --qrels"

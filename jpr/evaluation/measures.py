@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 import numpy as np
+from numpy.typing import NDArray
 
 from jpr.coverage import Coverage, Ints, starts
 from jpr.errors import ConfigError
-from jpr.evaluation.mrecall import mrecall
 from jpr.oracle import Floats, found, greedy, sums_of
 
 MAX_K = 1_000_000
@@ -92,6 +92,12 @@ def _recall(found: Ints, n: Ints, k: int) -> Floats:
     return np.where(found > 0, 1.0, 0.0)
 
 
+def mrecall(found: NDArray[np.integer], n: NDArray[np.integer], k: int) -> NDArray[np.bool_]:
+    """Return for which questions k passages contain all n answers, or k of them (paper, 2.2)."""
+    reached: NDArray[np.bool_] = (found >= np.minimum(n, k)) & (n > 0)
+    return reached
+
+
 def _mrecall(found: Ints, n: Ints, k: int) -> Floats:
     return mrecall(found, n, k).astype(np.float64)
 
@@ -101,8 +107,7 @@ def _mrecall_superset(found: Ints, n: Ints, k: int) -> Floats:
 
 
 def _subtopic_recall(found: Ints, n: Ints, k: int) -> Floats:
-    share: Floats = found / np.maximum(n, 1)
-    return share
+    return np.divide(found, np.maximum(n, 1))
 
 
 def _alpha_ndcg(judged: JudgedRun, k: int, alpha: float) -> Floats:
@@ -145,18 +150,8 @@ StRecall = Measure("StRecall", _subtopic_recall)
 alpha_nDCG = Measure("alpha_nDCG", of_ranks=_alpha_ndcg)
 ERR_IA = Measure("ERR_IA", of_ranks=_err_ia, alpha=0.5)
 
-MEASURES = {
-    measure.name: measure
-    for measure in (
-        MRecall,
-        MRecall_superset,
-        MRecall_clusters,
-        Recall,
-        StRecall,
-        alpha_nDCG,
-        ERR_IA,
-    )
-}
+_ALL = (MRecall, MRecall_superset, MRecall_clusters, Recall, StRecall, alpha_nDCG, ERR_IA)
+MEASURES = {measure.name: measure for measure in _ALL}
 _FORM = re.compile(
     r"(?P<name>\w+)(\((alpha=)?(?P<alpha>[0-9]+\.?[0-9]*|\.[0-9]+)\))?@(?P<k>[0-9]+)"
 )
@@ -181,6 +176,6 @@ def parse_measure(text: str) -> Measure:
         measure = measure(float(form["alpha"]))
     if len(form["k"]) > len(str(MAX_K)):
         raise ConfigError(f"{text}: k must be a whole number from 1 to {MAX_K:,}")
-    asked = measure @ int(form["k"])
-    asked.check()
-    return asked
+    measure @= int(form["k"])
+    measure.check()
+    return measure

@@ -22,9 +22,6 @@ _LEGEND_WIDTH = 75
 """Characters of a legend that fit on a line."""
 
 
-SUFFIXES = ("svg", "png", "pdf")
-
-
 def check_matplotlib() -> None:
     """Raise MissingExtraError, before anything is computed, if matplotlib is not installed."""
     _figure()
@@ -52,7 +49,10 @@ def plot_by_answers(evaluation: Evaluation, measure: str, path: Path) -> None:
     This is the figure of the paper's appendix ("Gains with respect to the number of answers").
     """
     figure, axes = _figure()
-    column = _column(evaluation, measure)
+    measures = [repr(known) for known in evaluation.measures]
+    if measure not in measures:
+        raise ConfigError(f"{measure} was not computed; choose one of {', '.join(measures)}")
+    column = measures.index(measure)
     counts = np.minimum(evaluation.n_answers, _MAX_ANSWERS)
     groups = [n for n in range(1, _MAX_ANSWERS + 1) if (counts == n).any()]
     names = _labels(evaluation)
@@ -65,9 +65,8 @@ def plot_by_answers(evaluation: Evaluation, measure: str, path: Path) -> None:
     axes.set_xlabel("number of distinct answers")
     axes.set_ylabel(f"{measure} (%)")
     share = axes.twinx()
-    share.plot(
-        range(len(groups)), [100 * (counts == n).mean() for n in groups], "k.--", label="questions"
-    )
+    shares = [100 * (counts == n).mean() for n in groups]
+    share.plot(range(len(groups)), shares, "k.--", label="questions")
     share.set_ylabel("share of questions (%)")
     share.set_ylim(0, 100)
     _legend(figure)
@@ -104,13 +103,6 @@ def _points(
     return [k for k, _ in columns], [100 * float(values[:, i].mean()) for _, i in columns]
 
 
-def _column(evaluation: Evaluation, measure: str) -> int:
-    names = [repr(known) for known in evaluation.measures]
-    if measure not in names:
-        raise ConfigError(f"{measure} was not computed; choose one of {', '.join(names)}")
-    return names.index(measure)
-
-
 def plot_training(log: Sequence[Mapping[str, object]], path: Path) -> None:
     """Plot the loss and the development scores of a training log by step."""
     figure, axes = _figure()
@@ -142,14 +134,12 @@ def _figure() -> "tuple[Figure, Axes]":
 
 def _labels(evaluation: Evaluation) -> dict[str, str]:
     """Return the name of each run in the legend, long ones shortened at the front."""
-    return {run: _label(name) for run, name in short_names(evaluation).items()}
-
-
-def _label(name: str) -> str:
-    most = _LEGEND_WIDTH - 10
-    fitting = name if len(name) <= most else "…" + name[1 - most :]
-    literal = fitting.replace("$", r"\$")  # dollars would start a formula
-    return f" {literal}" if literal.startswith("_") else literal  # a leading _ would hide it
+    labels, most = short_names(evaluation), _LEGEND_WIDTH - 10
+    for run, name in labels.items():
+        fitting = name if len(name) <= most else "…" + name[1 - most :]
+        literal = fitting.replace("$", r"\$")  # dollars would start a formula
+        labels[run] = f" {literal}" if literal.startswith("_") else literal  # _ would hide it
+    return labels
 
 
 def _legend(figure: "Figure") -> None:
@@ -165,7 +155,7 @@ def _legend(figure: "Figure") -> None:
 
 def _save(figure: "Figure", path: Path) -> None:
     kind = path.suffix.removeprefix(".").lower()
-    if kind not in SUFFIXES:
+    if kind not in ("svg", "png", "pdf"):
         raise ConfigError(f"{path}: the name of a plot must end in .svg, .png or .pdf")
     from matplotlib import rc_context
 

@@ -73,16 +73,6 @@ def _joined(hits: dict[str, Hit], ranking: Ranking) -> dict[str, Hit]:
     return hits
 
 
-def count_bare(rankings: Sequence[Ranking], pooled: Sequence[Ranking]) -> tuple[int, int]:
-    """Return how many passages of a run have no text even in the pool, and its size."""
-    bare = total = 0
-    for ranking, pool in zip(rankings, pooled, strict=True):
-        unknown = {hit.passage.id for hit in pool.hits if hit.passage.is_bare}
-        bare += sum(hit.passage.id in unknown for hit in ranking.hits)
-        total += len(ranking.hits)
-    return bare, total
-
-
 def positions_in(rankings: Sequence[Ranking], pooled: Sequence[Ranking]) -> list[list[int]]:
     """Return the positions of each ranking's passages in the pool."""
     positions = []

@@ -1,22 +1,26 @@
 """An evaluation as text: rows, Markdown, LaTeX, JSON."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import PurePath
 
 import numpy as np
 
+from jpr.evaluation.answers import AnswerMeasure
 from jpr.evaluation.compare import Comparison
 from jpr.evaluation.evaluation import ALL, MULTI, Evaluation, RunScores, Score
+from jpr.evaluation.measures import Measure
 
-HEADER: tuple[str, ...] = (
-    "run",
-    "measure",
-    "all",
-    "95 % interval",
-    "n",
-    "multi",
-    "n multi",
-    "oracle",
+HEADER = ("run", "measure", "all", "95 % interval", "n", "multi", "n multi", "oracle")
+COMPARED = (
+    *("run", "measure", "slice", "n", "difference", "95 % interval"),
+    *("won", "lost", "p", "p Holm"),
+)
+
+
+_LATEX = str.maketrans(
+    {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--"}
+    | {character: "\\" + character for character in "&%$#_{}"}
 )
 
 
@@ -33,38 +37,29 @@ def short_names(evaluation: Evaluation) -> dict[str, str]:
 
 def rows(evaluation: Evaluation) -> list[tuple[str, ...]]:
     """Return a row of text per run and measure; "oracle" is the score of the oracle ordering."""
-    table: list[tuple[str, ...]] = []
     names = short_names(evaluation)
-    for run in evaluation.runs:
-        overall, multi = evaluation.scores(run, ALL), evaluation.scores(run, MULTI)
-        for i, measure in enumerate(evaluation.measures):
-            table.append(
-                (
-                    names[run.name],
-                    repr(measure),
-                    _percent(overall[i].value),
-                    f"{_percent(overall[i].low)} to {_percent(overall[i].high)}",
-                    str(overall[i].n),
-                    _percent(multi[i].value),
-                    str(multi[i].n),
-                    _oracle(run, i),
-                )
-            )
-    return table
+    return [
+        (
+            names[run.name],
+            repr(measure),
+            _percent(overall.value),
+            f"{_percent(overall.low)} to {_percent(overall.high)}",
+            str(overall.n),
+            _percent(multi.value),
+            str(multi.n),
+            _oracle(run, i),
+        )
+        for run in evaluation.runs
+        for i, (measure, overall, multi) in enumerate(_scores(evaluation, run))
+    ]
 
 
-COMPARED: tuple[str, ...] = (
-    "run",
-    "measure",
-    "slice",
-    "n",
-    "difference",
-    "95 % interval",
-    "won",
-    "lost",
-    "p",
-    "p Holm",
-)
+def _scores(
+    evaluation: Evaluation, run: RunScores
+) -> Iterable[tuple[Measure | AnswerMeasure, Score, Score]]:
+    """Return the measures, each with its score over all and over multi-answer questions."""
+    overall, multi = evaluation.scores(run, ALL), evaluation.scores(run, MULTI)
+    return zip(evaluation.measures, overall, multi, strict=True)
 
 
 def compared_rows(
@@ -121,20 +116,11 @@ def markdown(header: Sequence[str], table: Sequence[Sequence[str]]) -> str:
 def latex(header: Sequence[str], table: Sequence[Sequence[str]]) -> str:
     """Return a LaTeX tabular in booktabs style."""
     columns = "ll" + "r" * (len(header) - 2)
-    lines = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", _latex_line(header), r"\midrule"]
-    lines += [_latex_line(row) for row in table]
+    head, *lines = (
+        " & ".join(cell.translate(_LATEX) for cell in row) + r" \\" for row in (header, *table)
+    )
+    lines = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule", *lines]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
-
-
-def _latex_line(cells: Sequence[str]) -> str:
-    return " & ".join(map(_latex_text, cells)) + r" \\"
-
-
-def _latex_text(text: str) -> str:
-    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-    special |= {character: "\\" + character for character in "&%$#_{}"}
-    special["–"] = "--"
-    return "".join(special.get(character, character) for character in text)
 
 
 def as_json(evaluation: Evaluation, comparisons: Sequence[Comparison] = ()) -> dict[str, object]:
@@ -144,19 +130,27 @@ def as_json(evaluation: Evaluation, comparisons: Sequence[Comparison] = ()) -> d
         "without_answers": list(evaluation.without_answers),
     }
     if comparisons:
-        result["comparisons"] = [_comparison_json(comparison) for comparison in comparisons]
+        result["comparisons"] = [
+            asdict(one) | {name: 100 * getattr(one, name) for name in ("difference", "low", "high")}
+            for one in comparisons
+        ]
     return result
 
 
 def _run_json(evaluation: Evaluation, run: RunScores) -> dict[str, object]:
-    overall, multi = evaluation.scores(run, ALL), evaluation.scores(run, MULTI)
-    measures = {}
-    for i, measure in enumerate(evaluation.measures):
-        measures[repr(measure)] = {
-            **_score_json(overall[i], multi[i]),
+    measures = {
+        repr(measure): {
+            "all": _number(overall.value),
+            "multi": _number(multi.value),
+            "low": _number(overall.low),
+            "high": _number(overall.high),
+            "multi_low": _number(multi.low),
+            "multi_high": _number(multi.high),
             "by_answers": _by_answers(evaluation, run, i),
             **_oracle_json(run, i),
         }
+        for i, (measure, overall, multi) in enumerate(_scores(evaluation, run))
+    }
     return {
         "run": run.name,
         "n": len(evaluation.questions),
@@ -172,17 +166,6 @@ def _run_json(evaluation: Evaluation, run: RunScores) -> dict[str, object]:
 def _number(value: float) -> float | None:
     """Return a percentage; None if no question has a value."""
     return None if np.isnan(value) else 100 * value
-
-
-def _score_json(overall: Score, multi: Score) -> dict[str, object]:
-    return {
-        "all": _number(overall.value),
-        "multi": _number(multi.value),
-        "low": _number(overall.low),
-        "high": _number(overall.high),
-        "multi_low": _number(multi.low),
-        "multi_high": _number(multi.high),
-    }
 
 
 def _by_answers(evaluation: Evaluation, run: RunScores, i: int) -> dict[str, object]:
@@ -202,22 +185,4 @@ def _oracle_json(run: RunScores, i: int) -> dict[str, object]:
         "best_order_greedy": 100 * float(run.oracle.greedy[:, i].mean()),
         "best_order_bound": 100 * float(bounds.mean()),
         "best_order_unproven": int((bounds > values).sum()),
-    }
-
-
-def _comparison_json(comparison: Comparison) -> dict[str, object]:
-    return {
-        "run": comparison.run,
-        "baseline": comparison.baseline,
-        "measure": comparison.measure,
-        "slice": comparison.slice,
-        "n": comparison.n,
-        "difference": 100 * comparison.difference,
-        "low": 100 * comparison.low,
-        "high": 100 * comparison.high,
-        "test": comparison.test,
-        "p": comparison.p,
-        "p_holm": comparison.p_holm,
-        "wins": list(comparison.wins),
-        "losses": list(comparison.losses),
     }

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from jpr.decode import Ask, Covering, Limits, chosen_passages, decode_many
 from jpr.errors import DataError
-from jpr.evaluation.mrecall import mrecall
+from jpr.evaluation.measures import mrecall
 from jpr.models.candidates import PackedCandidates
 from jpr.models.decoder_cache import CachePool, PrefixScorer
 from jpr.models.joint import JointModel
