@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from jpr.coverage import Coverage
 from jpr.errors import ConfigError
-from jpr.evaluation.measures import JudgedRun, MRecall
-from jpr.evaluation.measures import mrecall
+from jpr.evaluation.measures import JudgedRun, MRecall, mrecall
 from jpr.models.heads import IndexHead
 from jpr.models.joint import JointModel
 from jpr.models.joint_checkpoint import read_joint
