@@ -30,20 +30,16 @@ class IndexOptions:
     """What to build or change, and how."""
 
     folder: Path
-    source: str
-    """Name of the corpus."""
-    encoder: str | None = None
-    """Folder of an encoder, or `NO_ENCODER`; by default the bundled one."""
+    source: str  # name of the corpus
+    encoder: str | None = None  # folder of an encoder, or `NO_ENCODER`; by default the bundled one
     vectors: Path | None = None
     """Complete vectors of the passages (`jpr.encode.vectors.vectors_for`)."""
     encode: "Callable[[Sequence[Passage], TextEncoder, Path], StoredVectors] | None" = None
     """Encodes passages into a folder; by default `vectors_for`, in this process."""
     device: str = "auto"
-    replacing: bool = False
-    """Let an added passage replace one with the same id."""
+    replacing: bool = False  # let an added passage replace one with the same id
     nprobe: int | None = None
-    uri: str | None = None
-    """Address of a server."""
+    uri: str | None = None  # address of a server
     collection: str | None = None
     graph: str | None = None
 
@@ -121,10 +117,8 @@ class Engine:
     """Where an engine is and how its index is recognized."""
 
     module: str
-    marker: str
-    """The file that marks a folder as an index of this engine."""
-    options: tuple[str, ...] = ()
-    """Options of `jpr index` that not every engine has."""
+    marker: str  # the file that marks a folder as an index of this engine
+    options: tuple[str, ...] = ()  # options of `jpr index` that not every engine has
 
     def load(self) -> IndexEngine:
         """Import the module."""

@@ -34,16 +34,12 @@ class Change:
 class DenseManifest:
     """The dense part of an index."""
 
-    encoder: str
-    """Folder of the encoder; empty for the bundled one."""
-    key: str
-    """The encoder's key: questions must be encoded with the same."""
+    encoder: str  # folder of the encoder; empty for the bundled one
+    key: str  # the encoder's key: questions must be encoded with the same
     dimension: int
-    kind: str
-    """`sq8`: exhaustive search; `ivf-sq8`: search of the lists nearest to the question."""
+    kind: str  # `sq8`: exhaustive search; `ivf-sq8`: search of the lists nearest to the question
     lists: int
-    nprobe: int
-    """Lists searched per question; 0 if there are none."""
+    nprobe: int  # lists searched per question; 0 if there are none
     recall: float
     """Share of the exact 100 nearest neighbors that a search finds, measured at the build."""
 
@@ -53,14 +49,12 @@ class IndexManifest:
     """What an index holds."""
 
     passages: int
-    rows: int
-    """Passages, and those removed since the last build."""
+    rows: int  # passages, and those removed since the last build
     source: str
     corpus_sha256: str
     """Of the passages in order; a change hashes the previous value together with its own."""
     analyser: str
-    fields: tuple[str, ...]
-    """Fields that a filter can use."""
+    fields: tuple[str, ...]  # fields that a filter can use
     vectors: DenseManifest | None
     history: tuple[Change, ...]
     sizes: Mapping[str, int]

@@ -40,23 +40,17 @@ _STRING, _PIECES, _META, _TERMS = 65_535, 500, 65_536, 4_096
 class MilvusManifest:
     """`milvus.json`: where an index is and what it holds."""
 
-    uri: str
-    """Address of a server, or path of a milvus-lite file, which ends in .db."""
+    uri: str  # address of a server, or path of a milvus-lite file, which ends in .db
     collection: str
     alias: str
-    replaced: str
-    """The previous collection, dropped when this one was complete."""
-    graph: str
-    """How vectors are searched: `hnsw` or `ivf`."""
+    replaced: str  # the previous collection, dropped when this one was complete
+    graph: str  # how vectors are searched: `hnsw` or `ivf`
     passages: int
     source: str
     corpus_sha256: str
-    fields: tuple[str, ...]
-    """Fields that a filter can use."""
-    encoder: str
-    """Folder of the encoder; empty for the bundled one."""
-    key: str
-    """The encoder's key: questions must be encoded with the same."""
+    fields: tuple[str, ...]  # fields that a filter can use
+    encoder: str  # folder of the encoder; empty for the bundled one
+    key: str  # the encoder's key: questions must be encoded with the same
     dimension: int
     format: int = FORMAT
 

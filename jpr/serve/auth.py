@@ -17,8 +17,7 @@ _PROTECTED = ("/v1/", "/v2/", "/metrics")
 class AccessPolicy:
     """Which requests are allowed."""
 
-    token: str | None = None
-    """Required as `Authorization: Bearer TOKEN`; None for no such check."""
+    token: str | None = None  # required as `Authorization: Bearer TOKEN`; None for no such check
     hosts: tuple[str, ...] = ()
     """Allowed values of the Host header; empty for any. They keep out pages of other sites whose
     name was pointed at this machine (DNS rebinding)."""
@@ -30,10 +29,10 @@ class AccessPolicy:
             name, site = urlsplit(f"//{host}").hostname, urlsplit(origin or "").netloc
         except ValueError:
             name = site = None
-        if self.hosts and name not in self.hosts:
-            raise HTTPException(403, "unknown host name; use the service's own address")
         if origin is not None and site != host:
             raise HTTPException(403, "requests from pages of other sites are not allowed")
+        if self.hosts and name not in self.hosts:
+            raise HTTPException(403, "unknown host name; use the service's own address")
         is_public = method in ("GET", "HEAD") and not any(part in path for part in _PROTECTED)
         if self.token is None or is_public:
             return

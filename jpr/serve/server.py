@@ -20,8 +20,7 @@ class Address:
     """Where the service listens."""
 
     host: str = "127.0.0.1"
-    port: int = 0
-    """0 for any free port."""
+    port: int = 0  # 0 for any free port
 
     def bind(self) -> socket.socket:
         """Return a socket that listens there."""
