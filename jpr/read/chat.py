@@ -95,7 +95,6 @@ class ChatEndpoint:
             raise ChatFailure(problem, "check that the server runs, and the url", True) from error
 
     def _exchange(self, body: dict[str, object], end: float) -> bytes:
-        """Send a request and return the body of a successful response."""
         headers = {"Content-Type": "application/json", "User-Agent": "jpr"}
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
@@ -163,7 +162,6 @@ def _one_line(text: str, secret: str = "") -> str:
 
 
 def _content(received: bytes) -> str:
-    """Return the text of a chat completion."""
     with suppress(ValueError, RecursionError, LookupError, TypeError):
         content = json.loads(received)["choices"][0]["message"]["content"]
         if isinstance(content, str):

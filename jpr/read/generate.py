@@ -96,7 +96,6 @@ class FusionReader:
 
     @torch.inference_mode()
     def _written(self, rankings: Sequence[Ranking]) -> list[list[GeneratedAnswer]]:
-        """Generate answers for questions with passages."""
         build = self._prompts.build
         prompted = [build(r.question.text, _passages(r), [0] * len(r.hits)) for r in rankings]
         device = next(self._model.parameters()).device
@@ -116,7 +115,6 @@ class FusionReader:
         return tries_of(ids, lengths, counts, self._locator.vocabulary, self._prompts, self._ways)
 
     def _answers(self, ranking: Ranking, written: Sequence[GeneratedAnswer]) -> tuple[Answer, ...]:
-        """Return the generated answers, most likely first."""
         if self._is_grounded:
             return placed(written, ranking.hits, self._locator)[: self._max_answers]
         found = []

@@ -5,7 +5,7 @@ threshold. `calibrate` finds the highest threshold, the one with the fewest pass
 given share of the answers found without it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from math import inf, isfinite
 from pathlib import Path
@@ -78,14 +78,11 @@ class Decoding:
 
     def search(self, n: int, limits: Limits, ahead: int = 1) -> Search:
         """Return the search for one question with n candidates."""
-        searches: dict[str, Callable[[], Search]] = {
-            "tree": lambda: tree(n, limits, self.beta, ahead),
-            "sets": lambda: tree(n, limits, self.beta, ahead, ordered=False),
-            "seq": lambda: sequence(n, limits),
-            "beam": lambda: beam(n, limits, self.width),
-            INDEPENDENT: lambda: independent(n, limits),
-        }
-        return searches[self.decoder]()
+        if self.decoder in TREES:
+            return tree(n, limits, self.beta, ahead, ordered=self.decoder == "tree")
+        if self.decoder == "beam":
+            return beam(n, limits, self.width)
+        return sequence(n, limits) if self.decoder == "seq" else independent(n, limits)
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,7 +85,6 @@ class OnnxScorer:
         return self._question(given, read), _passages(given, read)
 
     def _question(self, given: ModelInput, read: "_Read") -> "_Question":
-        """Return the decoder over candidates that were read."""
         tokens = [read[place][0] for place in range(len(read))]
         marks = zip(tokens, given.prompted, strict=True)
         marked = np.stack([vectors[one.mark] for vectors, one in marks])
@@ -115,7 +114,6 @@ _Read = dict[int, tuple[Floats, Floats]]
 
 
 def _passages(given: ModelInput, read: _Read) -> PassageTokens:
-    """Return where answers may be in a question's candidates."""
     texts = [one.passage for one in given.prompted]
     ids = np.array([token for text in texts for token in text], dtype=np.int64)
     answers = [

@@ -59,7 +59,6 @@ class PointwiseReranker:
         return (self.rank(ranking.question, ranking.hits, k) for ranking in rankings)
 
     def _scores(self, question: Question, passages: Sequence[Passage]) -> list[float]:
-        """Return log P(true) of each passage."""
         import torch
 
         if not passages:

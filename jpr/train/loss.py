@@ -231,7 +231,6 @@ class JointLoss:
     def _answer_spans(
         self, samples: Sequence[Sample], built: Sequence[PackedCandidates]
     ) -> AnswerSpans:
-        """Return where the answers of all candidates are."""
         found = []
         row = token = 0
         for one, candidates in zip(samples, built, strict=True):

@@ -250,7 +250,6 @@ def _flat(rows: Sequence[Sequence[int]]) -> NDArray[np.uint16]:
 
 
 def _gathered(columns: Columns, about: Mapping[str, object]) -> Pack:
-    """Return the columns as a pack, still memory-mapped."""
     plain = {name: columns[name] for name in TYPES if name in _COLUMNS}
     ids = columns["question_ids"].tobytes().decode().splitlines()
     return Pack(

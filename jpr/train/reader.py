@@ -27,7 +27,7 @@ from jpr.rerank.evidence import Vocabulary
 from jpr.rerank.prompt import Prompts, PromptSettings
 from jpr.train.batch import BatchBuilder
 from jpr.train.distributed import World, autocast
-from jpr.train.dynamic_oracle import Ints
+from jpr.train.dynamic_oracle import Ints, has_answer
 from jpr.train.joint import extra_tokens, open_dataset
 from jpr.train.loop import DevScore, Hooks, PartialLoss, Report, silent, train
 from jpr.train.recipe import DataConfig, ReaderConfig, ReaderTraining
@@ -78,7 +78,7 @@ class PackReader:
         noise: NDArray[np.floating] | None = None,
     ) -> tuple[Tensor, int]:
         """Return the loss per token of each question's answers (Q,), and the tokens read."""
-        batch, config = self.select(dataset, batch), self.model.config
+        batch, config = top_candidates(dataset, batch, self.k), self.model.config
         positions = answer_positions(dataset, batch, self.prompts, self.options.longest, noise)
         ends = self.options.separator, config.eos_token_id
         targets = target_tokens(builder, positions, *ends, config.pad_token_id)
@@ -92,16 +92,6 @@ class PackReader:
         )
         return loss.view_as(labels).sum(1) / exists.sum(1).clamp(min=1), tokens
 
-    def select(self, dataset: Dataset, batch: CandidateBatch) -> CandidateBatch:
-        """Return k candidates of each question: those with the highest scores, or the first."""
-        if dataset.scores is None:
-            first = batch.edges[:, : self.k], batch.covers[:, : self.k]
-            return CandidateBatch(batch.questions, *first)
-        scores = np.where(batch.present, batch.values(dataset.scores), -np.inf)
-        order = np.argsort(-scores, axis=1, kind="stable")[:, : self.k]
-        read = np.take_along_axis(scores, order, axis=1) > -np.inf
-        return batch.select(np.where(read, order, -1))
-
     @torch.inference_mode()
     def write(
         self,
@@ -112,16 +102,25 @@ class PackReader:
         grounded: bool = True,
     ) -> list[list[GeneratedAnswer]]:
         """Return the answers written for questions, all of which have passages."""
-        batch = self.select(dataset, batch)
+        batch = top_candidates(dataset, batch, self.k)
         memory, lengths, _ = self.memory(builder, batch)
         tries = self._tries(builder, batch) if grounded else None
         return generate_answers(self.model, memory, lengths, self.options, tries)
 
     def _tries(self, builder: BatchBuilder, batch: CandidateBatch) -> Tries:
-        """Return the titles and texts of questions' passages as tries."""
         ids, lengths = builder.texts(batch.edges[batch.present])
         texts = torch.from_numpy(2 * batch.present.sum(axis=1)).to(builder.device)
         return tries_of(ids, lengths, texts, self._words, self.prompts, self.options)
+
+
+def top_candidates(dataset: Dataset, batch: CandidateBatch, k: int) -> CandidateBatch:
+    """Return k candidates of each question: those with the highest scores, or the first."""
+    if dataset.scores is None:
+        return CandidateBatch(batch.questions, batch.edges[:, :k], batch.covers[:, :k])
+    scores = np.where(batch.present, batch.values(dataset.scores), -np.inf)
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+    read = np.take_along_axis(scores, order, axis=1) > -np.inf
+    return batch.select(np.where(read, order, -1))
 
 
 def answer_positions(
@@ -195,19 +194,12 @@ def target_tokens(
 
 def with_targets(dataset: Dataset, k: int) -> Dataset:
     """Return a data set without the questions whose k read passages contain no answer."""
-    pack = dataset.pack
-    starts = np.asarray(pack.candidate_starts)
-    owner = np.repeat(np.arange(len(pack)), np.diff(starts))
-    rank = np.arange(len(owner)) - starts[owner]
-    allowed = np.ones(len(owner), dtype=np.bool_)
-    if dataset.scores is not None:
-        scores = np.asarray(dataset.scores, dtype=np.float64)
-        order = np.lexsort((rank, -scores, owner))  # by question, highest score first
-        rank[order], allowed = np.arange(len(owner)) - starts[owner[order]], scores > -np.inf
-    read = (rank < k) & allowed
-    answered = np.unique(owner[pack.cover_edges[read[pack.cover_edges]]])
+    usable = [np.empty(0, dtype=np.int64)]
+    for batch in dataset.batches(dataset.usable, 0, 256):
+        answered = has_answer(top_candidates(dataset, batch, k).covers).any(axis=1)
+        usable.append(batch.questions[answered])
     found = copy(dataset)
-    found.usable = np.intersect1d(dataset.usable, answered)
+    found.usable = np.concatenate(usable)
     if not len(found.usable):
         raise DataError(f"no question has an answer in the {k} passages that are read; read more")
     return found
@@ -264,7 +256,6 @@ def train_reader(
 def _dev_loss(
     reader: PackReader, dataset: Dataset, builder: BatchBuilder, config: ReaderTraining
 ) -> float:
-    """Return the mean loss over the usable questions of a pack."""
     with autocast(builder.device):
         found = [
             reader.loss(dataset, builder, batch)[0].float().cpu()

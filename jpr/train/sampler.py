@@ -220,5 +220,4 @@ class Sampler:
 
 @lru_cache(maxsize=8)
 def _order(seed: int, dataset: int, epoch: int, n: int) -> Ints:
-    """Return the order of n questions in an epoch."""
     return np.random.default_rng([seed, dataset, epoch, n]).permutation(n)

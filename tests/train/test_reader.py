@@ -21,6 +21,7 @@ from jpr.train.reader import (
     answer_positions,
     load_reader,
     target_tokens,
+    top_candidates,
     train_reader,
     with_targets,
 )
@@ -71,10 +72,10 @@ def expected(dataset: Dataset, question: int, k: int) -> list[str]:
 
 def test_targets_are_the_answers_of_the_passages_in_their_order(home: Path) -> None:
     dataset = Dataset(invented_pack(N, C))
-    model, prompts, ways = load_reader(recipe(home).reader)
+    _, prompts, _ = load_reader(recipe(home).reader)
     builder = BatchBuilder(dataset.pack, prompts)
     for batch in dataset.batches(dataset.usable, 0, 3):
-        short = PackReader(model, prompts, ways, K).select(dataset, batch)
+        short = top_candidates(dataset, batch, K)
         places = answer_positions(dataset, short, prompts, 8)
         tokens = target_tokens(builder, places, 1001, 1002, 1003)
         for row, question in zip(tokens.tolist(), batch.questions.tolist(), strict=True):
@@ -84,13 +85,12 @@ def test_targets_are_the_answers_of_the_passages_in_their_order(home: Path) -> N
             assert words == [*between[:-1], *(["1002"] if answers else [])]
 
 
-def test_scores_choose_what_is_read(home: Path) -> None:
+def test_scores_choose_what_is_read() -> None:
     pack = invented_pack(N, C)
     scores = np.full(N * C, -np.inf, dtype=np.float16)
     scores[[4, 1, C + 5]] = 2.0, 1.0, 0.5
     dataset = Dataset(pack, scores=scores)
-    model, prompts, ways = load_reader(recipe(home).reader)
-    batch = PackReader(model, prompts, ways, 3).select(dataset, dataset.batch(np.arange(2), C))
+    batch = top_candidates(dataset, dataset.batch(np.arange(2), C), 3)
     assert batch.edges.tolist() == [[4, 1, -1], [C + 5, -1, -1]]
 
 
