@@ -149,7 +149,10 @@ def test_a_k_that_is_none_is_refused(
     tmp_path: Path, capsys: Capture, monkeypatch: Patch, k: str
 ) -> None:
     given = ("rerank", tmp_path / "run.jsonl", "--out", tmp_path / "o.jsonl", f"-k={k}")
-    assert "at least 1" in fails(capsys, monkeypatch, *given)
+    message = fails(capsys, monkeypatch, *given)
+    assert "-k" in message
+    assert k in message
+    assert "auto" in message
 
 
 def test_auto_is_for_the_joint_reranker(
