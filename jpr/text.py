@@ -33,7 +33,6 @@ _TOKEN = r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]"
 _WORD = r"[\p{L}\p{N}\p{M}]"
 _MANY_MARKS = r"\p{M}{1000}"
 _ARTICLES = r"\b(a|an|the)\b"
-_LONG = 2000
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 WEAK = frozenset(
@@ -67,12 +66,10 @@ def fold(text: str) -> str:
 
 
 def decomposed(text: str, form: Literal["NFD", "NFKD"] = "NFD") -> str:
-    """Return a text in NFD.
-
-    Python needs quadratic time to sort the marks of a letter, so they are sorted a thousand at a
-    time; only hostile texts have more.
-    """
-    if len(text) < _LONG or text.isascii():
+    """Return a text in NFD, or another form."""
+    # Python needs quadratic time to sort the marks of a letter, so they are sorted a thousand at a
+    # time; only hostile texts have more.
+    if len(text) < 2000 or text.isascii():
         return unicodedata.normalize(form, text)
     ends = [found.end() for found in _compiled(_MANY_MARKS).finditer(text)]
     pieces = (text[first:last] for first, last in pairwise((0, *ends, len(text))))

@@ -181,7 +181,5 @@ def _open_exclusively(path: Path) -> int:
 
 def _is_stream(path: Path) -> bool:
     """Return whether a path is written in place: a pipe, a device, an open file such as stdout."""
-    if path.is_dir():
-        return False
     opened = path.parent in (Path("/dev"), Path("/dev/fd"), Path("/proc/self/fd"))
-    return path.exists() and (opened or not path.is_file())
+    return path.exists() and not path.is_dir() and (opened or not path.is_file())

@@ -21,7 +21,6 @@ class SettingsError(ConfigError):
     """Values that a dataclass of settings does not accept, one sentence for each."""
 
     def __init__(self, problems: Sequence[str]) -> None:
-        """Join the problems into one message."""
         super().__init__("; ".join(problems))
         self.problems = list(problems)
 
@@ -204,10 +203,4 @@ def _value(kind: Any, given: object, where: str, problems: list[str]) -> object:
     return given
 
 
-_NAMES: Mapping[type, str] = {
-    int: "whole number",
-    float: "number",
-    str: "string",
-    bool: "boolean",
-    Path: "path",
-}
+_NAMES = {int: "whole number", float: "number", str: "string", bool: "boolean", Path: "path"}
