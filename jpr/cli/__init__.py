@@ -9,30 +9,20 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib import import_module
 from typing import Annotated, Any, TextIO
 
 import typer
 
 import jpr
-from jpr.cli import (
-    ask,
-    convert,
-    doctor,
-    evaluate,
-    export,
-    index,
-    output,
-    pack,
-    read,
-    rerank,
-    retrieve,
-    serve,
-    train,
-    validate,
-)
+from jpr.cli import output
 from jpr.cli.arguments import command
 from jpr.errors import JprError
 
+COMMANDS = (
+    *("ask", "serve", "index", "retrieve", "rerank", "read", "evaluate"),
+    *("convert", "validate", "train", "pack", "export", "doctor"),
+)
 app = typer.Typer(
     name="jpr",
     help="Multi-answer retrieval: find the k passages that together cover every distinct answer.",
@@ -41,19 +31,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-command(app, ask.run)
-command(app, serve.run)
-command(app, index.run)
-command(app, retrieve.run)
-command(app, rerank.run)
-command(app, read.run)
-command(app, evaluate.run)
-command(app, convert.run)
-command(app, validate.run)
-command(app, train.run)
-command(app, pack.run)
-command(app, export.run)
-command(app, doctor.run)
+for _name in COMMANDS:
+    command(app, import_module(f"jpr.cli.{_name}").run)
 
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """Invalid command-line arguments; typer has no public name for it."""

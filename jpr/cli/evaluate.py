@@ -115,7 +115,10 @@ def run(options: EvaluateArguments) -> None:
         _note_oddities(shown, "rankings")
         _print(shown, options)
     if options.plots is not None:
-        _plot(evaluation, options.plots)
+        from jpr.evaluation.plots import plot_evaluation
+
+        plot_evaluation(evaluation, options.plots)
+        output.note(f"wrote the plots to {options.plots}")
 
 
 def _score_runs(options: EvaluateArguments, names: Sequence[str]) -> "Evaluation":
@@ -247,12 +250,3 @@ def _print(evaluation: "Evaluation", options: EvaluateArguments) -> None:
         else:
             output.table(header, rows)
         output.write("")
-
-
-def _plot(evaluation: "Evaluation", folder: Path) -> None:
-    from jpr.evaluation.plots import has_curve, main_measure, plot_by_answers, plot_curve
-
-    plot_by_answers(evaluation, main_measure(evaluation), folder / "by-answers.svg")
-    if has_curve(evaluation):
-        plot_curve(evaluation, folder / "curve.svg")
-    output.note(f"wrote the plots to {folder}")

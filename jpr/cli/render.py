@@ -26,8 +26,6 @@ _COLORS = ("green", "cyan", "magenta", "yellow", "blue", "red")
 """Colors of the answers, in turn."""
 _CONTEXT = 140
 """Characters shown before and after an answer."""
-_MIN_PROBABILITY = 0.02
-"""Answers with a lower P(a | prefix) are not shown."""
 _LEGEND = (
     "Percentages: the answers in all {} candidates share 100%. Answers far below the first, or "
     "contained in one, are not listed; “may add” names them."
@@ -52,7 +50,8 @@ def reply_parts(
         yield Text("\nChosen jointly and independently", "bold")
         yield _side_by_side(reply, independent)
     if reply.nodes:
-        yield Text(f"\n{_search_title(reply)}", "bold")
+        name = reply.decoder if reply.beta is None else f"{reply.decoder}, β = {reply.beta:g}"
+        yield Text(f"\nSearch over {len(reply.candidates.hits)} candidates ({name})", "bold")
         yield Padding(_tree(reply), (0, 0, 0, 2))
 
 
@@ -144,7 +143,7 @@ def _may_add(reply: Reply, at: int) -> list[ExpectedAnswer]:
         own = f" {normalize_answer(one.text)} "
         again = any(answer in own for answer in answers)
         again = again or any(own in other or other in own for other in found)
-        if one.probability >= _MIN_PROBABILITY and not again:
+        if one.probability >= 0.02 and not again:
             found[own] = one
     return list(found.values())
 
@@ -202,21 +201,15 @@ def _adds(reply: Reply, at: int) -> Text:
     return line.append(f"; repeats {', '.join(old)}", "dim") if old else line
 
 
-def _search_title(reply: Reply) -> str:
-    name = reply.decoder if reply.beta is None else f"{reply.decoder}, β = {reply.beta:g}"
-    return f"Search over {len(reply.candidates.hits)} candidates ({name})"
-
-
 def _tree(reply: Reply) -> Tree:
     """Return the search tree: below a passage is what was chosen after it."""
-    root = Tree(Text("question"), guide_style="dim")
-    branches: dict[Prefix, Tree] = {(): root}
+    branches: dict[Prefix, Tree] = {(): Tree(Text("question"), guide_style="dim")}
     chosen = {hit.passage.id: at for at, hit in enumerate(reply.ranking.hits)}
     for node in reply.nodes:
         passage = reply.candidates.hits[node.passage].passage
         label = _label(reply, node, passage, chosen[passage.id])
         branches[(*node.prefix, node.passage)] = branches[node.prefix].add(label)
-    return root
+    return branches[()]
 
 
 def _label(reply: Reply, node: Node, passage: Passage, at: int) -> Text:
@@ -234,16 +227,13 @@ def _side_by_side(reply: Reply, independent: Reply) -> RenderableType:
 
     + marks a new answer, = a repeated one, ? one that a passage may add.
     """
-    heads = [_counted("jointly", reply), _counted("independently", independent)]
-    table = Table("", *heads, box=None, pad_edge=False)
+    table = Table("", box=None, pad_edge=False)
+    for name, one in (("jointly", reply), ("independently", independent)):
+        n = len({answer for held in one.contained for answer in held})
+        table.add_column(f"{name}: {n} {'answer' if n == 1 else 'answers'}")
     for at in range(max(len(one.ranking.hits) for one in (reply, independent))):
         table.add_row(Text(f"{at + 1}", "dim"), _cell(reply, at), _cell(independent, at))
     return Padding(table, (0, 0, 0, 2))
-
-
-def _counted(name: str, reply: Reply) -> str:
-    n = len({at for held in reply.contained for at in held})
-    return f"{name}: {n} {'answer' if n == 1 else 'answers'}"
 
 
 def _cell(reply: Reply, at: int) -> Text:

@@ -27,15 +27,13 @@ def check_matplotlib() -> None:
     _figure()
 
 
-def main_measure(evaluation: Evaluation) -> str:
-    """Return the measure to plot by number of answers: the first MRecall, if any."""
+def plot_evaluation(evaluation: Evaluation, folder: Path) -> None:
+    """Plot the first MRecall, or else the first measure, by answers, and MRecall@k by k."""
     names = [repr(measure) for measure in evaluation.measures]
-    return next((name for name in names if name.startswith(MRecall.name)), names[0])
-
-
-def has_curve(evaluation: Evaluation) -> bool:
-    """Return whether `plot_curve` has anything to plot."""
-    return bool(_curve_columns(evaluation))
+    measure = next((name for name in names if name.startswith(MRecall.name)), names[0])
+    plot_by_answers(evaluation, measure, folder / "by-answers.svg")
+    if _curve_columns(evaluation):
+        plot_curve(evaluation, folder / "curve.svg")
 
 
 def curve_measures(longest: int, upto: int = 20) -> list[Measure]:
