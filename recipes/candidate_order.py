@@ -52,7 +52,7 @@ def models(source: Path) -> Iterator[tuple[str, JointModel, Prompts]]:
 
 def choices(scorer: TorchScorer, prompts: Prompts, ranking: Ranking) -> tuple[str, frozenset[str]]:
     """Return the likeliest passage and the five of TreeDecode."""
-    steps = scorer.open([model_input(prompts, scorer.numbers, ranking)]).ask
+    steps = scorer.open([model_input(prompts, scorer.index_tokens, ranking)]).ask
     n = len(ranking.hits)
 
     def next_log_probs(prefixes: Sequence[Prefix]) -> Rows:

@@ -44,7 +44,7 @@ class FusionReader:
         self,
         model: T5,
         prompts: Prompts,
-        ways: GenerateOptions,
+        options: GenerateOptions,
         *,
         is_grounded: bool = True,
         max_answers: int = 20,
@@ -53,10 +53,10 @@ class FusionReader:
         """Take a model on its device; `key` names its weights."""
         if max_answers < 1:
             raise ConfigError(f"max_answers = {max_answers}; give at least 1")
-        self._model, self._prompts, self._ways = model, prompts, ways
+        self._model, self._prompts, self._options = model, prompts, options
         self._is_grounded, self._max_answers = is_grounded, max_answers
         self._locator = AnswerLocator(prompts.tokenizer)
-        self.key = f"fusion {key} {prompts.settings} {ways} {is_grounded} {max_answers}"
+        self.key = f"fusion {key} {prompts.settings} {options} {is_grounded} {max_answers}"
 
     @classmethod
     def load(
@@ -71,16 +71,18 @@ class FusionReader:
     ) -> "FusionReader":
         """Open a reader's folder; width and penalty default to those it was tuned with."""
         home = Path(folder)
-        settings, ways = read_reader_json(home)
+        settings, options = read_reader_json(home)
         sums = checked_sums(home / READER_JSON)
         changes = {"width": width, "stop_penalty": stop_penalty}
-        ways = replace(ways, **{name: v for name, v in changes.items() if v is not None})  # type: ignore[arg-type]  # as they are
+        options = replace(options, **{name: v for name, v in changes.items() if v is not None})  # type: ignore[arg-type]  # as they are
         on_gpu = uses_gpu(device)
         model = read_t5(home, torch.bfloat16 if on_gpu else torch.float32)
         prompts = Prompts(read_tokenizer(home / "tokenizer.json"), settings)
         key = weights_digest(weight_files(home), sums)
-        there = model.to("cuda" if on_gpu else "cpu").eval()
-        return cls(there, prompts, ways, is_grounded=is_grounded, max_answers=max_answers, key=key)
+        model = model.to("cuda" if on_gpu else "cpu").eval()
+        return cls(
+            model, prompts, options, is_grounded=is_grounded, max_answers=max_answers, key=key
+        )
 
     def read(self, ranking: Ranking) -> tuple[Answer, ...]:
         """Return the answers in a question's passages."""
@@ -104,7 +106,7 @@ class FusionReader:
         tokens = [sum(len(one.ids) for one in each) for each in prompted]
         whole = torch.tensor(tokens, device=device)
         tries = self._tries(rankings, device) if self._is_grounded else None
-        return generate_answers(self._model, memory, whole, self._ways, tries)
+        return generate_answers(self._model, memory, whole, self._options, tries)
 
     def _tries(self, rankings: Sequence[Ranking], device: torch.device) -> Tries:
         """Return the tries of all token sequences in titles and in texts."""
@@ -112,7 +114,9 @@ class FusionReader:
         most = self._prompts.settings.max_tokens
         ids, lengths = _end_to_end(truncated_tokens(self._prompts.tokenizer, texts, most), device)
         counts = torch.tensor([2 * len(ranking.hits) for ranking in rankings], device=device)
-        return tries_of(ids, lengths, counts, self._locator.vocabulary, self._prompts, self._ways)
+        return tries_of(
+            ids, lengths, counts, self._locator.vocabulary, self._prompts, self._options
+        )
 
     def _answers(self, ranking: Ranking, written: Sequence[GeneratedAnswer]) -> tuple[Answer, ...]:
         if self._is_grounded:
@@ -131,13 +135,13 @@ def tries_of(
     texts: Tensor,
     vocabulary: Vocabulary,
     prompts: Prompts,
-    ways: GenerateOptions,
+    options: GenerateOptions,
 ) -> Tries:
     """Return the tries of token sequences that can be answers; see `Tries.of`.
 
     None contains the unknown token or a special token.
     """
-    own = [vocabulary.unknown, ways.separator, *prompts.special.values()]
+    own = [vocabulary.unknown, options.separator, *prompts.special.values()]
     own += prompts.settings.number_tokens
     kept = ids.masked_fill(torch.isin(ids, torch.tensor(own, device=ids.device)), -1)
     inner = torch.from_numpy(vocabulary.inner).to(ids.device)[ids]
@@ -185,9 +189,11 @@ def _passages(ranking: Ranking) -> list[Passage]:
     return [hit.passage for hit in ranking.hits]
 
 
-def write_reader(folder: Path, model: T5, settings: PromptSettings, ways: GenerateOptions) -> None:
+def write_reader(
+    folder: Path, model: T5, settings: PromptSettings, options: GenerateOptions
+) -> None:
     """Write a reader's folder except its tokenizer, which must exist."""
-    about = {"kind": KIND, "format": FORMAT, "prompt": asdict(settings), "ways": asdict(ways)}
+    about = {"kind": KIND, "format": FORMAT, "prompt": asdict(settings), "ways": asdict(options)}
     write_folder(folder / READER_JSON, about, lambda: write_t5(folder, model))
 
 

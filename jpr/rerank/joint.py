@@ -83,9 +83,9 @@ class JointReranker:
             relevance=relevance,
         )
         scorer = _open_scorer(folder, about, sums, device, threads)
-        if scorer.numbers and scorer.numbers != len(settings.number_tokens):
+        if scorer.index_tokens and scorer.index_tokens != len(settings.number_tokens):
             problem = f"{len(settings.number_tokens)} index tokens in its prompt, "
-            raise FormatError(file, 0, f"{problem}{scorer.numbers} in its head; copy it again")
+            raise FormatError(file, 0, f"{problem}{scorer.index_tokens} in its head; copy it again")
         prompts = Prompts(read_tokenizer(folder / "tokenizer.json"), settings)
         return cls(scorer, prompts, decoding, stopping)
 
@@ -151,7 +151,7 @@ class JointReranker:
 
     def encode(self, rankings: Sequence[Ranking]) -> EncodedCandidates:
         """Encode the candidates of some questions, to choose from them several times."""
-        inputs = [model_input(self._prompts, self.scorer.numbers, one) for one in rankings]
+        inputs = [model_input(self._prompts, self.scorer.index_tokens, one) for one in rankings]
         return EncodedCandidates(rankings, inputs, self.scorer, self._locator)
 
     def _choose(

@@ -48,7 +48,7 @@ class OnnxScorer:
         self._encoder, self._step = OnnxModel(paths[0], threads), open_session(paths[1], threads)
         encoder = self._encoder.session
         about = _about(folder, encoder, self._step)
-        self.numbers = int(about["numbers"])
+        self.index_tokens = int(about["numbers"])
         self._has_tokens = about["memory"] == "tokens"
         self._step_inputs = {tensor.name for tensor in self._step.get_inputs()}
         outputs = {tensor.name for tensor in encoder.get_outputs()}

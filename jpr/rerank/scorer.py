@@ -46,7 +46,7 @@ class Scorer(Protocol):
 
     batch: int  # how many questions to encode together
     ahead: int  # for how many prefixes of a question to ask together
-    numbers: int  # the index tokens of its head; 0 for a pointer head, which has none
+    index_tokens: int  # how many its head has; 0 for a pointer head
     stays_open: bool  # whether `Opened.ask` still works after other candidates were encoded
     reads_answers: bool  # whether it locates answers
     key: str  # names the weights

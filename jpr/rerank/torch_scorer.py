@@ -31,7 +31,7 @@ class TorchScorer:
         self._model, self._caches, self.key = model, CachePool(model), key
         self.ahead = 12 if next(model.parameters()).is_cuda else 4
         self.reads_answers = model.answers is not None
-        self.numbers = len(model.head.tokens) if isinstance(model.head, IndexHead) else 0
+        self.index_tokens = len(model.head.tokens) if isinstance(model.head, IndexHead) else 0
 
     @classmethod
     def load(cls, folder: Path, sums: Mapping[Path, str], device: str) -> "TorchScorer":

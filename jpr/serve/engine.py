@@ -98,7 +98,7 @@ class DeadlineScorer:
     def __init__(self, scorer: Scorer, seconds: float) -> None:
         """Wrap a scorer."""
         self._scorer, self._seconds = scorer, seconds
-        self.batch, self.ahead, self.numbers = scorer.batch, scorer.ahead, scorer.numbers
+        self.batch, self.ahead, self.index_tokens = scorer.batch, scorer.ahead, scorer.index_tokens
         self.stays_open, self.reads_answers = scorer.stays_open, scorer.reads_answers
         self.key = scorer.key
         self.tokens: tuple[int, ...] = ()  # of each question opened last

@@ -57,7 +57,7 @@ def chosen(reranker: JointReranker, given: Ranking, k: int) -> list[int]:
 def read(folder: Path, scorer: Scorer, given: Ranking) -> Evidence:
     """What a model takes for the answers of some candidates."""
     prompts = Prompts(read_tokenizer(folder / "tokenizer.json"), read_prompt_settings(folder))
-    (passages,) = scorer.open([model_input(prompts, scorer.numbers, given)]).passages or ()
+    (passages,) = scorer.open([model_input(prompts, scorer.index_tokens, given)]).passages or ()
     return find_evidence(passages, Vocabulary.of(prompts.tokenizer))
 
 

@@ -90,8 +90,10 @@ def test_prefixes_in_any_order_and_company(
 ) -> None:
     folder = exported(tmp_path, write)
     here, there = OnnxScorer(folder, {}, 1), TorchScorer.load(tmp_path / "torch", {}, "cpu")
-    assert here.numbers == there.numbers
-    asked = [model_input(Prompts(tokenizer(), settings), here.numbers, one) for one in MANY[:2]]
+    assert here.index_tokens == there.index_tokens
+    asked = [
+        model_input(Prompts(tokenizer(), settings), here.index_tokens, one) for one in MANY[:2]
+    ]
     expected = [(1, (3, 0, 2)), (0, ()), (0, (1,)), (1, ()), (0, (5, 1)), (0, (1, 5)), (0, ())]
     ours, theirs = here.open(asked).ask, there.open(asked).ask
     for _ in range(2):  # the second time all are known
@@ -120,7 +122,7 @@ def test_eight_bits_are_close(tmp_path: Path, write: Write, settings: PromptSett
     about = json.loads((folder / "joint.json").read_text())
     assert about["precision"] == "int8"
     here, there = OnnxScorer(folder, {}, 1), TorchScorer.load(tmp_path / "torch", {}, "cpu")
-    asked = [model_input(Prompts(tokenizer(), settings), here.numbers, ranking())]
+    asked = [model_input(Prompts(tokenizer(), settings), here.index_tokens, ranking())]
     expected = [(0, ()), (0, (4,)), (0, (4, 7))]
     ours, theirs = (scorer.open(asked).ask(expected) for scorer in (here, there))
     for found, row in zip(ours, theirs, strict=True):

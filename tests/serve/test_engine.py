@@ -105,7 +105,7 @@ def test_only_the_last_questions_are_cached(pipeline: Pipeline) -> None:
 class Reluctant:
     """A model that is sure of nine passages in any order, and of the tenth never."""
 
-    batch, ahead, numbers, stays_open, reads_answers, key = 1, 1, 0, True, False, "reluctant"
+    batch, ahead, index_tokens, stays_open, reads_answers, key = 1, 1, 0, True, False, "reluctant"
 
     def open(self, asked: Sequence[ModelInput]) -> Opened:
         def ask(prefixes: Sequence[tuple[int, Prefix]]) -> Rows:
