@@ -1,4 +1,4 @@
-"""The command line: one module per command, which imports what it needs only when it runs.
+"""The command line: one module per command, which imports heavy libraries only when it runs.
 
 Exit codes: 0 success; 2 an error that you can fix (input, file, server), explained in one
 sentence; 1 a bug, with its traceback; 130 interrupted.
@@ -19,9 +19,8 @@ from jpr.cli import output
 from jpr.cli.arguments import command
 from jpr.errors import JprError
 
-COMMANDS = (
-    *("ask", "serve", "index", "retrieve", "rerank", "read", "evaluate"),
-    *("convert", "validate", "train", "pack", "export", "doctor"),
+_COMMANDS = (
+    "ask serve index retrieve rerank read evaluate convert validate train pack export doctor"
 )
 app = typer.Typer(
     name="jpr",
@@ -31,7 +30,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-for _name in COMMANDS:
+for _name in _COMMANDS.split():
     command(app, import_module(f"jpr.cli.{_name}").run)
 
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]

@@ -1,7 +1,7 @@
 """The pool: all passages of any run for a question, from which an ideal ranking may choose."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise
 
 from jpr.errors import DataError
 from jpr.formats.runs.trec import Judgement
@@ -49,10 +49,8 @@ def pool_runs(
         hits: dict[str, Hit] = {}
         for ranking in rankings:
             hits = _joined(hits, ranking) if hits else {h.passage.id: h for h in ranking.hits}
-        for ids in relevant.get(question.id, {}).values():
-            for id in ids:
-                if id not in hits:
-                    hits[id] = Hit(Passage(id, "", ""), 0.0)
+        for id in chain.from_iterable(relevant.get(question.id, {}).values()):
+            hits.setdefault(id, Hit(Passage(id, "", ""), 0.0))
         pooled.append(Ranking(question, tuple(hits[id] for id in sorted(hits, reverse=True))))
     return pooled
 

@@ -13,9 +13,8 @@ from jpr.evaluation.measures import Measure
 
 HEADER = ("run", "measure", "all", "95 % interval", "n", "multi", "n multi", "oracle")
 COMPARED = (
-    *("run", "measure", "slice", "n", "difference", "95 % interval"),
-    *("won", "lost", "p", "p Holm"),
-)
+    "run", "measure", "slice", "n", "difference", "95 % interval", "won", "lost", "p", "p Holm",
+)  # fmt: skip
 
 
 _LATEX = str.maketrans(
