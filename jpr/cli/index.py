@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from jpr.cli import output
 from jpr.cli.arguments import Settings, Split, Workers, argument, arguments, flag, option
 from jpr.cli.files import is_documents, read_corpus
-from jpr.errors import ConfigError
+from jpr.errors import ConfigError, DataError
 from jpr.io.cluster import open_cluster
 from jpr.io.settings import parse_settings
 from jpr.io.text_files import read_lines, watch_reading
@@ -136,7 +136,7 @@ def run(options: IndexArguments) -> None:
     if out is not None:
         check_engine(out, options.engine)
         if corpus is None:
-            output.note(ENGINES[options.engine].load().remove(_ids(options.remove or ""), out))
+            _remove(options.remove or "", options, out)
             return
     assert corpus is not None
     vectors = options.vectors
@@ -180,11 +180,13 @@ def _encoder(named: str | None) -> str | None:
     return named
 
 
-def _ids(remove: str) -> list[str]:
-    path = Path(remove)
-    if not path.is_file():
-        return remove.split(",")
-    return [line for _, line in read_lines(path) if line]
+def _remove(given: str, options: IndexArguments, out: Path) -> None:
+    is_file = Path(given).is_file()
+    ids = [id for _, id in read_lines(Path(given)) if id] if is_file else given.split(",")
+    try:
+        output.note(ENGINES[options.engine].load().remove(ids, out))
+    except DataError as error:
+        raise error if is_file else DataError(f"{error}; no file is called {given}") from error
 
 
 def _read(corpus: Path, split: str | None) -> Iterator[Passage]:

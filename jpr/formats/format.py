@@ -20,6 +20,11 @@ from jpr.io.text_files import read_lines
 
 T = TypeVar("T")
 _COUNT = re.compile("0|[1-9][0-9]{0,17}")
+_KINDS = {
+    "questions": "jpr.formats.questions",
+    "rankings": "jpr.formats.runs",
+    "passages": "jpr.formats.corpus",
+}
 Located = Iterator[tuple[int, T]]
 """Records with the line each begins on (0 if the file has no lines)."""
 
@@ -102,17 +107,25 @@ def detect(path: Path, formats: Sequence[Format[T]], name: str | None = None) ->
     if name is not None:
         return _named(formats, name, f"unknown format {name!r}; known:")
     head = head_of(path)
-    found = [format for format in formats if format.sniff(head)]
+    found = _sniff(formats, head)
     if len(found) == 1:
         return found[0]
     if not found and head.broken:
         raise head.broken
     names = ", ".join(format.name for format in found or formats)
-    problem = f"could be any of {names}" if found else f"not recognized as any of {names}"
+    problem = f"could be any of {names}"
+    if not found:
+        kinds = (kind for kind, name in _KINDS.items() if _sniff(import_module(name).FORMATS, head))
+        held = next((f"is a file of {kind}" for kind in kinds), "unknown format")
+        problem = f"{held}; this command reads {names}"
     remedy = "docs/formats.md shows examples of them"
     if any(format.write for format in formats):
-        remedy = "if it is one, rewrite it: jpr convert FILE OUT --from NAME --to NAME"
+        remedy = "if it has one of these formats, jpr convert FILE OUT --from NAME --to NAME helps"
     raise FormatError(path, 0, f"{problem}; {remedy}")
+
+
+def _sniff(formats: Sequence[Format[T]], head: Head) -> list[Format[T]]:
+    return [format for format in formats if format.sniff(head)]
 
 
 def writable(formats: Sequence[Format[T]], name: str) -> Format[T]:

@@ -62,17 +62,33 @@ def open_current(folder: Path, open_version: Callable[[Path], T]) -> T:
         except FormatError:
             if _current(folder) == name:
                 raise
-    raise FormatError(folder, 0, "no index here; build one with: jpr index CORPUS --out DIR")
+    problem = "no index here; build one with: jpr index CORPUS --out DIR"
+    if (folder / "lock").exists():
+        problem = "the index is unfinished; run the same jpr index command again"
+    elif folder.is_file():
+        problem = "is a file; an index is a folder made by jpr index"
+    raise FormatError(folder, 0, problem)
 
 
 @contextmanager
 def only_writer(folder: Path) -> Iterator[None]:
-    """Create a folder and hold its lock, which the system releases when the process ends."""
+    """Create a folder and hold its lock, which the system releases when the process ends.
+
+    A folder that is new and still empty after an error is removed.
+    """
+    if folder.is_file():
+        raise ConfigError(f"{folder}: is a file; an index needs a folder")
     with explain_write_errors(folder):
+        is_new = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
         _check_ours(folder)
         with locked(folder / "lock"):
-            yield
+            try:
+                yield
+            except BaseException:
+                if is_new and [path.name for path in folder.iterdir()] == ["lock"]:
+                    shutil.rmtree(folder, ignore_errors=True)
+                raise
 
 
 def _check_ours(folder: Path) -> None:
@@ -87,7 +103,7 @@ def _check_ours(folder: Path) -> None:
 def _current(folder: Path) -> str | None:
     try:
         name = (folder / "CURRENT").read_text(encoding="utf-8").strip()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise FormatError(folder, 0, f"cannot be read: {error.strerror}") from error

@@ -9,6 +9,7 @@ from pathlib import Path
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -67,6 +68,14 @@ class _Page(StaticFiles):
     """The files of the page, which load nothing from elsewhere."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
+        routes = [route for route in router.routes if isinstance(route, APIRoute)]
+        allowed = {
+            method for one in routes if one.path == f"/{path}" for method in one.methods or ()
+        }
+        if allowed:  # the mounted page is also asked about other methods of our paths
+            raise HTTPException(405, headers={"allow": ", ".join(sorted(allowed))})
+        if self.lookup_path(path)[1] is None:
+            raise HTTPException(404)
         response = await super().get_response(path, scope)
         response.headers.update(_PAGE_HEADERS)
         return response
@@ -98,7 +107,11 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
         needed = "files" if is_upload else "a JSON object"
         media = "multipart/form-data" if is_upload else "application/json"
         return Json(error_body(f"send {needed}, with Content-Type: {media}"), 422)
-    reasons = {"missing": "is missing", "extra_forbidden": "is not a known field"}
+    reasons = {
+        "missing": "is missing",
+        "extra_forbidden": "is not a known field",
+        "too_short": "give at least one",
+    }
     return Json(error_body(f"{where}: {reasons.get(kind, first['msg'])}"), 422)
 
 

@@ -92,4 +92,4 @@ async def corpora(files: list[UploadFile], service: ServiceOf, request: Request)
 
 def _check_k(k: int | None, limit: int) -> None:
     if k is not None and k > limit:
-        raise HTTPException(422, f"k: at most {limit} passages")
+        raise HTTPException(422, f"k: must be at most {limit}")

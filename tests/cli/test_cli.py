@@ -100,7 +100,7 @@ def test_the_example_shows_joint_ahead() -> None:
         (["evaluate", "{run}", "-q", "absent"], "absent: cannot be read"),
         (["evaluate", "{run}", "-q", "{questions}", "-m", "MRecal@5"], "did you mean MRecall"),
         (["evaluate", "{run}", "-q", "{questions}", "--table", "html"], "markdown, latex"),
-        (["evaluate", "{questions}", "-q", "{questions}"], "not recognized"),
+        (["evaluate", "{questions}", "-q", "{questions}"], "this command reads"),
         (["validate", "{run}", "--from", "nonsense"], "unknown format 'nonsense'"),
         (["validate", "{broken}"], "broken.json:1: not valid JSON"),
         (["convert", "{run}", "out", "--to", "nonsense"], "'nonsense' cannot be written"),

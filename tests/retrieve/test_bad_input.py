@@ -121,10 +121,23 @@ def test_a_disk_that_fills_up_and_one_that_is_read_only(tmp_path: Path, small_di
     assert Index(little).search_bm25("castle", 5) == before  # reading needs no right to write
 
 
+def test_an_index_whose_first_build_was_killed_is_unfinished(tmp_path: Path) -> None:
+    (tmp_path / "index" / "v1").mkdir(parents=True)
+    (tmp_path / "index" / "lock").touch()
+    for command in (("retrieve", tmp_path / "index", "who?"), ("doctor", tmp_path / "index")):
+        assert "index is unfinished" in refused(*command)
+
+
+def test_an_id_that_was_to_be_a_file(index: Path) -> None:
+    said = refused("index", "--remove", "ids.txt", "--out", index)
+    assert "'ids.txt' is not in the index" in said
+    assert "no file" in said
+
+
 def test_a_target_that_cannot_be_one(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     corpus = corpus_file(tmp_path, passages(3))
-    assert "file: cannot be written: File exists" in refused(*build(corpus, tmp_path / "file"))
+    assert "file: is a file" in refused(*build(corpus, tmp_path / "file"))
     below = tmp_path / "file" / "below"
     assert "cannot be written: Not a directory" in refused(*build(corpus, below))
 

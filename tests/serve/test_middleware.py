@@ -135,14 +135,14 @@ def test_a_body_that_does_not_come_is_not_waited_for(pipeline: Pipeline) -> None
         ("/v1/ask", b"{}", 422, "question: "),
         ("/v1/ask", b'{"question": " "}', 422, "no text"),
         ("/v1/ask", b'{"question": "a", "bta": 1}', 422, "bta: "),
-        ("/v1/ask", b'{"question": "a", "k": 11}', 422, "k: at most 10"),
+        ("/v1/ask", b'{"question": "a", "k": 11}', 422, "k: must be at most 10"),
         ("/v1/ask", b'{"question": "a", "beta": 1e9}', 422, "beta: Input should be less than"),
         ("/v1/ask", b'{"question": "a", "decode": "seq", "beta": 1}', 422, "seq"),
         ("/v1/search", b'{"query": "a", "k": 0}', 422, "k: Input should be greater than"),
-        ("/v1/rerank", b'{"query": "a", "documents": []}', 422, "documents: List should have"),
+        ("/v1/rerank", b'{"query": "a", "documents": []}', 422, "documents: give at least one"),
         ("/v1/rerank", b'{"query": "a", "documents": [{}]}', 422, "documents.0: no field 'text'"),
         ("/v1/corpora", b"{}", 422, "files: "),
-        ("/v1/nothing", b"{}", 405, "POST"),
+        ("/v1/nothing", b"{}", 404, "no such path"),
     ],
 )
 def test_mistakes_are_reported_in_a_sentence(
@@ -151,6 +151,13 @@ def test_mistakes_are_reported_in_a_sentence(
     answer = httpx.post(url + path, content=body, headers={"content-type": "application/json"})
     assert answer.status_code == status
     assert fact in answer.json()["message"]
+
+
+def test_another_method_of_a_path_is_not_allowed(url: str) -> None:
+    answers = [httpx.get(f"{url}/v1/ask"), httpx.post(f"{url}/healthz"), httpx.post(f"{url}/")]
+    assert [answer.status_code for answer in answers] == [405, 405, 405]
+    assert [answer.headers.get("allow") for answer in answers[:2]] == ["POST", "GET"]
+    assert httpx.get(f"{url}/v1/nothing").status_code == 404
 
 
 def test_texts_and_passages_have_limits(pipeline: Pipeline) -> None:

@@ -137,7 +137,7 @@ def test_a_file_of_another_format_is_refused_and_not_misread(tmp_path: Path, nam
     ],
 )
 def test_files_that_hold_no_passages_are_not_claimed(tmp_path: Path, text: str) -> None:
-    with pytest.raises(FormatError, match=r"not recognized.* dpr, tsv"):
+    with pytest.raises(FormatError, match=r"this command reads.* dpr, tsv"):
         list(read_passages(stored(tmp_path, text)))
 
 

@@ -56,5 +56,5 @@ def test_files_of_other_kinds_are_not_claimed(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_not_a_question_file(tmp_path: Path) -> None:
-    with pytest.raises(FormatError, match="not recognized"):
+    with pytest.raises(FormatError, match="this command reads"):
         load_questions(tmp_path)
