@@ -36,7 +36,7 @@ def step_to_onnx(model: JointModel, int8: bool, about: Mapping[str, str]) -> byt
         head: _Pointer | _Index = _Pointer(graph, model.head)
     else:
         head = _Index(graph, model.head)
-    decoder = _Decoder(graph, config.num_heads)
+    decoder = _DecoderGraph(graph, config.num_heads)
     bias = decoder.bias(model.decoder)
     x = head.last()
     caches = []
@@ -79,7 +79,7 @@ def add_feed_forward(
     return add_linear(graph, f"{name}.down", wide, feed.down)
 
 
-class _Decoder:
+class _DecoderGraph:
     """The blocks of a decoder, over the last passage of each prefix."""
 
     def __init__(self, graph: Graph, heads: int) -> None:
