@@ -6,6 +6,7 @@ sentence; 1 a bug, with its traceback; 130 interrupted.
 
 import io
 import os
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -33,6 +34,7 @@ app = typer.Typer(
 for _name in _COMMANDS.split():
     command(app, import_module(f"jpr.cli.{_name}").run)
 
+_NOT_A_NUMBER = re.compile("Input should be a valid (integer|number), .*")
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """Invalid command-line arguments; typer has no public name for it."""
 
@@ -99,9 +101,10 @@ def _run(arguments: Sequence[str]) -> None:
 def _usage(error: Any) -> str:  # noqa: ANN401  # it has no public name
     path = error.ctx.command_path if error.ctx else "jpr"
     message = " ".join(error.format_message().split()).rstrip(".")
+    message = _NOT_A_NUMBER.sub(r"give a valid \1", message)
     if message.startswith("Got unexpected extra argument"):
         message += "; put quotes around a question or a name with spaces"
-    return f"{message}; see {path} --help"
+    return f"{message}{' See' if message.endswith('?') else '; see'} {path} --help"
 
 
 def _prepare_streams() -> None:

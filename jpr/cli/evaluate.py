@@ -66,7 +66,7 @@ class EvaluateArguments:
     def __post_init__(self) -> None:
         files = ("runs", "corpus", "qrels", "pool")
         if self.example:
-            why = "--example has its own files; remove these"
+            why = "--example uses the bundled files; remove these"
             reject(why, self, *files, "questions", "baseline", "answers")
         if self.answers:
             reject("has no effect with --answers; remove it", self, *files, "strict", "plots")
@@ -210,7 +210,9 @@ def _rankings(paths: Iterable[Path], corpus: Path | None) -> dict[Path, list[Ran
 
 def _note_oddities(evaluation: "Evaluation", kind: str) -> None:
     if evaluation.without_answers:
-        output.note(f"{len(evaluation.without_answers)} questions without answers are left out")
+        output.note(
+            f"left out {output.count(len(evaluation.without_answers), 'question')} without answers"
+        )
     for run in evaluation.runs:
         example = next(iter(run.differing), "")
         ties = (

@@ -87,7 +87,11 @@ class ExportArguments:
     def _check_precision(self) -> None:
         precision, is_int8 = self.settings.precision, self.settings.precision == "int8"
         if self.out is not None and is_int8 != (self.sample is not None):
-            problem = "int8 needs --sample RUN" if is_int8 else "--sample is only for int8"
+            problem = (
+                "give --sample RUN, or --set precision=fp32"
+                if is_int8
+                else "--sample is only for int8"
+            )
             raise ConfigError(f"precision {precision}: {problem}")
         if (self.settings.prior is not None or self.calibrate is not None) and not self.is_joint:
             raise ConfigError(f"{self.model}: prior and --calibrate are for joint models")
@@ -176,5 +180,5 @@ def _calibrate(options: ExportArguments, run: Path, model: Path) -> None:
     write_stopping_rule(model / "joint.json", rule)
     output.note(
         f"stopping threshold {threshold:.4f}: {passages:.2f} passages per question instead of "
-        f"{settings.k} keep {100 * kept:.1f} % of the answers ({n:,} questions)"
+        f"{settings.k} keep {100 * kept:.1f} % of the answers ({output.count(n, 'question')})"
     )

@@ -144,9 +144,13 @@ def fill_in(
         aligned = align(load_questions(questions), rankings)
         rankings = aligned.items
         if aligned.unknown:
-            output.note(f"{len(aligned.unknown)} rankings are for other questions; left out")
+            output.note(
+                f"left out {output.count(len(aligned.unknown), 'ranking')} for other questions"
+            )
         if aligned.missing:
-            output.note(f"{len(aligned.missing)} questions have no ranking; left empty")
+            output.note(
+                f"{output.count(len(aligned.missing), 'question')} without a ranking; left empty"
+            )
     return rankings
 
 

@@ -71,6 +71,11 @@ def render(parts: Iterable["RenderableType"], width: int | None = None) -> None:
     write("\n".join(line.rstrip() for line in captured.get().splitlines()).rstrip("\n"))
 
 
+def count(n: int, noun: str) -> str:
+    """Return a number with a noun: 1 ranking, 2,000 rankings."""
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
 def table(
     header: Sequence[str], rows: Sequence[Sequence[str]], first_number: int = 2, folded: int = 0
 ) -> None:

@@ -75,8 +75,8 @@ def run(options: PackArguments) -> None:
         )
     counts = pack.counts()
     output.note(
-        f"wrote {counts['questions']:,} questions with {counts['candidates']:,} candidates and "
-        f"{counts['passages']:,} passages to {options.out}"
+        f"wrote {output.count(counts['questions'], 'question')} with "
+        f"{counts['candidates']:,} candidates and {counts['passages']:,} passages to {options.out}"
     )
 
 
@@ -86,7 +86,7 @@ def _load(path: Path) -> list[Question]:
     loaded = load_questions(path)
     without = sum(not has_answers(question) for question in loaded)
     if without:
-        output.note(f"{path}: {without} questions without answers are left out")
+        output.note(f"{path}: left out {output.count(without, 'question')} without answers")
     return loaded
 
 
@@ -112,9 +112,11 @@ def _read(
             known = survey(run, questions, progress)
         surveys.append(known)
         if known.unknown:
-            output.note(f"{run}: {known.unknown} rankings are for other questions; left out")
+            output.note(
+                f"{run}: left out {output.count(known.unknown, 'ranking')} for other questions"
+            )
         if n := len(known.missing):
-            output.note(f"{run}: {n} questions have no ranking and get no candidates")
+            output.note(f"{run}: {output.count(n, 'question')} without ranking and candidates")
     hashes = _hashes("questions", loaded) | _hashes("run", runs)
     texts = {}
     if corpus:

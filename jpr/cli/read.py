@@ -113,4 +113,4 @@ def run(options: ReadArguments) -> None:
         output.progress("reading", len(rankings)) as progress,
     ):
         read_to_file(reader, rankings, options.out, progress, on)
-    output.note(f"wrote the answers to {len(rankings):,} questions to {options.out}")
+    output.note(f"wrote the answers to {output.count(len(rankings), 'question')} to {options.out}")

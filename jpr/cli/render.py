@@ -27,8 +27,8 @@ _COLORS = ("green", "cyan", "magenta", "yellow", "blue", "red")
 _CONTEXT = 140
 """Characters shown before and after an answer."""
 _LEGEND = (
-    "Percentages: the answers in all {} candidates share 100%. Answers far below the first, or "
-    "contained in one, are not listed; “may add” names them."
+    "The percentages of all answers in the {} candidates add up to 100%. Unlikely answers, and "
+    "answers that are part of another answer, appear only after “may add”."
 )
 _SPACES = re.compile(r"\s++")
 

@@ -101,11 +101,11 @@ def run(options: RerankArguments) -> None:
         output.progress("reranking", len(rankings)) as progress,
     ):
         rerank_to_file(reranker, rankings, options.out, k, progress, on, trees=options.trees)
-    output.note(f"wrote {len(rankings):,} rankings to {options.out}")
+    output.note(f"wrote {output.count(len(rankings), 'ranking')} to {options.out}")
     if budget is not None:
         empty = sum(not ranking.hits for ranking in load_rankings(options.out))
         if empty:
-            output.note(f"no passage fits budget={budget} for {empty:,} questions; increase it")
+            output.note(f"no passage fits budget={budget} for {output.count(empty, 'question')}")
 
 
 def _max_passages(k: str | None, budget: int | None, reranker: KeyedReranker) -> int:

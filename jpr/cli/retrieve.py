@@ -48,9 +48,9 @@ class RetrieveArguments:
     def __post_init__(self) -> None:
         check_k(self.k)
         if (self.question is None) == (self.questions is None):
-            raise ConfigError("give a question, or a file of questions with --questions")
+            raise ConfigError("give either a question or --questions FILE")
         if self.questions is None:
-            reject("for --questions; remove it", self, "out", "workers")
+            reject("needs --questions; remove it", self, "out", "workers")
             if not (self.question or "").strip():
                 raise ConfigError("the question is empty")
             return
@@ -100,7 +100,7 @@ def _write_run(options: RetrieveArguments) -> None:
         retrieve_to_file(
             retriever, questions, options.out, options.k, key=key, progress=progress, spread=on
         )
-    output.note(f"wrote {len(questions):,} rankings to {options.out}")
+    output.note(f"wrote {output.count(len(questions), 'ranking')} to {options.out}")
 
 
 def _print(options: RetrieveArguments, question: str) -> None:

@@ -48,11 +48,12 @@ def run(options: ServeArguments) -> None:
     """Serve answers and rerankings over HTTP or MCP, with a web page.
 
     The corpus is chosen as for `jpr ask`. POST /v1/rerank and /v2/rerank accept the requests of
-    Jina's and Cohere's clients. SIGTERM ends it after the requests in progress. With JPR_TOKEN or
-    --token-file, requests need `Authorization: Bearer TOKEN`.
+    Jina's and Cohere's clients. On SIGTERM the service finishes the requests in progress, then
+    exits. With JPR_TOKEN or --token-file, requests need `Authorization: Bearer TOKEN`.
 
     Limits of a request: body (bytes), passages, characters, seconds; of the service: waiting
-    (requests in progress or queued; more get 429), batch (requests the model processes together).
+    (requests in progress or queued; more get 429), batch (requests the model processes together),
+    corpora (uploaded corpora kept), corpus-passages (passages of an uploaded corpus).
 
     Example: jpr serve --docs contracts
 

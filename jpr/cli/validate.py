@@ -32,9 +32,9 @@ class ValidateArguments:
 def run(options: ValidateArguments) -> None:
     """Check a file and count its records; without one, list the formats.
 
-    The whole file is read. An error names the line (exit code 2); readable oddities, such as
-    questions without answers or empty passages, are counted. Compressed files (gzip, xz, bzip2,
-    zstd) are read whatever their names.
+    The whole file is read. An error names the line (exit code 2); problems that do not stop
+    reading, such as questions without answers or empty passages, are counted. Compressed files
+    (gzip, xz, bzip2, zstd) are recognized even if the file name does not show it.
 
     Example: jpr validate run.jsonl
 

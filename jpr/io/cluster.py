@@ -88,7 +88,7 @@ def cluster_map(
 def local_cluster(workers: int) -> Iterator["Client"]:
     """Start worker processes on this machine, each with one thread."""
     if workers < 1:
-        raise ConfigError(f"--workers {workers}: start at least one")
+        raise ConfigError(f"--workers {workers}: must be at least 1")
     distributed = _distributed()
     with (
         distributed.LocalCluster(

@@ -120,7 +120,8 @@ def _unfinished(error: json.JSONDecodeError, text: str) -> bool:
 
 
 def _bad_json(path: Path, line: int, error: json.JSONDecodeError) -> FormatError:
-    return FormatError(path, line, f"not valid JSON: {error.msg} at column {error.colno}")
+    problem = error.msg.removesuffix(" starting at")
+    return FormatError(path, line, f"not valid JSON: {problem} at column {error.colno}")
 
 
 def _document(path: Path, first: int, line: str, lines: _Lines) -> Any:  # noqa: ANN401

@@ -54,7 +54,7 @@ class ChatEndpoint:
         """Check the settings; see `LlmReader`."""
         host = _URL.fullmatch(url)
         if not host:  # not quoted: it may contain a password
-            raise ConfigError("a url must be like https://host/v1, without password and query")
+            raise ConfigError("url: give one such as https://host/v1, without a password or query")
         token = (os.environ.get("OPENAI_API_KEY", "") if token is None else token).strip()
         if not _TOKEN.fullmatch(token):
             raise ConfigError("a token (or OPENAI_API_KEY) must be ASCII without spaces and quotes")

@@ -46,7 +46,7 @@ def test_answers_passages_and_the_tree_are_printed(docs: Path) -> None:
     shown = jpr("ask", QUESTION, "--docs", docs, "-k", 3, "--explain", "--compare")
     question, first, second, meaning, blank, *rest = shown.splitlines()
     assert (question, blank) == (QUESTION, "")
-    assert meaning.startswith("  Percentages: the answers in all 7 candidates")
+    assert meaning.startswith("  The percentages of all answers in the 7 candidates")
     assert sorted([first.split("  ")[1], second.split("  ")[1]]) == ["Brazil", "Italy"]
     assert "[1] " in rest[0]
     assert "    In 2006 **Italy** won the cup in Berlin.\n    adds Italy\n" in shown
@@ -81,7 +81,7 @@ def test_all_percentages_are_of_one_kind_and_none_of_the_unlisted_exceeds_the_li
         for part in render.reply_parts(made, None, explain=True):
             console.print(part)
     shown = captured.get()
-    assert "the answers in all 7 candidates share 100%" in shown
+    assert "in the 7 candidates add up to 100%" in shown
     assert "%" not in shown.partition("Search over")[2]
 
 

@@ -45,9 +45,9 @@ COMMON = ("--tokenizer", "tokenizer.json", "--out", "pack")
 def test_a_run_of_ids_gets_its_texts_and_what_is_odd_is_reported(files: Path) -> None:
     arguments = ["pack", "run.trec", "-q", "q.jsonl", "--corpus", "corpus.tsv", *COMMON]
     result = CliRunner().invoke(app, arguments, catch_exceptions=False)
-    assert "q.jsonl: 1 questions without answers are left out" in result.stderr
-    assert "run.trec: 1 rankings are for other questions; left out" in result.stderr
-    assert "run.trec: 1 questions have no ranking and get no candidates" in result.stderr
+    assert "q.jsonl: left out 1 question without answers" in result.stderr
+    assert "run.trec: left out 1 ranking for other questions" in result.stderr
+    assert "run.trec: 1 question without ranking" in result.stderr
     assert "wrote 3 questions with 3 candidates and 2 passages to pack" in result.stderr
     pack = Pack.open("pack", verify=True)
     assert pack.question_ids == ("a", "b", "missing")  # as in the run, then what it lacks

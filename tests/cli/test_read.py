@@ -103,7 +103,7 @@ def test_mistakes_are_reported(
     message = fails(capsys, monkeypatch, "read", bare, "-o", tmp_path / "a.jsonl")
     assert "give the questions with --questions" in message
     assert not (tmp_path / "a.jsonl").exists()
-    assert "a url must be like" in said("--llm", "")
+    assert "https://host/v1" in said("--llm", "")
     assert "--min-ratio: " in said("--llm", "http://localhost:1", "--min-ratio", 0)
     assert "is a folder" in fails(capsys, monkeypatch, "read", run, "-o", ".", "--model", model)
     before = run.read_bytes()

@@ -87,7 +87,7 @@ def test_what_cannot_be_done_is_refused(
     assert "choose one of joint, pointwise, mmr, dpp" in said(RUN, "--method", "magic")
     assert "tree, sets, seq, beam, independent" in said(RUN, "--set", "decoder=bush")
     assert "-k 0" in said(RUN, "-k", 0)
-    assert "--trees: " in said(RUN, "--method", "mmr", "--trees", out)
+    assert "--trees: " in said(RUN, "--method", "mmr", "--trees", tmp_path / "t")
     assert "unknown key lambda" in said(RUN, "--method", "oracle", "--set", "lambda=1")
     assert "seq" in said(RUN, "--set", "decoder=seq", "--set", "beta=1")
     assert "nan" in said(RUN, "--set", "beta=nan")

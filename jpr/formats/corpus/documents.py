@@ -112,8 +112,8 @@ def read_documents(
 
 def nothing_read(folder: Path) -> FormatError:
     """Return the error for a folder without a readable document."""
-    readable = ".txt .md .html .pdf .docx .csv and .jsonl can be read"
-    return FormatError(folder, 0, f"holds no readable document; {readable}")
+    names = [name for name, reader in READERS.items() if all(map(find_spec, reader.needs))]
+    return FormatError(folder, 0, f"holds no readable document; {' '.join(names)} can be read")
 
 
 def usual_cut(tokenizer: Tokenizer) -> Cut:

@@ -15,7 +15,9 @@ _QUOTED = re.compile(r'"([^"]*+(?:""[^"]*+)*+)("?)')
 _BREAK = re.compile(r"[\t\r\n]")
 _LIST = re.compile(r"""\s*\[\s*["'\]]""")
 _LINES_IN_FIELD = 1000
-_QUOTES_HINT = "double the quotes inside a field, or name the format tsv if quotes are plain"
+_QUOTES_HINT = (
+    "double the quotes inside a field; if quotes are ordinary characters, convert with --from tsv"
+)
 
 
 def _is_header(columns: list[str]) -> bool:
@@ -120,7 +122,7 @@ def _rows(path: Path, counts: Sequence[int], names: str) -> Iterator[tuple[int, 
 
 
 def _read_plain(path: Path) -> Located[Passage]:
-    for line, columns in _rows(path, (3, 4), "id, text, title and perhaps source"):
+    for line, columns in _rows(path, (3, 4), "id, text, title and optionally source"):
         if line == 1 and _is_header(columns):
             continue
         meta = {"source": columns[3]} if len(columns) == 4 and columns[3] else NO_META
@@ -150,7 +152,7 @@ FORMATS = (
     ),
     Format(
         "tsv",
-        "tab-separated id, text, title and perhaps source, without a header, quotes being plain",
+        "tab-separated id, text, title, optionally source; no header; quotes are plain characters",
         lambda head: _is_prose(head, (3, 4)),
         _read_plain,
         _write_plain,

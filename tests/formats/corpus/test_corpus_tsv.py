@@ -43,7 +43,7 @@ def test_the_header_names_the_columns(tmp_path: Path) -> None:
     [
         ('1\tx\tX\n2\t"open\tY\n3\tz\tZ\n', "p.tsv:3: a quote opens a field and nothing closes it"),
         ('1\t"open\tX\n2\t"text"\tY\n', "p.tsv:2: text follows a closing quote; double the quotes"),
-        ('1\t"no" he said\tX\n', "p.tsv:2: text follows a closing quote; .* format tsv if"),
+        ('1\t"no" he said\tX\n', "p.tsv:2: text follows a closing quote; .* --from tsv"),
         ("1\tx\tX\n2\ty\n", "p.tsv:3: 2 columns instead of the header's 3"),
         ("1\tx\tX\textra\n", "p.tsv:2: 4 columns instead of the header's 3"),
         (" \tx\tX\n", "p.tsv:2: the id is empty"),
