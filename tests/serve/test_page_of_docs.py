@@ -63,9 +63,9 @@ def test_limits_are_those_of_the_page() -> None:
         f"| {usual.batch} requests",
     ]
     named += [
-        f"The first {MAX_JOINT} at most",
+        f"the first {MAX_JOINT} are chosen",
         f"last {CACHED_QUESTIONS} questions",
-        f"has {SEARCH_SECONDS:g} sec",
+        f"take {SEARCH_SECONDS:g} seconds",
     ]
-    named += [f"or {usual.corpora} newer"]
+    named += [f"| {usual.corpora} uploaded corpora |"]
     assert [text for text in named if text not in PAGE] == []
