@@ -7,7 +7,6 @@ from jpr.cli import output
 from jpr.cli.arguments import Docs, IndexFolder, Json, argument, arguments, flag, option
 from jpr.cli.checks import check_k, check_source
 from jpr.errors import ConfigError
-from jpr.formats.replies import reply_json
 
 DECODERS = ("tree", "sets", "seq", "beam", "independent")
 _WITH_BETA = (None, "tree", "sets")
@@ -66,6 +65,8 @@ def run(options: AskArguments) -> None:
         reply = opened.reply(beta=options.beta, decoder=options.decode)
         independent = opened.reply(decoder="independent") if options.compare else None
     if options.json:
+        from jpr.formats.replies import reply_json
+
         output.write_json(reply_json(reply, independent))
         return
     from jpr.cli.render import reply_parts

@@ -11,7 +11,7 @@ from jpr.cli import output
 from jpr.errors import ConfigError, DataError
 from jpr.formats import corpus as passages
 from jpr.formats import questions, runs
-from jpr.formats.corpus import folder, read_passages
+from jpr.formats.corpus import read_passages
 from jpr.formats.format import Format, detect, head_of, writable
 from jpr.formats.questions import check_lengths, load_questions
 from jpr.formats.runs import load_rankings, predictions
@@ -93,6 +93,8 @@ def read_corpus(
 
 def is_documents(corpus: Path) -> bool:
     """Whether a corpus is a folder of documents."""
+    from jpr.formats.corpus import folder
+
     return corpus.is_dir() and folder.FORMAT.sniff(head_of(corpus))
 
 

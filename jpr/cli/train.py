@@ -13,7 +13,6 @@ from jpr.cli import output
 from jpr.cli.arguments import argument, arguments, flag, option
 from jpr.errors import ConfigError, MissingExtraError
 from jpr.io.atomic import publish
-from jpr.io.manifest import manifest
 
 if TYPE_CHECKING:
     from jpr.train.recipe import JointTraining, ReaderTraining
@@ -89,6 +88,7 @@ def _write_manifest(
 ) -> None:
     """Write the manifest and, with the plot extra, the curve."""
     from jpr.evaluation.plots import plot_training
+    from jpr.io.manifest import manifest
     from jpr.train.state import read_log
 
     packs = [dataset.pack for dataset in config.data] + list(config.dev.packs)
