@@ -98,7 +98,7 @@ def _write_run(options: RetrieveArguments) -> None:
         output.progress("retrieving", len(questions)) as progress,
     ):
         retrieve_to_file(
-            retriever, questions, options.out, options.k, key=key, progress=progress, spread=on
+            retriever, questions, options.out, options.k, key=key, progress=progress, run=on
         )
     output.note(f"wrote {output.count(len(questions), 'ranking')} to {options.out}")
 

@@ -5,10 +5,10 @@ With trees, a second file holds the search of each question, a JSON line each
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Protocol, TextIO
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 from jpr.formats.replies import tree_line
 from jpr.formats.runs import write_rankings
@@ -16,6 +16,9 @@ from jpr.io.cluster import BatchRunner, run_locally
 from jpr.io.resume import write_resumably
 from jpr.stages import Progress, Reranker
 from jpr.types import Ranking, Reply
+
+if TYPE_CHECKING:  # a diversifier works without the joint model's libraries
+    from jpr.rerank.joint import JointReranker
 
 BATCH = 8
 """Questions that a worker gets together; it equals the batch of rerankers that have one, so that
@@ -41,7 +44,7 @@ def rerank_to_file(
     trees: Path | None = None,
 ) -> None:
     """Write k passages for each question; the searches of a joint reranker to `trees`."""
-    choose = partial(_choose, k=k, method="decode_many" if trees else "rank_many")
+    choose: Callable[..., Iterator[Ranking | Reply]] = partial(_decode if trees else _rank, k=k)
 
     def write(chosen: Ranking | Reply, streams: Sequence[TextIO]) -> None:
         if isinstance(chosen, Reply):
@@ -58,11 +61,12 @@ def rerank_to_file(
     )
 
 
-def _choose(
-    reranker: Reranker, rankings: Iterable[Ranking], k: int, method: str
-) -> Iterator[Ranking | Reply]:
-    chosen: Iterator[Ranking | Reply] = getattr(reranker, method)(rankings, k)
-    return chosen
+def _rank(reranker: Reranker, rankings: Iterable[Ranking], k: int) -> Iterator[Ranking]:
+    return reranker.rank_many(rankings, k)
+
+
+def _decode(reranker: "JointReranker", rankings: Iterable[Ranking], k: int) -> Iterator[Reply]:
+    return reranker.decode_many(rankings, k)
 
 
 def key_of(rankings: Sequence[Ranking], k: int, key: str) -> str:

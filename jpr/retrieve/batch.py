@@ -21,7 +21,7 @@ def retrieve_to_file(
     *,
     key: str,
     progress: Progress = lambda _: None,
-    spread: BatchRunner = run_locally,
+    run: BatchRunner = run_locally,
 ) -> None:
     """Write k candidates for each question; `key` identifies the retriever and its index."""
     digest = hashlib.sha256(f"{key}\n{k}\n".encode())
@@ -31,7 +31,7 @@ def retrieve_to_file(
     write_resumably(
         [path],
         digest.hexdigest(),
-        lambda done: spread(partial(_retrieved, k=k), retriever, questions[done:], BATCH),
+        lambda done: run(partial(_retrieved, k=k), retriever, questions[done:], BATCH),
         lambda ranking, streams: write_rankings([ranking], streams[0]),
         progress,
     )
