@@ -5,6 +5,10 @@ from dataclasses import dataclass, field
 
 NO_META: Mapping[str, object] = {}
 """Shared by passages without other fields."""
+TREES = ("tree", "sets")
+INDEPENDENT = "independent"
+"""Ranks passages independently, as IndepPR does: the baseline of joint choices."""
+DECODERS = (*TREES, "seq", "beam", INDEPENDENT)
 
 
 @dataclass(frozen=True, slots=True)

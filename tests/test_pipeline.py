@@ -13,11 +13,10 @@ from jpr import DataError, FunctionRetriever, JointReranker, Pipeline, SpanReade
 from jpr.errors import ConfigError
 from jpr.formats.replies import answers_json, passages_json, reply_json
 from jpr.io.atomic import publish_folder
-from jpr.rerank.decoding import DECODERS, TREES
 from jpr.rerank.order import FirstStageOrder
 from jpr.rerank.save import export_joint
 from jpr.text import normalize_answer
-from jpr.types import Answer, Hit, Passage, Question, Ranking, Reply
+from jpr.types import DECODERS, TREES, Answer, Hit, Passage, Question, Ranking, Reply
 from tests.rerank.tiny import NAMES, hits, write_pointer
 
 QUESTION = "which colour ?"

@@ -7,9 +7,7 @@ from jpr.cli import output
 from jpr.cli.arguments import Docs, IndexFolder, Json, argument, arguments, flag, option
 from jpr.cli.checks import check_k, check_source
 from jpr.errors import ConfigError
-
-DECODERS = ("tree", "sets", "seq", "beam", "independent")
-_WITH_BETA = (None, "tree", "sets")
+from jpr.types import DECODERS, INDEPENDENT, TREES
 
 
 @arguments
@@ -35,7 +33,7 @@ class AskArguments:
         check_k(self.k)
         if self.decode is not None and self.decode not in DECODERS:
             raise ConfigError(f"--decode {self.decode}: choose one of {', '.join(DECODERS)}")
-        if self.beta is not None and self.decode not in _WITH_BETA:
+        if self.beta is not None and self.decode not in (None, *TREES):
             raise ConfigError(f"--beta has no effect with --decode {self.decode}; remove it")
         if self.beta is not None and not isfinite(self.beta):
             raise ConfigError(f"--beta {self.beta}: must be a finite number")
@@ -63,7 +61,7 @@ def run(options: AskArguments) -> None:
     with output.spinner("reading and choosing passages"):
         opened = pipeline.open(options.question)
         reply = opened.reply(beta=options.beta, decoder=options.decode)
-        independent = opened.reply(decoder="independent") if options.compare else None
+        independent = opened.reply(decoder=INDEPENDENT) if options.compare else None
     if options.json:
         from jpr.formats.replies import reply_json
 

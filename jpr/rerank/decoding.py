@@ -17,15 +17,10 @@ from jpr.decode import Limits, Search, beam, independent, sequence, tree
 from jpr.errors import ConfigError, DataError
 from jpr.io.checksums import sealed, unsealed
 from jpr.io.json_files import read_object, write_json
-from jpr.types import Node
+from jpr.types import DECODERS, INDEPENDENT, TREES, Node
 
 if TYPE_CHECKING:
     from jpr.coverage import Coverage
-
-TREES = ("tree", "sets")
-INDEPENDENT = "independent"
-"""Ranks passages independently, as IndepPR does: the baseline of joint choices."""
-DECODERS = (*TREES, "seq", "beam", INDEPENDENT)
 
 
 @dataclass(frozen=True, slots=True)

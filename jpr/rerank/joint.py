@@ -20,13 +20,13 @@ from jpr.models.joint_config import (
     read_joint_json_and_sums,
 )
 from jpr.rerank.answer_text import AnswerLocator
-from jpr.rerank.decoding import INDEPENDENT, Decoding, StoppingRule
+from jpr.rerank.decoding import Decoding, StoppingRule
 from jpr.rerank.methods import RerankOptions
 from jpr.rerank.order import checked
 from jpr.rerank.prompt import Prompts, PromptSettings
 from jpr.rerank.scorer import EncodedCandidates, ModelInput, Scorer
 from jpr.stages import batched
-from jpr.types import Hit, Question, Ranking, Reply
+from jpr.types import INDEPENDENT, Hit, Question, Ranking, Reply
 
 BUNDLED_MODEL = Path(__file__).parent.parent / "assets" / "joint"
 """The joint model that comes with the package (docs/model-card.md)."""

@@ -15,11 +15,11 @@ from jpr.decode import Rows
 from jpr.errors import ConfigError, DataError
 from jpr.formats.replies import reply_json, tree_json
 from jpr.pipeline import OpenQuestion, Pipeline, as_question
-from jpr.rerank.decoding import INDEPENDENT, Decoding
+from jpr.rerank.decoding import Decoding
 from jpr.rerank.joint import JointReranker
 from jpr.rerank.scorer import ModelInput, Opened, Scorer
 from jpr.stages import batched
-from jpr.types import Answer, Hit, Prefix, Ranking, Reply
+from jpr.types import INDEPENDENT, Answer, Hit, Prefix, Ranking, Reply
 
 MAX_JOINT = 20
 """Candidates of a rerank job that are chosen jointly; the others follow by their own probability.

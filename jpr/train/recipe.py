@@ -8,9 +8,9 @@ from pathlib import Path
 from jpr.io.settings import below, not_one_of, parse_table, read_tables, reject
 from jpr.models.joint import MEMORIES
 from jpr.models.joint_checkpoint import HEADS
-from jpr.rerank.decoding import DECODERS
 from jpr.rerank.prompt import STYLES
 from jpr.train.loop import LoopConfig
+from jpr.types import DECODERS
 
 KINDS = ("joint", "independent", "pointwise")
 PREFIXES = ("dynamic", "no-negatives", "teacher-forcing")

@@ -11,7 +11,6 @@ from safetensors.torch import load_file, save_file
 from jpr.decode import Evidence, chosen_passages
 from jpr.encode.tokenizer import read_tokenizer
 from jpr.io.atomic import publish_folder
-from jpr.rerank.decoding import DECODERS
 from jpr.rerank.evidence import Vocabulary, find_evidence
 from jpr.rerank.joint import JointReranker, model_input
 from jpr.rerank.onnx_scorer import OnnxScorer
@@ -19,7 +18,7 @@ from jpr.rerank.prompt import Prompts, read_prompt_settings
 from jpr.rerank.save import export_joint
 from jpr.rerank.scorer import Scorer
 from jpr.rerank.torch_scorer import TorchScorer
-from jpr.types import Hit, Passage, Ranking
+from jpr.types import DECODERS, Hit, Passage, Ranking
 from tests.damage import without_sums
 from tests.rerank.tiny import NAMES, QUESTION, ranking, write_pointer, write_t5
 
