@@ -1,6 +1,6 @@
 """Speed of the joint reranker on a GPU, against transformers' T5 and against matrix products.
 
-python benchmarks/rerank.py [--small] [--out FILE.json]
+python benchmarks/rerank.py [--small] [--alone] [--out FILE.json]
 
 Weights are random: speed does not depend on them, except through the shape of the decode tree. As
 they give all passages nearly the same probability, β = 2 grows a wide tree, most of which can be
@@ -8,7 +8,7 @@ expanded ahead, and β = -2 a chain, of which nothing can. Lengths are padded (3
 tokens, the paper's) or real: drawn from the distribution of 10,000 candidates of 100 AmbigNQ
 development questions in T5's tokens (mean 167). Times are medians of several repetitions, each from
 token ids on the GPU to the choice on the CPU, with the GPU idle before. Peers, in the same run,
-where transformers is installed:
+where transformers is installed and unless `--alone` leaves them out:
 
 - transformers' T5 encoder, eager, sdpa, compiled;
 - a direct implementation: transformers' encoder over the padded passages, its vectors
@@ -186,7 +186,7 @@ def operations(shape: T5Config, lengths: np.ndarray) -> float:
     return float(shape.num_layers * each.sum())
 
 
-def against_transformers(each: int, small: bool) -> Iterator[Row]:
+def against_transformers(each: int, small: bool, peers: tuple[str, ...]) -> Iterator[Row]:
     """Compare on T5-base, one question."""
     name = "small" if small else "base"
     shape = SHAPES[name]
@@ -205,7 +205,7 @@ def against_transformers(each: int, small: bool) -> Iterator[Row]:
         }
         for way, (beta, ahead) in ways.items():
             yield about | {"what": f"jpr: {way}"} | measured(ours.decode, given, beta, ahead)
-        for attention in ("eager", "sdpa") if find_spec("transformers") else ():
+        for attention in peers:
             yield from _theirs(shape, attention, about, each, kind)
 
 
@@ -247,13 +247,16 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--small", action="store_true", help="a T5-small and few passages, to try")
+    parser.add_argument("--alone", action="store_true", help="time jpr alone, to compare commits")
     parser.add_argument("--commit", default="", help="to record")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     torch.manual_seed(0)
     start, rows, most = time.perf_counter(), [], ceiling()
     each = 25 if options.small else 100
-    for row in chain(against_transformers(each, options.small), by_size(options.small)):
+    has_peers = find_spec("transformers") and not options.alone
+    peers = ("eager", "sdpa") if has_peers else ()
+    for row in chain(against_transformers(each, options.small, peers), by_size(options.small)):
         rows.append(row)
         cells = (f"{v:.2f}" if isinstance(v, float) else str(v) for v in row.values())
         print(f"[{time.perf_counter() - start:5.0f}]", *cells, flush=True)

@@ -1,6 +1,6 @@
 """Speed of training joint rerankers, against transformers' T5 and against matrix products.
 
-python benchmarks/train.py [--tiny] [--commit NAME] [--out FILE.json]
+python benchmarks/train.py [--tiny] [--alone] [--commit NAME] [--out FILE.json]
 
 Everything goes through `jpr.train.loop.train`: bfloat16 by autocast, gradients clipped, AdamW
 (fused). The objective is the joint one, with prefixes by the dynamic oracle, k = 5, dropout 0.1, 25
@@ -126,7 +126,7 @@ def measured(made: System, task: Task, work: float, most: float) -> Row:
     }
 
 
-def systems(task: Task, checkpointing: bool) -> dict[str, System]:
+def systems(task: Task, checkpointing: bool, peers: tuple[str, ...]) -> dict[str, System]:
     """Return what there is of a shape, to be made when its turn has come."""
 
     def ours() -> tuple[nn.Module, LossOf]:
@@ -144,12 +144,12 @@ def systems(task: Task, checkpointing: bool) -> dict[str, System]:
 
     found: dict[str, System] = {"jpr": ours}
     if isinstance(task.shape, T5Config):
-        for attention in ATTENTIONS:
+        for attention in peers:
             found[f"transformers, {attention}"] = partial(theirs, task.shape, attention)
     return found
 
 
-def rows(size: Size, home: Path, most: float) -> Iterator[Row]:
+def rows(size: Size, home: Path, most: float, peers: tuple[str, ...]) -> Iterator[Row]:
     """Measure everything."""
     for name in size.shapes:
         for lengths in (REAL, FULL):
@@ -165,7 +165,7 @@ def rows(size: Size, home: Path, most: float) -> Iterator[Row]:
                 "questions a step": task.config.batch,
             }
             for checkpointing in (False, True):
-                for system, made in systems(task, checkpointing).items():
+                for system, made in systems(task, checkpointing, peers).items():
                     what: Row = {"system": system, "checkpointing": checkpointing}
                     yield given | what | measured(made, task, work, most)
 
@@ -223,6 +223,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--tiny", action="store_true", help="tiny models on the CPU, to try")
+    parser.add_argument("--alone", action="store_true", help="time jpr alone, to compare commits")
     parser.add_argument("--commit", default="", help="to be noted")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
@@ -235,7 +236,7 @@ def main() -> None:
     print(line(COLUMNS, {}))
     with TemporaryDirectory() as folder:
         check_same(size.device, Path(folder))
-        for row in rows(size, Path(folder), most):
+        for row in rows(size, Path(folder), most, () if options.alone else ATTENTIONS):
             found.append(row)
             print(line(COLUMNS, row), flush=True)
             report |= {"seconds": time.perf_counter() - start, "rows": found}
