@@ -66,6 +66,14 @@ class Reranker(Protocol):
         """Do the same for the candidates of many questions, in their order."""
 
 
+class KeyedReranker(Reranker, Protocol):
+    """A reranker whose results can be resumed."""
+
+    @property
+    def key(self) -> str:
+        """Names method, weights and settings: the same key, the same choices."""
+
+
 class Reader(Protocol):
     """The third stage: reads answers from the chosen passages."""
 
@@ -77,3 +85,11 @@ class Reader(Protocol):
 
     def read_many(self, rankings: Iterable[Ranking]) -> Iterator[tuple[Answer, ...]]:
         """Do the same for many questions, in their order."""
+
+
+class KeyedReader(Reader, Protocol):
+    """A reader whose results can be resumed."""
+
+    @property
+    def key(self) -> str:
+        """Names method, weights and settings: the same key, the same answers."""

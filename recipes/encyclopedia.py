@@ -22,11 +22,11 @@ from jpr import (
     open_retriever,
     read_passages,
 )
+from jpr.batch import rerank_to_file
 from jpr.bundled import CANDIDATES, ENCYCLOPEDIA
 from jpr.evaluation.compare import compare
 from jpr.evaluation.evaluation import ALL
 from jpr.io.manifest import manifest
-from jpr.rerank.batch import rerank_to_file
 from recipes.command_line import results_parser
 from recipes.joint_table import MEASURES, records
 from recipes.rankings import Clock

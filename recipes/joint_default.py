@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 
 from jpr import JointReranker, evaluate, load_rankings
+from jpr.batch import rerank_to_file
 from jpr.evaluation.compare import compare
 from jpr.io.manifest import manifest
-from jpr.rerank.batch import rerank_to_file
 from jpr.types import Ranking
 from recipes.command_line import results_parser
 from recipes.joint_table import MEASURES, SHOWN

@@ -24,11 +24,12 @@ from jpr import (
     evaluate_answers,
     load_predictions,
 )
+from jpr.batch import read_to_file
 from jpr.evaluation.compare import compare
 from jpr.evaluation.evaluation import ALL, MULTI
 from jpr.io.manifest import commit, manifest
-from jpr.read.batch import KeyedReader, read_to_file
 from jpr.read.spans import ChoosingReader
+from jpr.stages import KeyedReader
 from jpr.types import Ranking
 from recipes.command_line import results_parser
 from recipes.rankings import Clock, evenly_spaced, first_stage, input_files

@@ -11,7 +11,7 @@ LAYERS = [
     {"adapters", "serve"},
     {"train"},
     {"bundled"},
-    {"pipeline"},
+    {"batch", "pipeline"},
     {"evaluation"},
     {"read"},
     {"rerank"},

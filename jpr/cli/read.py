@@ -5,13 +5,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jpr.batch import read_to_file
 from jpr.cli import output
 from jpr.cli.arguments import Corpus, Out, Questions, Settings, Workers, argument, arguments, option
 from jpr.cli.checks import check_out, reject
 from jpr.cli.files import read_run
 from jpr.io.cluster import StageSpec, open_runner
 from jpr.io.settings import parse_settings
-from jpr.read.batch import read_to_file
 
 if TYPE_CHECKING:
     from jpr.read.load import ReadOptions

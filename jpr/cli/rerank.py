@@ -4,6 +4,7 @@ import sys
 from functools import cached_property
 from pathlib import Path
 
+from jpr.batch import rerank_to_file
 from jpr.cli import output
 from jpr.cli.arguments import Corpus, Out, Questions, Settings, Workers, argument, arguments, option
 from jpr.cli.checks import check_out, reject
@@ -11,8 +12,8 @@ from jpr.cli.files import read_run
 from jpr.errors import ConfigError
 from jpr.formats.runs import load_rankings
 from jpr.io.cluster import StageSpec, open_runner
-from jpr.rerank.batch import KeyedReranker, rerank_to_file
 from jpr.rerank.methods import JOINT, METHODS, Method, RerankOptions, make_reranker, open_reranker
+from jpr.stages import KeyedReranker
 
 
 @arguments

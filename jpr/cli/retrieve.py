@@ -85,7 +85,7 @@ def run(options: RetrieveArguments) -> None:
 
 
 def _write_run(options: RetrieveArguments) -> None:
-    from jpr.retrieve.batch import retrieve_to_file
+    from jpr.batch import retrieve_to_file
 
     assert options.questions
     assert options.out

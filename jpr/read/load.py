@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from jpr.errors import MissingExtraError
 from jpr.read.spans import MAX_ANSWERS, MIN_RATIO, ChoosingReader, SpanReader
 from jpr.rerank.methods import NoSettings
+from jpr.stages import KeyedReader
 
 if TYPE_CHECKING:
-    from jpr.read.batch import KeyedReader
     from jpr.read.generate import FusionReader
 
 
@@ -70,13 +70,13 @@ class ReadOptions:
         return replace(self, model=path, threads=1)
 
 
-def open_reader(options: ReadOptions) -> "tuple[KeyedReader, str]":
+def open_reader(options: ReadOptions) -> tuple[KeyedReader, str]:
     """Return a reader and its key."""
     reader = _open(options)
     return reader, reader.key
 
 
-def _open(options: ReadOptions) -> "KeyedReader":
+def _open(options: ReadOptions) -> KeyedReader:
     settings, limit = options.settings, options.max_answers
     if isinstance(settings, LlmSettings):
         from jpr.read.llm import LlmReader

@@ -1,21 +1,19 @@
 """The rerankers that have a name, `jpr rerank --method NAME`: one line each, loaded when used.
 
-A method is a module with `make(settings, options)`, which returns a reranker with a `key`
-(`jpr.rerank.batch`), and, where it has settings of its own, a frozen dataclass of them, which
-`--set KEY=VALUE` fills. docs/extending.md shows how to add one.
+A method is a module with `make(settings, options)`, which returns a `KeyedReranker`, and, where it
+has settings of its own, a frozen dataclass of them, which `--set KEY=VALUE` fills.
+docs/extending.md shows how to add one.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jpr.errors import ConfigError
 from jpr.io.settings import parse_settings
-
-if TYPE_CHECKING:
-    from jpr.rerank.batch import KeyedReranker
+from jpr.stages import KeyedReranker
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +76,7 @@ METHODS = {
 }
 
 
-def make_reranker(options: RerankOptions) -> "KeyedReranker":
+def make_reranker(options: RerankOptions) -> KeyedReranker:
     """Return the reranker that the options describe."""
     if options.method not in METHODS:
         raise ConfigError(f"method {options.method!r}; choose one of {', '.join(METHODS)}")
@@ -87,7 +85,7 @@ def make_reranker(options: RerankOptions) -> "KeyedReranker":
     return made
 
 
-def open_reranker(options: RerankOptions) -> "tuple[KeyedReranker, str]":
+def open_reranker(options: RerankOptions) -> tuple[KeyedReranker, str]:
     """Return a reranker and its key: what a worker calls."""
     reranker = make_reranker(options)
     return reranker, reranker.key

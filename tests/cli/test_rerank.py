@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from jpr.batch import rerank_to_file
 from jpr.decode import Limits, decode, tree
 from jpr.encode.encoder_folder import load_encoder
 from jpr.formats.questions import load_questions
 from jpr.formats.replies import tree_line
 from jpr.formats.runs import load_rankings
-from jpr.rerank.batch import rerank_to_file
 from jpr.rerank.diversify import DiverseReranker, Mmr, Pyversity
 from jpr.rerank.oracle import OracleReranker
 from jpr.rerank.order import FirstStageOrder, ranked

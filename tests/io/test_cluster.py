@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from jpr.batch import rerank_to_file
 from jpr.encode.encoder_folder import export_encoder, load_encoder
 from jpr.encode.vectors import encode_on_workers, open_vectors, vectors_for
 from jpr.errors import ConfigError, JprError, MissingExtraError
@@ -17,7 +18,6 @@ from jpr.formats.questions import write_questions
 from jpr.formats.runs import write_rankings
 from jpr.io.atomic import publish_folder
 from jpr.io.cluster import StageSpec, cluster_runner, local_cluster, remote_cluster
-from jpr.rerank.batch import rerank_to_file
 from jpr.rerank.decoding import StoppingRule, write_stopping_rule
 from jpr.rerank.methods import METHODS, RerankOptions, open_reranker
 from jpr.rerank.save import export_joint

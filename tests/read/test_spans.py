@@ -16,11 +16,11 @@ from jpr import (
     load_questions,
     load_rankings,
 )
+from jpr.batch import read_to_file
 from jpr.decode import Evidence
 from jpr.errors import ConfigError
 from jpr.evaluation.answers import AnswerF1
 from jpr.formats.runs.predictions import load_predictions
-from jpr.read.batch import read_to_file
 from jpr.read.spans import ChoosingReader
 from jpr.rerank.answer_text import AnswerLocator, candidate_answers
 from jpr.rerank.order import FirstStageOrder

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from jpr.batch import retrieve_to_file
 from jpr.encode.encoder_folder import load_encoder
 from jpr.formats.questions import write_questions
 from jpr.formats.runs import load_rankings
-from jpr.retrieve.batch import retrieve_to_file
 from jpr.retrieve.index import Index, build_index
 from jpr.retrieve.retrievers import Bm25Retriever, open_retriever
 from jpr.types import Passage, Question, Ranking
