@@ -29,10 +29,11 @@ def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
 
 
 class Retriever(Protocol):
-    """The first stage: finds candidates."""
+    """The first stage: finds candidates. A subclass needs only `retrieve_many`."""
 
     def retrieve(self, question: Question, k: int) -> Ranking:
         """Return the k best passages of the corpus, or all if it has fewer."""
+        return next(self.retrieve_many([question], k))
 
     def retrieve_many(self, questions: Iterable[Question], k: int) -> Iterator[Ranking]:
         """Do the same for many questions, in their order, in batches where that is faster."""

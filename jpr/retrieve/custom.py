@@ -7,10 +7,11 @@ from pathlib import Path
 from jpr.errors import DataError
 from jpr.formats.runs import load_rankings
 from jpr.formats.runs.align import align, check_unique_passages
+from jpr.stages import Retriever
 from jpr.types import Hit, Question, Ranking
 
 
-class FunctionRetriever:
+class FunctionRetriever(Retriever):
     """A function of a question's text and k that returns hits, best first.
 
     >>> from jpr.types import Passage
@@ -24,25 +25,22 @@ class FunctionRetriever:
         """Wrap a function; only its first k hits are used."""
         self._find = find
 
-    def retrieve(self, question: Question, k: int) -> Ranking:
-        """Return what the function finds."""
-        hits = tuple(islice(self._find(question.text, k), k))
-        for hit in hits:
-            if not isinstance(hit, Hit):
-                raise DataError(
-                    f"question {question.id!r}: the function returned {hit!r:.60}; it must return "
-                    "jpr.Hit(jpr.Passage(id, title, text), score), best first"
-                )
-        ranking = Ranking(question, hits)
-        check_unique_passages(ranking)
-        return ranking
-
     def retrieve_many(self, questions: Iterable[Question], k: int) -> Iterator[Ranking]:
-        """Do the same for many questions, in their order."""
-        return (self.retrieve(question, k) for question in questions)
+        """Return what the function finds for each question, in their order."""
+        for question in questions:
+            hits = tuple(islice(self._find(question.text, k), k))
+            for hit in hits:
+                if not isinstance(hit, Hit):
+                    raise DataError(
+                        f"question {question.id!r}: the function returned {hit!r:.60}; it must "
+                        "return jpr.Hit(jpr.Passage(id, title, text), score), best first"
+                    )
+            ranking = Ranking(question, hits)
+            check_unique_passages(ranking)
+            yield ranking
 
 
-class RunRetriever:
+class RunRetriever(Retriever):
     """The rankings of a run, found by the question's id or else its text, as `jpr evaluate` does.
 
     A question that the run lacks is an error; a ranking shorter than k is returned as it is.
@@ -60,12 +58,8 @@ class RunRetriever:
         """Read a run file of any format that `jpr validate` lists."""
         return cls(load_rankings(path, format))
 
-    def retrieve(self, question: Question, k: int) -> Ranking:
-        """Return the first k passages of the question's ranking."""
-        return next(self.retrieve_many([question], k))
-
     def retrieve_many(self, questions: Iterable[Question], k: int) -> Iterator[Ranking]:
-        """Do the same for many questions, in their order."""
+        """Return the first k passages of each question's ranking, in the order of questions."""
         asked = list(questions)
         keys = (key for question in asked for key in _keys(question))
         found = {id(ranking): ranking for key in keys for ranking in self._by_key.get(key, ())}

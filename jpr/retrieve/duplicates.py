@@ -42,7 +42,7 @@ def distinct(hits: Iterable[Hit], threshold: float = THRESHOLD) -> Iterator[Hit]
     return filter(is_new, hits)
 
 
-class DistinctRetriever:
+class DistinctRetriever(Retriever):
     """A retriever without near-duplicates in its rankings."""
 
     def __init__(self, retriever: Retriever, threshold: float = THRESHOLD) -> None:
@@ -50,12 +50,8 @@ class DistinctRetriever:
         distinct((), threshold)  # checks the threshold
         self._retriever, self._threshold = retriever, threshold
 
-    def retrieve(self, question: Question, k: int) -> Ranking:
-        """Return the k best distinct passages, or all if there are fewer."""
-        return next(self.retrieve_many([question], k))
-
     def retrieve_many(self, questions: Iterable[Question], k: int) -> Iterator[Ranking]:
-        """Do the same for many questions, in their order."""
+        """Return the k best distinct passages for each question, or all if there are fewer."""
         first = k + k // 10 + 1  # usually few passages are removed
         for ranking in self._retriever.retrieve_many(questions, first):
             depth, kept = first, tuple(distinct(ranking.hits, self._threshold))

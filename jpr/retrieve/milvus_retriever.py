@@ -24,7 +24,7 @@ from jpr.io.checksums import unsealed
 from jpr.io.json_files import read_object
 from jpr.retrieve.engines import ENGINES, MILVUS
 from jpr.retrieve.filters import Clauses, Filter, clauses, terms
-from jpr.stages import Encoder, batched
+from jpr.stages import Encoder, Retriever, batched
 from jpr.types import Hit, Passage, Question, Ranking
 
 NAME = ENGINES[MILVUS].marker
@@ -96,7 +96,7 @@ def milvus_errors(uri: str) -> Iterator[None]:
         raise ConfigError(f"{uri}: Milvus error: {error.message}") from error
 
 
-class MilvusRetriever:
+class MilvusRetriever(Retriever):
     """The passages in Milvus whose vectors have the largest inner product with the question's."""
 
     def __init__(
@@ -121,12 +121,8 @@ class MilvusRetriever:
         with milvus_errors(manifest.uri):
             self._client.load_collection(manifest.collection)
 
-    def retrieve(self, question: Question, k: int) -> Ranking:
-        """Return the k best passages for a question."""
-        return next(self.retrieve_many([question], k))
-
     def retrieve_many(self, questions: Iterable[Question], k: int) -> Iterator[Ranking]:
-        """Do the same for many questions, in their order, several per request."""
+        """Return the k best passages for each question, in their order, several per request."""
         if not 1 <= k <= _MAX_K:
             raise ConfigError(f"k = {k}: Milvus returns 1 to {_MAX_K:,} passages")
         for batch in batched(questions, _BATCH):

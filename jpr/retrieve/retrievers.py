@@ -33,7 +33,7 @@ class KeyedRetriever(Retriever, Protocol):
         """Identifies corpus, encoder, settings and filters: same key, same rankings."""
 
 
-class Bm25Retriever:
+class Bm25Retriever(Retriever):
     """The passages of largest BM25 score."""
 
     def __init__(self, index: Index, where: Filter | None = None) -> None:
@@ -41,17 +41,14 @@ class Bm25Retriever:
         self._index, self._where = index, where
         self.key = f"bm25 {index.key} {_filter_key(index, where)}"
 
-    def retrieve(self, question: Question, k: int) -> Ranking:
-        """Return the k best passages for a question; fewer if fewer share a term with it."""
-        hits = self._index.search_bm25(question.text, k, self._where)
-        return _ranking(self._index, question, hits)
-
     def retrieve_many(self, questions: Iterable[Question], k: int) -> Iterator[Ranking]:
-        """Do the same for many questions, in their order."""
-        return (self.retrieve(question, k) for question in questions)
+        """Return the k best passages for each question; fewer if fewer share a term with it."""
+        for question in questions:
+            hits = self._index.search_bm25(question.text, k, self._where)
+            yield _ranking(self._index, question, hits)
 
 
-class DenseRetriever:
+class DenseRetriever(Retriever):
     """The passages whose vectors have the largest inner product with the question's."""
 
     def __init__(self, index: Index, encoder: Encoder, where: Filter | None = None) -> None:
@@ -64,12 +61,8 @@ class DenseRetriever:
         self._index, self._encoder, self._where = index, encoder, where
         self.key = f"dense {index.key} {encoder.key} {_filter_key(index, where)}"
 
-    def retrieve(self, question: Question, k: int) -> Ranking:
-        """Return the k best passages for a question."""
-        return next(self.retrieve_many([question], k))
-
     def retrieve_many(self, questions: Iterable[Question], k: int) -> Iterator[Ranking]:
-        """Do the same for many questions, in their order, in batches."""
+        """Return the k best passages for each question, in their order, in batches."""
         for question, hits in self._search(questions, k):
             yield _ranking(self._index, question, hits)
 
