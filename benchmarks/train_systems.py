@@ -26,7 +26,6 @@ from jpr.models.t5 import T5, T5Decoder
 from jpr.models.t5_checkpoint import to_hugging_face
 from jpr.rerank.prompt import Prompts, PromptSettings
 from jpr.train.batch import BatchBuilder
-from jpr.train.distributed import World
 from jpr.train.loop import LossOf, PartialLoss
 from jpr.train.loss import JointLoss, choice_loss, steps_of
 from jpr.train.pack import Pack, vocabulary_sha256, write_pack
@@ -223,7 +222,7 @@ class Fusion(nn.Module):
 def fusion_loss(model: Fusion, task: Task) -> LossOf:
     """Return the loss of a step."""
 
-    def loss_of(step: int, rank: int, micro: int) -> PartialLoss:
+    def loss_of(step: int, part: int, parts: int) -> PartialLoss:
         config = task.config
         (sample,) = task.sampler.part(step, 0, 1, 0)
         sequences, targets = steps_of(sample, config.objective, config.k)
@@ -240,7 +239,7 @@ def fusion_loss(model: Fusion, task: Task) -> LossOf:
 
 def joint_loss(model: JointModel, task: Task) -> LossOf:
     """Return the loss of a step, by the code that trains."""
-    return JointLoss(model, task.sampler, {task.dataset: task.builder}, task.config, World())
+    return JointLoss(model, task.sampler, {task.dataset: task.builder}, task.config)
 
 
 def with_weights_of(model: JointModel, shape: T5Config, attention: str) -> Fusion:

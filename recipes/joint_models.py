@@ -32,7 +32,7 @@ from jpr.models.joint import JointModel
 from jpr.rerank.decoding import Decoding
 from jpr.rerank.evidence import Vocabulary
 from jpr.train.batch import BatchBuilder
-from jpr.train.development import Chooser, Development
+from jpr.train.development import Chooser, chosen_places
 from jpr.train.joint import load_model, open_dataset, train_joint
 from jpr.train.recipe import DataConfig, ModelConfig, read_recipe
 from jpr.types import Node
@@ -198,12 +198,11 @@ def choose(
     """Return what a model chooses for every question of a pack, and the trees' mean depths."""
     model, prompts = load_model(ModelConfig(init=str(folder)))
     dataset = open_dataset(DataConfig(f"packs/{pack}"))
-    development = Development(dataset, BatchBuilder(dataset.pack, prompts, device), limit)
+    builder = BatchBuilder(dataset.pack, prompts, device)
     chooser = DepthRecorder(model.to(device).eval(), Vocabulary.of(prompts.tokenizer), ways)
     found: Choices = {way: [] for way in ways}
-    for first in range(0, len(development.questions), 32):
-        some = development.questions[first : first + 32]
-        chosen = development.chosen(chooser, dataset.batch(some, dataset.width), k)
+    for batch in dataset.batches(np.arange(len(dataset.pack)), limit, 32):
+        chosen = chosen_places(chooser, builder, batch, k)
         for way in ways:
             found[way] += [[int(place) for place in places] for places in chosen[way]]
     return found, {way: float(np.mean(depths)) for way, depths in chooser.depths.items()}

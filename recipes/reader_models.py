@@ -42,7 +42,7 @@ from jpr.rerank.decoding import Decoding
 from jpr.rerank.evidence import Vocabulary, find_evidence
 from jpr.rerank.torch_scorer import passage_tokens
 from jpr.train.batch import BatchBuilder
-from jpr.train.development import Chooser, Development
+from jpr.train.development import Chooser, chosen_places
 from jpr.train.joint import load_model, open_dataset
 from jpr.train.pack import Pack
 from jpr.train.reader import PackReader, load_reader, train_reader
@@ -121,11 +121,11 @@ class Chosen:
         model, prompts = load_model(ModelConfig(init=str(self._models / weights)))
         ways = {name: SOURCES[name].decoding for name in sources}
         choose = Chooser(model.to(self._device).eval(), Vocabulary.of(prompts.tokenizer), ways)
-        development = Development(dataset, BatchBuilder(dataset.pack, prompts, self._device))
+        builder = BatchBuilder(dataset.pack, prompts, self._device)
         some = some[: self._limit or len(some)]
         for first in range(0, len(some), 64):
             batch = dataset.batch(some[first : first + 64], dataset.width)
-            chosen = development.chosen(choose, batch, WIDEST)
+            chosen = chosen_places(choose, builder, batch, WIDEST)
             for name in sources:
                 for row, places in enumerate(chosen[name]):
                     found[name][first + row, : len(places)] = places

@@ -8,7 +8,6 @@ import torch
 from numpy.typing import NDArray
 
 from jpr.decode import Ask, Covering, Limits, chosen_passages, decode_many
-from jpr.errors import DataError
 from jpr.evaluation.measures import mrecall
 from jpr.models.candidates import PackedCandidates
 from jpr.models.decoder_cache import CachePool, PrefixScorer
@@ -19,6 +18,7 @@ from jpr.rerank.torch_scorer import passage_tokens
 from jpr.train.batch import BatchBuilder
 from jpr.train.distributed import autocast
 from jpr.train.dynamic_oracle import Bits, Flags, Ints
+from jpr.train.recipe import DevConfig
 from jpr.train.sampler import CandidateBatch, Dataset
 from jpr.types import Node
 
@@ -55,53 +55,44 @@ class Chooser:
         return found
 
 
-class Development:
-    """A development pack on the device."""
+def evaluate_pack(
+    choose: Chooser, dataset: Dataset, builder: BatchBuilder, k: int, config: DevConfig
+) -> dict[str, float]:
+    """Return MRecall@k of the first-stage order and of every way to choose.
 
-    def __init__(self, dataset: Dataset, builder: BatchBuilder, limit: int = 0) -> None:
-        """Take all its questions, or `limit` of them, evenly spaced."""
-        total = len(dataset.pack)
-        if not total:
-            raise DataError("a development pack has no questions")
-        count = min(limit or total, total)
-        self.questions: Ints = np.linspace(0, total - 1, count, dtype=np.int64)
-        self.dataset, self._builder = dataset, builder
+    The keys are `WAY all`, over all questions, and `WAY multi`, over those with several answers.
+    """
+    reached: dict[str, list[Flags]] = {name: [] for name in (FIRST_STAGE, *choose.ways)}
+    several = []
+    for batch in dataset.batches(np.arange(len(dataset.pack)), config.limit, config.batch):
+        n_answers = dataset.pack.n_answers[batch.questions]
+        several.append(n_answers > 1)
+        for way, places in chosen_places(choose, builder, batch, k).items():
+            count = answers_found(batch.covers, [chosen[:k] for chosen in places])
+            reached[way].append(mrecall(count, n_answers, k))
+    multi = np.concatenate(several)
+    scores = {}
+    for way, parts in reached.items():
+        found = np.concatenate(parts)
+        scores[f"{way} all"] = float(found.mean())
+        scores[f"{way} multi"] = float(found[multi].mean()) if multi.any() else 0.0
+    return scores
 
-    def evaluate(self, choose: Chooser, k: int, size: int) -> dict[str, dict[str, float]]:
-        """Return MRecall@k of the first-stage order and of every way to choose.
 
-        It is over `all` questions, and over `multi`: those with several answers.
-        """
-        reached: dict[str, list[Flags]] = {name: [] for name in (FIRST_STAGE, *choose.ways)}
-        n_answers = self.dataset.pack.n_answers
-        for batch in self.dataset.batches(self.questions, 0, size):
-            for way, places in self.chosen(choose, batch, k).items():
-                count = answers_found(batch.covers, [chosen[:k] for chosen in places])
-                reached[way].append(mrecall(count, n_answers[batch.questions], k))
-        multi = n_answers[self.questions] > 1
-        scores = {}
-        for name, parts in reached.items():
-            found = np.concatenate(parts)
-            of_multi = float(found[multi].mean()) if multi.any() else 0.0
-            scores[name] = {"all": float(found.mean()), "multi": of_multi}
-        return scores
-
-    def chosen(
-        self, choose: Chooser, batch: CandidateBatch, k: int
-    ) -> dict[str, list[Sequence[int]]]:
-        """Return the places of the chosen candidates of each question, by way."""
-        counts = batch.present.sum(axis=1)
-        chosen: dict[str, list[Sequence[int]]] = {
-            name: [range(min(k, n)) for n in counts.tolist()]
-            for name in (FIRST_STAGE, *choose.ways)
-        }
-        some = np.flatnonzero(counts)
-        if len(some):
-            candidates = self._builder.build(batch.rows(some))
-            for name, decoded in choose(candidates, k).items():
-                for row, one in zip(some.tolist(), decoded, strict=True):
-                    chosen[name][row] = chosen_passages(one)
-        return chosen
+def chosen_places(
+    choose: Chooser, builder: BatchBuilder, batch: CandidateBatch, k: int
+) -> dict[str, list[Sequence[int]]]:
+    """Return the places of the chosen candidates of each question, by way."""
+    counts = batch.present.sum(axis=1)
+    chosen: dict[str, list[Sequence[int]]] = {
+        name: [range(min(k, n)) for n in counts.tolist()] for name in (FIRST_STAGE, *choose.ways)
+    }
+    some = np.flatnonzero(counts)
+    if len(some):
+        for name, decoded in choose(builder.build(batch.rows(some)), k).items():
+            for row, one in zip(some.tolist(), decoded, strict=True):
+                chosen[name][row] = chosen_passages(one)
+    return chosen
 
 
 def answers_found(covers: Bits, chosen: Sequence[Sequence[int]]) -> Ints:
@@ -121,8 +112,7 @@ def score_pack(
     """Return log P of every candidate of a pack (E,) to be the first: IndepPR's s(p)."""
     scores = np.zeros(len(dataset.pack.candidates), dtype=np.float16)
     some = np.flatnonzero(np.diff(dataset.pack.candidate_starts))
-    for first in range(0, len(some), size):
-        batch = dataset.batch(some[first : first + size])
+    for batch in dataset.batches(some, 0, size):
         with autocast(builder.device):
             encoded = model.encode(builder.build(batch))
             none = torch.zeros(len(batch.questions), 0, dtype=torch.long, device=builder.device)

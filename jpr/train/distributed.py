@@ -8,8 +8,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from jpr.errors import ConfigError
-
 
 @dataclass(frozen=True, slots=True)
 class World:
@@ -38,14 +36,6 @@ class World:
         """Whether this process writes files and evaluates."""
         return self.rank == 0
 
-    def check_batch(self, batch: int, micro_batches: int) -> None:
-        """Reject a batch with fewer questions than parts."""
-        if batch < self.size * micro_batches:
-            raise ConfigError(
-                f"a batch of {batch} questions for {self.size} processes with {micro_batches} "
-                "micro-batches each; make it larger"
-            )
-
     def leave(self) -> None:
         """Leave the process group."""
         if self.size > 1:
@@ -67,19 +57,15 @@ class World:
         for weight, part in zip(weights, parts, strict=True):
             weight.grad = part.view_as(weight)
 
-    def sums(self, first: float, second: float, device: torch.device) -> tuple[float, float]:
-        """Return the sums of two numbers over all processes."""
-        both = torch.tensor([first, second], dtype=torch.float64, device=device)
+    def total(self, value: float, device: torch.device) -> float:
+        """Return the sum of a number over all processes."""
+        shared = torch.tensor(value, dtype=torch.float64, device=device)
         if self.size > 1:
-            dist.all_reduce(both)
-        return float(both[0]), float(both[1])
+            dist.all_reduce(shared)
+        return shared.item()
 
-    def broadcast(self, value: float, device: torch.device) -> float:
-        """Return the number of the first process."""
-        shared = torch.tensor([value], dtype=torch.float64, device=device)
-        if self.size > 1:
-            dist.broadcast(shared, 0)
-        return float(shared[0])
+
+ALONE = World()
 
 
 def autocast(device: torch.device) -> torch.autocast:

@@ -4,7 +4,6 @@ OUT/joint.json, model.safetensors, tokenizer.json   the best weights, for jpr re
 OUT/log.jsonl, state.safetensors                    the log, and the state to resume from
 """
 
-from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -23,9 +22,9 @@ from jpr.rerank.decoding import Decoding
 from jpr.rerank.evidence import Vocabulary
 from jpr.rerank.prompt import Prompts, PromptSettings, read_prompt_settings
 from jpr.train.batch import BatchBuilder
-from jpr.train.development import INDEPENDENT, JOINT, Chooser, Development, score_pack
-from jpr.train.distributed import World
-from jpr.train.loop import DevScore, Hooks, Report, silent, train
+from jpr.train.development import INDEPENDENT, JOINT, Chooser, evaluate_pack, score_pack
+from jpr.train.distributed import ALONE, World
+from jpr.train.loop import DevScore, Hooks, Report, train
 from jpr.train.loss import JointLoss
 from jpr.train.pack import Pack
 from jpr.train.recipe import DataConfig, JointTraining, ModelConfig
@@ -117,20 +116,19 @@ def train_joint(
     config: JointTraining,
     out: Path,
     *,
-    report: Report = silent,
+    report: Report = lambda _line: None,
     device: str = "cpu",
-    world: World | None = None,
+    world: World = ALONE,
 ) -> RunProgress:
     """Train into a folder by a recipe; if the folder holds the state of the same run, resume."""
-    world = world or World()
-    teacher = _read_teacher(config.objective.teacher)
+    torch.manual_seed(config.loop.seed)
+    model, prompts = load_model(config.model)
+    fresh = _fresh(config.model, model)
+    teacher = _load_teacher(config.objective.teacher, prompts, device)
     datasets = [
         open_dataset(_with_scores(one, out / f"scores-{at}.npy", device, world))
         for at, one in enumerate(config.data)
     ]
-    torch.manual_seed(config.loop.seed)
-    model, prompts = load_model(config.model)
-    fresh = _fresh(config.model, model)
     model = model.to(device)
     model.encoder.checkpointing = config.model.checkpointing
     if isinstance(model.head, PointerHead):
@@ -143,29 +141,41 @@ def train_joint(
         seed=config.loop.seed,
         random_negatives=config.random_negatives,
     )
-    builders = {dataset: BatchBuilder(dataset.pack, prompts, device) for dataset in datasets}
-    developments = {}
-    for pack in config.dev.packs:
-        dev = open_dataset(DataConfig(pack))
-        builder = BatchBuilder(dev.pack, prompts, device)
-        developments[pack] = Development(dev, builder, config.dev.limit)
+    dev = {Path(pack).name: open_dataset(DataConfig(pack)) for pack in config.dev.packs}
+    if any(not len(dataset.pack) for dataset in dev.values()):
+        raise DataError("a development pack has no questions")
+    builders = {
+        dataset: BatchBuilder(dataset.pack, prompts, device)
+        for dataset in (*datasets, *dev.values())
+    }
     home = Path(config.model.init or config.model.weights)
     words = Vocabulary.of(prompts.tokenizer)
-    joint = config.objective.kind == "joint"
-    decoding = {"decoder": config.dev.decoder if joint else INDEPENDENT, "beta": config.dev.beta}
+    deciding = JOINT if config.objective.kind == "joint" else INDEPENDENT
+    ways = {
+        INDEPENDENT: Decoding("independent"),
+        JOINT: Decoding(config.dev.decoder, config.dev.beta),
+    }
 
     def evaluate() -> DevScore:
-        return evaluate_model(model, words, developments, config)
+        """Return the mean MRecall@k over packs that decides, and all scores by pack and way."""
+        choose = Chooser(model, words, ways)
+        details = {
+            f"{name} {kind}": score
+            for name, dataset in dev.items()
+            for kind, score in evaluate_pack(
+                choose, dataset, builders[dataset], config.k, config.dev
+            ).items()
+        }
+        values = [details[f"{name} {deciding} {config.dev.select}"] for name in dev]
+        return DevScore(float(np.mean(values)), details)
 
     def keep(_: int) -> None:
         copy_file(home / "tokenizer.json", out / "tokenizer.json")
+        decoding = {"decoder": ways[deciding].decoder, "beta": config.dev.beta}
         write_joint(out, model, asdict(prompts.settings), decoding)
 
-    if teacher is not None:
-        _check_same_prompts(prompts, teacher[1])
-    taught_by = teacher[0].to(device).eval() if teacher else None
-    loss = JointLoss(model, sampler, builders, config, world, taught_by)
-    hooks = Hooks(evaluate if developments else None, keep, report)
+    loss = JointLoss(model, sampler, builders, config, teacher)
+    hooks = Hooks(evaluate if dev else None, keep, report)
     return train(model, loss, config.loop, out, hooks, fresh=fresh, world=world)
 
 
@@ -183,46 +193,22 @@ def _with_scores(config: DataConfig, file: Path, device: str, world: World) -> D
     return replace(config, scores=str(file), scorer="")
 
 
-def _read_teacher(folder: str) -> tuple[JointModel, Prompts] | None:
+def _load_teacher(folder: str, prompts: Prompts, device: str) -> JointModel | None:
+    """Load a teacher, if there is one, which must read the same tokens as the model."""
     if not folder:
         return None
     try:
-        return load_model(ModelConfig(init=folder))
+        teacher, read = load_model(ModelConfig(init=folder))
     except JprError as error:
-        raise ConfigError(
-            f"objective.teacher: {error}; give a folder that jpr train wrote"
-        ) from error
-
-
-def _check_same_prompts(prompts: Prompts, teacher: Prompts) -> None:
-    """Reject a teacher that does not read the same tokens as the model."""
-    ours, theirs = asdict(prompts.settings), asdict(teacher.settings)
+        problem = f"{error}; give a folder that jpr train wrote"
+        raise ConfigError(f"objective.teacher: {problem}") from error
+    ours, theirs = asdict(prompts.settings), asdict(read.settings)
     different = [name for name, value in ours.items() if theirs[name] != value]
-    if teacher.tokenizer.to_str() != prompts.tokenizer.to_str():
+    if read.tokenizer.to_str() != prompts.tokenizer.to_str():
         different.append("tokenizer")
     if different:
         raise ConfigError(
             f"objective.teacher: its prompt differs from the model's ({', '.join(different)}); "
             "give a teacher with the same prompt"
         )
-
-
-def evaluate_model(
-    model: JointModel,
-    words: Vocabulary,
-    developments: Mapping[str, Development],
-    config: JointTraining,
-) -> DevScore:
-    """Return the mean MRecall@k over packs that decides, and all scores by pack and way."""
-    dev, deciding = config.dev, JOINT if config.objective.kind == "joint" else INDEPENDENT
-    ways = {INDEPENDENT: Decoding("independent"), JOINT: Decoding(dev.decoder, dev.beta)}
-    choose = Chooser(model, words, ways)
-    found = {pack: one.evaluate(choose, config.k, dev.batch) for pack, one in developments.items()}
-    details = {
-        f"{Path(pack).name} {way} {part}": value
-        for pack, of_pack in found.items()
-        for way, scores in of_pack.items()
-        for part, value in scores.items()
-    }
-    values = [details[f"{Path(pack).name} {deciding} {dev.select}"] for pack in found]
-    return DevScore(float(np.mean(values)), details)
+    return teacher.to(device).eval()

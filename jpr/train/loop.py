@@ -20,8 +20,16 @@ from torch import Tensor, nn
 
 from jpr.errors import DataError
 from jpr.io.settings import below, not_one_of, reject
-from jpr.train.distributed import World, autocast, prepare_gpu
-from jpr.train.state import STATE, MovingAverage, RunProgress, TrainingLog, read_state, write_state
+from jpr.train.distributed import ALONE, World, autocast, prepare_gpu
+from jpr.train.state import (
+    STATE,
+    MovingAverage,
+    RunProgress,
+    append_to_log,
+    begin_log,
+    read_state,
+    write_state,
+)
 
 DECAYS = ("linear", "cosine", "flat")
 
@@ -95,12 +103,8 @@ class DevScore:
 
 
 LossOf = Callable[[int, int, int], PartialLoss]
-"""The loss of (step from 0, rank of the process, number of the micro-batch)."""
+"""The loss of (step from 0, number of the part, number of parts); parts are micro-batches."""
 Report = Callable[[Mapping[str, object]], None]  # receives each line of the log
-
-
-def silent(_line: Mapping[str, object]) -> None:
-    """Report nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +114,7 @@ class Hooks:
     evaluate: Callable[[], DevScore] | None = None
     keep: Callable[[int], None] = lambda _step: None
     """Keep the weights of this step, the best so far."""
-    report: Report = silent
+    report: Report = lambda _line: None
 
 
 def train(
@@ -121,13 +125,13 @@ def train(
     hooks: Hooks,
     *,
     fresh: tuple[str, ...] = (),
-    world: World | None = None,
+    world: World = ALONE,
 ) -> RunProgress:
     """Train in place, from the folder's state if there is one.
 
     Parameters whose names start with one of `fresh` have `fresh_learning_rate`.
     """
-    run = _Run(model, loss_of, config, folder, hooks, fresh, world or World())
+    run = _Run(model, loss_of, config, folder, hooks, fresh, world)
     while run.progress.step < config.steps and not run.stopped:
         run.step()
         if run.is_due(config.eval_every) and hooks.evaluate:
@@ -164,7 +168,9 @@ class _Run:
         self.log_start = self.progress.step, time.monotonic()
         self.started = self.log_start[1] - self.progress.seconds
         self.loss, self.tokens = torch.zeros((), device=self.device), 0
-        self.log = TrainingLog(folder / "log.jsonl", self.progress.step) if world.is_first else None
+        self.log = folder / "log.jsonl"
+        if world.is_first:
+            begin_log(self.log, self.progress.step)
         model.train()
 
     @property
@@ -176,19 +182,20 @@ class _Run:
 
     def step(self) -> None:
         """Add up the gradients of all parts and take one optimizer step."""
-        step = self.progress.step
+        step, world = self.progress.step, self.world
+        parts = world.size * self.config.micro_batches
         for group in self.optimizer.param_groups:
             group["lr"] = group["rate"] * self.config.rate(step)
         self.optimizer.zero_grad()
         for micro in range(self.config.micro_batches):
-            torch.manual_seed(_seed(self.config.seed, step, self.world.rank, micro))
+            torch.manual_seed(_seed(self.config.seed, step, world.rank, micro))
             with autocast(self.device):
-                part = self.loss_of(step, self.world.rank, micro)
+                part = self.loss_of(step, micro * world.size + world.rank, parts)
             if part.loss.requires_grad:  # false if no step of the part has a target
                 part.loss.backward()  # type: ignore[no-untyped-call]  # torch types it loosely
             self.loss += part.loss.detach()
             self.tokens += part.tokens
-        self.world.add_gradients(self.parameters)
+        world.add_gradients(self.parameters)
         nn.utils.clip_grad_norm_(self.parameters, self.config.max_grad_norm)
         self.optimizer.step()
         self.average.update(self.parameters)
@@ -201,7 +208,9 @@ class _Run:
         """Write the mean loss since the last time, over all processes."""
         step, now = self.progress.step, time.monotonic()
         before, then = self.log_start
-        loss, tokens = self.world.sums(self.loss.double().item(), float(self.tokens), self.device)
+        loss, tokens = (
+            self.world.total(own, self.device) for own in (self.loss.item(), self.tokens)
+        )
         if not math.isfinite(loss):
             raise DataError(f"the loss is {loss} at step {step}; lower the learning rate")
         self._write(
@@ -218,7 +227,7 @@ class _Run:
         self.model.eval()
         with self.average.instead_of(self.parameters):
             score = evaluate() if self.world.is_first else DevScore(0.0)
-            value = self.world.broadcast(score.value, self.device)
+            value = self.world.total(score.value, self.device)  # of the first alone
             better = value > self.progress.best
             if better and self.world.is_first:
                 self.hooks.keep(self.progress.step)
@@ -243,9 +252,9 @@ class _Run:
             write_state(self.folder, self.model, self.optimizer, self.average, self.progress)
 
     def _write(self, **values: float) -> None:
-        if self.log is not None:
+        if self.world.is_first:
             line = {"step": self.progress.step, **values, "seconds": self.progress.seconds}
-            self.log.write(line)
+            append_to_log(self.log, line)
             self.hooks.report(line)
 
 

@@ -25,7 +25,6 @@ from jpr.models.joint import JointModel, masked_log_softmax
 from jpr.models.t5 import Memory
 from jpr.train import dynamic_oracle as oracle
 from jpr.train.batch import AnswerSpans, BatchBuilder
-from jpr.train.distributed import World
 from jpr.train.dynamic_oracle import Flags, Ints
 from jpr.train.loop import PartialLoss
 from jpr.train.recipe import JointTraining, ObjectiveConfig
@@ -162,20 +161,16 @@ class JointLoss:
         sampler: Sampler,
         builders: Mapping[Dataset, BatchBuilder],
         config: JointTraining,
-        world: World,
         teacher: JointModel | None = None,
     ) -> None:
-        """Check that the batch can be split among processes and micro-batches."""
-        world.check_batch(config.batch, config.loop.micro_batches)
+        """Train a model on samples, each built by its data set's builder."""
         self._model, self._sampler, self._builders = model, sampler, builders
-        self._config, self._world, self._teacher = config, world, teacher
+        self._config, self._teacher = config, teacher
         self._index_tokens = len(model.head.tokens) if isinstance(model.head, IndexHead) else 0
 
-    def __call__(self, step: int, rank: int, micro: int) -> PartialLoss:
+    def __call__(self, step: int, part: int, parts: int) -> PartialLoss:
         """Return the loss of a part, divided by the number of questions in the whole batch."""
         objective = self._config.objective
-        parts = self._world.size * self._config.loop.micro_batches
-        part = micro * self._world.size + rank
         samples = self._sampler.part(step, part, parts, self._index_tokens)
         # Before the first use of the device, which waits until it has finished the step before.
         steps = [steps_of(one, objective, self._config.k) for one in samples]

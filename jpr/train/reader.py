@@ -26,10 +26,10 @@ from jpr.read.generate import READER_JSON, read_reader_json, tries_of, write_rea
 from jpr.rerank.evidence import Vocabulary
 from jpr.rerank.prompt import Prompts, PromptSettings
 from jpr.train.batch import BatchBuilder
-from jpr.train.distributed import World, autocast
+from jpr.train.distributed import ALONE, World, autocast
 from jpr.train.dynamic_oracle import Ints, has_answer
 from jpr.train.joint import extra_tokens, open_dataset
-from jpr.train.loop import DevScore, Hooks, PartialLoss, Report, silent, train
+from jpr.train.loop import DevScore, Hooks, PartialLoss, Report, train
 from jpr.train.recipe import DataConfig, ReaderConfig, ReaderTraining
 from jpr.train.sampler import CandidateBatch, Dataset, Sampler
 from jpr.train.state import RunProgress
@@ -209,13 +209,11 @@ def train_reader(
     config: ReaderTraining,
     out: Path,
     *,
-    report: Report = silent,
+    report: Report = lambda _line: None,
     device: str = "cpu",
-    world: World | None = None,
+    world: World = ALONE,
 ) -> RunProgress:
     """Train into a folder by a recipe; if the folder holds the state of the same run, resume."""
-    world = world or World()
-    world.check_batch(config.batch, config.loop.micro_batches)
     datasets = [with_targets(open_dataset(one), config.k) for one in config.data]
     torch.manual_seed(config.loop.seed)
     model, prompts, options = load_reader(config.reader)
@@ -225,12 +223,11 @@ def train_reader(
     dev = [with_targets(open_dataset(DataConfig(pack)), config.k) for pack in config.dev.packs]
     builders = {one: BatchBuilder(one.pack, prompts, device) for one in (*datasets, *dev)}
     sampler = Sampler(datasets, batch=config.batch, candidates=0, k=config.k, seed=config.loop.seed)
-    parts = world.size * config.loop.micro_batches
     shuffled = config.reader.order == "shuffled"
 
-    def loss_of(step: int, rank: int, micro: int) -> PartialLoss:
+    def loss_of(step: int, part: int, parts: int) -> PartialLoss:
         total, read = torch.zeros((), device=device), 0
-        for one in sampler.part(step, micro * world.size + rank, parts, 0):
+        for one in sampler.part(step, part, parts, 0):
             noise = one.noise[0] if shuffled else None
             loss, tokens = reader.loss(one.dataset, builders[one.dataset], one.batch, noise)
             total, read = total + loss.sum(), read + tokens

@@ -5,7 +5,7 @@ split, for processes and micro-batches, do not change what is in it.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -37,11 +37,6 @@ class CandidateBatch:
         return CandidateBatch(
             self.questions, np.where(exists, edges, -1), covers * exists[..., None]
         )
-
-    def with_random_negatives(self, edges: Ints, where: Flags) -> "CandidateBatch":
-        """Replace candidates without an answer, `where` (Q, C), by other questions' `edges`."""
-        replaced = where & self.present & ~has_answer(self.covers)
-        return CandidateBatch(self.questions, np.where(replaced, edges, self.edges), self.covers)
 
     def rows(self, which: Ints) -> "CandidateBatch":
         """Return some of the questions."""
@@ -171,6 +166,9 @@ class Sampler:
 
     def part(self, step: int, part: int, parts: int, index_tokens: int) -> list[Sample]:
         """Return every `parts`-th question of a step's batch, by data set."""
+        if self._batch < parts:
+            problem = f"{self._batch} questions for {parts} micro-batches of all processes"
+            raise ConfigError(f"a batch of {problem}; make it larger")
         rng = np.random.default_rng([self._seed, step])
         noise = rng.random((3, self._batch, self._width))
         numbers = rng.random((self._batch, max(index_tokens, self._n))).argsort(axis=1)
@@ -191,10 +189,11 @@ class Sampler:
     ) -> Sample:
         whole = dataset.batch(questions, self._width)
         places = subsample(whole.covers, whole.present, self._n, self._k, noise[0])
-        narrow = noise[1:, :, : self._n]
-        edges = (others[0] * len(dataset.pack.candidates)).astype(np.int64)
         batch = whole.select(places)
-        batch = batch.with_random_negatives(edges, others[1] < self._random_negatives)
+        replaced = batch.present & ~has_answer(batch.covers) & (others[1] < self._random_negatives)
+        random_edges = (others[0] * len(dataset.pack.candidates)).astype(np.int64)
+        batch = replace(batch, edges=np.where(replaced, random_edges, batch.edges))
+        narrow = noise[1:, :, : self._n]
         return Sample(dataset, batch, numbers[:, : self._n], (narrow[0], narrow[1]))
 
     def _questions(self, step: int) -> list[Ints]:

@@ -137,20 +137,17 @@ def _moments(tensors: Mapping[str, Tensor]) -> dict[int, dict[str, Tensor]]:
     return moments
 
 
-class TrainingLog:
-    """A file of JSON lines; lines after the step at which a run resumes are dropped."""
+def begin_log(path: Path, step: int) -> None:
+    """Drop the lines of a log after the step at which a run begins or resumes."""
+    kept = [line for line in read_log(path) if int(str(line["step"])) <= step]
+    with publish(path) as stream:
+        stream.writelines(f"{json.dumps(line)}\n" for line in kept)
 
-    def __init__(self, path: Path, step: int) -> None:
-        """Open the log of a run that has reached this step."""
-        self._path = path
-        kept = [line for line in read_log(path) if int(str(line["step"])) <= step]
-        with publish(path) as stream:
-            stream.writelines(f"{json.dumps(line)}\n" for line in kept)
 
-    def write(self, line: Mapping[str, object]) -> None:
-        """Append a line."""
-        with explain_write_errors(self._path), self._path.open("a", encoding="utf-8") as stream:
-            stream.write(f"{json.dumps(dict(line))}\n")
+def append_to_log(path: Path, line: Mapping[str, object]) -> None:
+    """Append a line to a log."""
+    with explain_write_errors(path), path.open("a", encoding="utf-8") as stream:
+        stream.write(f"{json.dumps(dict(line))}\n")
 
 
 def read_log(path: Path) -> list[dict[str, object]]:

@@ -27,7 +27,8 @@ from jpr.train.pack import Pack
 from jpr.train.state import (
     MovingAverage,
     RunProgress,
-    TrainingLog,
+    append_to_log,
+    begin_log,
     read_log,
     read_state,
     write_state,
@@ -271,7 +272,8 @@ def test_a_damaged_line_of_a_log_is_left_out(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     log.write_bytes(b'{"step": 1}\n{"stop": 2}\n\xff\n[3]\n{"step": "x"}\n{"step": 4}\n{"ste')
     assert [line["step"] for line in read_log(log)] == [1, 4]
-    TrainingLog(log, 2).write({"step": 3})
+    begin_log(log, 2)
+    append_to_log(log, {"step": 3})
     assert [line["step"] for line in read_log(log)] == [1, 3]
 
 

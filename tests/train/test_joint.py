@@ -18,7 +18,7 @@ from jpr.rerank.evidence import Vocabulary
 from jpr.rerank.joint import JointReranker
 from jpr.rerank.prompt import Prompts
 from jpr.train.batch import BatchBuilder
-from jpr.train.development import Chooser, Development, answers_found, score_pack
+from jpr.train.development import Chooser, answers_found, chosen_places, score_pack
 from jpr.train.dynamic_oracle import has_answer
 from jpr.train.joint import load_model, open_dataset, train_joint
 from jpr.train.pack import Pack
@@ -220,9 +220,9 @@ def test_what_was_trained_ranks_as_it_was_judged(home: Path) -> None:
     _, out = trained(home, "ranked", "objective.targets=uncovered")
     model, prompts = reopened(out)
     dataset = open_dataset(DataConfig(str(home / "pack")))
-    development = Development(dataset, BatchBuilder(dataset.pack, prompts))
+    builder = BatchBuilder(dataset.pack, prompts)
     chooser = Chooser(model, Vocabulary.of(prompts.tokenizer), {"joint": Decoding("tree", 2.0)})
-    chosen = development.chosen(chooser, dataset.batch(np.arange(N), C), K)["joint"]
+    chosen = chosen_places(chooser, builder, dataset.batch(np.arange(N), C), K)["joint"]
     reranker = JointReranker.load(out, "tree", 2.0, device="cpu")
     for question in range(N):
         text, hits = texts_of(dataset.pack, question)

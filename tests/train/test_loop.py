@@ -118,7 +118,7 @@ class Line(nn.Module):
         self.old = nn.Linear(1, 1)
         self.fresh = nn.Linear(1, 1)
 
-    def part(self, step: int, rank: int, micro: int) -> PartialLoss:
+    def part(self, step: int, part: int, parts: int) -> PartialLoss:
         target = torch.ones(1, 1)
         lost = (self.old(target) - 3) ** 2 + (self.fresh(target) - 3) ** 2
         return PartialLoss(lost.sum(), 1)
@@ -165,8 +165,8 @@ def test_what_is_judged_is_the_average(tmp_path: Path) -> None:
 def test_a_loss_that_is_no_number_ends_it(tmp_path: Path) -> None:
     model = Line()
 
-    def broken(step: int, rank: int, micro: int) -> PartialLoss:
-        return PartialLoss(model.part(step, rank, micro).loss * math.nan, 1)
+    def broken(step: int, part: int, parts: int) -> PartialLoss:
+        return PartialLoss(model.part(step, part, parts).loss * math.nan, 1)
 
     with pytest.raises(DataError, match="step 20"):
         train(model, broken, config(40), tmp_path, Hooks())
