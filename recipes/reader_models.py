@@ -28,6 +28,7 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -38,16 +39,19 @@ from safetensors.torch import load_file, save_file
 from jpr.decode import Evidence
 from jpr.io.atomic import publish, publish_binary
 from jpr.models.decoder_cache import CachePool, PrefixScorer
+from jpr.models.generation import GeneratedAnswer, generate_answers
+from jpr.models.tries import Tries
+from jpr.read.generate import tries_of
 from jpr.rerank.decoding import Decoding
 from jpr.rerank.evidence import Vocabulary, find_evidence
 from jpr.rerank.torch_scorer import passage_tokens
-from jpr.train.batch import BatchBuilder
+from jpr.train.batch import BatchBuilder, concatenate_pieces
 from jpr.train.development import Chooser, chosen_places
 from jpr.train.joint import load_model, open_dataset
 from jpr.train.pack import Pack
-from jpr.train.reader import PackReader, load_reader, train_reader
+from jpr.train.reader import PackReader, load_reader, top_candidates, train_reader
 from jpr.train.recipe import DataConfig, ModelConfig, ReaderConfig, ReaderTraining, read_any_recipe
-from jpr.train.sampler import Dataset
+from jpr.train.sampler import CandidateBatch, Dataset
 from recipes.command_line import parser_of
 
 RECIPE = Path(__file__).parent / "reader.toml"
@@ -201,6 +205,38 @@ def batches(dataset: Dataset, size: int, limit: int) -> Iterator[NDArray[np.int6
 
 
 @torch.inference_mode()
+def write_answers(
+    reader: PackReader, dataset: Dataset, builder: BatchBuilder, batch: CandidateBatch
+) -> list[list[GeneratedAnswer]]:
+    """Return the answers written for questions, all of which have passages."""
+    batch = top_candidates(dataset, batch, reader.k)
+    memory, lengths, _ = reader.memory(builder, batch)
+    tries = tries_for(reader, dataset.pack, builder, batch)
+    return generate_answers(reader.model, memory, lengths, reader.options, tries)
+
+
+vocabulary_of = lru_cache(maxsize=1)(Vocabulary.of)
+
+
+def tries_for(
+    reader: PackReader, pack: Pack, builder: BatchBuilder, batch: CandidateBatch
+) -> Tries:
+    """Return the tries of what can be answers in titles and texts of the candidates."""
+    rows = pack.candidates[batch.edges[batch.present]].astype(np.int64)
+    first, title = pack.passage_starts[rows], pack.title_lengths[rows].astype(np.int64)
+    text = pack.passage_starts[rows + 1] - first - title
+    read = np.stack([title, np.minimum(text, builder.settings.max_tokens)], 1)
+    starts = np.stack([first, first + title], 1) + builder.first_passage
+    counts = 2 * batch.present.sum(axis=1)
+    lengths, begin, texts = (
+        torch.from_numpy(values).to(builder.device) for values in (read, starts, counts)
+    )
+    ids = concatenate_pieces(builder.tokens, begin, lengths)
+    words = vocabulary_of(reader.prompts.tokenizer)
+    return tries_of(ids, lengths.flatten(), texts, words, reader.prompts, reader.options)
+
+
+@torch.inference_mode()
 def written(
     folder: Path, pack: str, places: Places, device: str, limit: int, penalty: float
 ) -> list[object]:
@@ -216,7 +252,7 @@ def written(
         batch = dataset.batch(some, dataset.width)
         there = np.flatnonzero(batch.present.any(axis=1))
         if len(there):
-            answers = reading.write(dataset, builder, batch.rows(there))
+            answers = write_answers(reading, dataset, builder, batch.rows(there))
             for at, own in zip(some[there].tolist(), answers, strict=True):
                 found[at] = [{"tokens": one.tokens, "log_prob": one.log_prob} for one in own]
     return found

@@ -111,14 +111,6 @@ class BatchBuilder:
             prior=-torch.log1p(self._ranks(asked, known)[1].float()),
         )
 
-    def texts(self, edges: Ints) -> tuple[Tensor, Tensor]:
-        """Return the titles and texts of candidates (E,) end to end, and the length of each."""
-        rows = self._candidates[self._tensor(edges)]
-        start, title = self._passage_starts[rows], self._title_lengths[rows]
-        text = (self._passage_starts[rows + 1] - start - title).clamp(max=self.settings.max_tokens)
-        starts, lengths = torch.stack([start, start + title], 1), torch.stack([title, text], 1)
-        return concatenate_pieces(self.tokens, starts, lengths), lengths.flatten()
-
     def answer_spans(self, batch: CandidateBatch) -> AnswerSpans:
         """Return where answers are in what `build` returns for the same batch."""
         asked, known = self._tensor(batch.questions), self._tensor(batch.edges)

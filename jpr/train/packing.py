@@ -26,7 +26,6 @@ from jpr.train.columns import Columns, open_columns
 from jpr.train.pack import (
     FORMAT,
     LIMITS,
-    PART_MB,
     TYPES,
     Pack,
     check_target,
@@ -86,7 +85,6 @@ def make_pack(
     settings: PackSettings,
     *,
     inputs: Mapping[str, str],
-    part_mb: int = PART_MB,
     progress: Progress = lambda _: None,
 ) -> Pack:
     """Write the pack of some sources; `inputs` are hashes of what their rankings come from.
@@ -115,7 +113,7 @@ def make_pack(
         for number, batch in _batches(sources, columns.done):
             writer.add(batch, number)
             progress(len(batch))
-        write_pack(out, _gathered(columns, about), part_mb=part_mb)
+        write_pack(out, _gathered(columns, about))
     return Pack.open(out)
 
 

@@ -5,7 +5,7 @@ OUT/log.jsonl, state.safetensors                                  the log, and t
 """
 
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,12 +18,10 @@ from jpr.encode.tokenizer import read_tokenizer
 from jpr.errors import DataError
 from jpr.io.atomic import copy_file
 from jpr.io.checksums import checked_sums
-from jpr.models.generation import GeneratedAnswer, GenerateOptions, generate_answers
+from jpr.models.generation import GenerateOptions
 from jpr.models.t5 import T5
 from jpr.models.t5_checkpoint import read_t5
-from jpr.models.tries import Tries
-from jpr.read.generate import READER_JSON, read_reader_json, tries_of, write_reader
-from jpr.rerank.evidence import Vocabulary
+from jpr.read.generate import READER_JSON, read_reader_json, write_reader
 from jpr.rerank.prompt import Prompts, PromptSettings
 from jpr.train.batch import BatchBuilder
 from jpr.train.distributed import ALONE, World, autocast
@@ -53,13 +51,14 @@ def load_reader(config: ReaderConfig) -> tuple[T5, Prompts, GenerateOptions]:
     return model, Prompts(tokenizer, settings), replace(options, longest=config.max_answer_tokens)
 
 
+@dataclass(frozen=True, slots=True)
 class PackReader:
-    """A reader of the candidates of a pack, on the pack's device."""
+    """A reader of k candidates of each question of a pack, on the pack's device."""
 
-    def __init__(self, model: T5, prompts: Prompts, options: GenerateOptions, k: int) -> None:
-        """Read k passages of each question."""
-        self.model, self.prompts, self.options, self.k = model, prompts, options, k
-        self._words = Vocabulary.of(prompts.tokenizer)
+    model: T5
+    prompts: Prompts
+    options: GenerateOptions
+    k: int
 
     def memory(self, builder: BatchBuilder, batch: CandidateBatch) -> tuple[Tensor, Tensor, int]:
         """Return the encoded tokens, their number per question (Q,), and in all."""
@@ -91,26 +90,6 @@ class PackReader:
             logits.float().flatten(0, 1), labels.flatten(), ignore_index=_IGNORED, reduction="none"
         )
         return loss.view_as(labels).sum(1) / exists.sum(1).clamp(min=1), tokens
-
-    @torch.inference_mode()
-    def write(
-        self,
-        dataset: Dataset,
-        builder: BatchBuilder,
-        batch: CandidateBatch,
-        *,
-        grounded: bool = True,
-    ) -> list[list[GeneratedAnswer]]:
-        """Return the answers written for questions, all of which have passages."""
-        batch = top_candidates(dataset, batch, self.k)
-        memory, lengths, _ = self.memory(builder, batch)
-        tries = self._tries(builder, batch) if grounded else None
-        return generate_answers(self.model, memory, lengths, self.options, tries)
-
-    def _tries(self, builder: BatchBuilder, batch: CandidateBatch) -> Tries:
-        ids, lengths = builder.texts(batch.edges[batch.present])
-        texts = torch.from_numpy(2 * batch.present.sum(axis=1)).to(builder.device)
-        return tries_of(ids, lengths, texts, self._words, self.prompts, self.options)
 
 
 def top_candidates(dataset: Dataset, batch: CandidateBatch, k: int) -> CandidateBatch:

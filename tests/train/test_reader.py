@@ -28,6 +28,7 @@ from jpr.train.reader import (
 from jpr.train.recipe import DataConfig, ReaderTraining, read_any_recipe
 from jpr.train.sampler import Dataset
 from jpr.types import Hit, Passage, Question, Ranking
+from recipes.reader_models import write_answers
 from tests.train.tiny import invented_pack, vocabulary, write_invented, write_tiny_t5
 
 N, C, K = 10, 6, 4
@@ -184,7 +185,7 @@ def test_packs_and_texts_are_read_alike(home: Path) -> None:
     builder = BatchBuilder(dataset.pack, prompts)
     reader = FusionReader(model, prompts, ways)
     for batch in dataset.batches(dataset.usable, 5, 2):
-        found = reading.write(dataset, builder, batch)
+        found = write_answers(reading, dataset, builder, batch)
         for question, written in zip(batch.questions.tolist(), found, strict=True):
             (alone,) = reader._written([ranking(dataset, question)])
             assert [one.tokens for one in alone] == [one.tokens for one in written]
