@@ -10,7 +10,7 @@ from jpr.encode.encoder import TextEncoder
 from jpr.encode.encoder_folder import BUNDLED_ENCODER, load_encoder
 from jpr.encode.vectors import StoredVectors, open_vectors
 from jpr.errors import ConfigError, FormatError, JprError
-from jpr.formats.corpus.jsonl import read_objects
+from jpr.formats.corpus.jsonl import atlas
 from jpr.io.locks import cache_folder
 from jpr.pipeline import Pipeline
 from jpr.read.spans import SpanReader
@@ -112,7 +112,7 @@ def encyclopedia(home: Path, encoder: TextEncoder) -> Path:
         return index
     with exclusive_folder(folder):
         if not is_built(index):  # another process built it meanwhile
-            passages = [passage for _, passage in read_objects(source)]
+            passages = [passage for _, passage in atlas.read(source)]
             stored = _stored_vectors(passages, encoder)
             vectors = None if stored is None else lambda *_: stored
             build_index(passages, index, source="encyclopedia", vectors=vectors, encoder=encoder)

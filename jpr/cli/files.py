@@ -54,7 +54,7 @@ def record_kinds() -> tuple[RecordKind, ...]:
         RecordKind("answers", predictions.FORMATS, predictions.load_predictions),
         RecordKind(
             "judgements",
-            (trec.QRELS,),
+            (trec.qrels,),
             lambda path, _: trec.load_qrels(path),
             lambda judgements, stream, _: trec.write_qrels(judgements, stream),
         ),
@@ -95,7 +95,7 @@ def is_documents(corpus: Path) -> bool:
     """Whether a corpus is a folder of documents."""
     from jpr.formats.corpus import folder
 
-    return corpus.is_dir() and folder.FORMAT.sniff(head_of(corpus))
+    return corpus.is_dir() and folder.text_folder.sniff(head_of(corpus))
 
 
 def _documents(folder: Path, cut: "Cut", note: Callable[[str], None]) -> Iterator[Passage]:

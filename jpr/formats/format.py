@@ -1,7 +1,7 @@
 """A file format as a value: how to recognize, read and write it.
 
-A new format is a `Format` in a file of its own, or an entry in the file of its family, and the
-file's name in the list of its kind (`formats.corpus`, `formats.questions`, `formats.runs`). Reading
+A new format is a decorated reader, in a file of its own or in that of its family, and the file's
+name in the list of its kind (`formats.corpus`, `formats.questions`, `formats.runs`). Reading
 through `read_records` gives every format the same checks: an empty file and a repeated id are
 errors.
 """
@@ -27,6 +27,8 @@ _KINDS = {
 }
 Located = Iterator[tuple[int, T]]
 """Records with the line each begins on (0 if the file has no lines)."""
+Write = Callable[[Iterable[Any], TextIO], None]
+"""Writes records to a stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,20 +67,32 @@ class Format(Generic[T]):
     """One line for `jpr validate` and the documentation."""
     sniff: Callable[[Head], bool]
     read: Callable[[Path], Located[T]]
-    write: Callable[[Iterable[T], TextIO], None] | None = None
+    write: Write | None = None
+
+
+def file_format(
+    name: str, sniff: Callable[[Head], bool], write: Write | None = None
+) -> Callable[[Callable[[Path], Located[T]]], Format[T]]:
+    """Make a format of the function that reads a file; its docstring says what the format is."""
+    return lambda read: Format(name, description(read), sniff, read, write)
+
+
+def description(function: Callable[..., object]) -> str:
+    """Return what a function's docstring says, without the full stop."""
+    return (function.__doc__ or "").removesuffix(".")
 
 
 class Formats(Sequence[Format[T]]):
     """The formats of one kind of record; their modules are imported when they are first used."""
 
     def __init__(self, package: str, *modules: str) -> None:
-        """Name the modules of a package that define a `FORMAT` or several `FORMATS`."""
+        """Name the modules of a package that define `FORMATS`."""
         self._modules = [f"{package}.{module}" for module in modules]
 
     @cached_property
     def _formats(self) -> tuple[Format[T], ...]:
-        found = [vars(import_module(module)) for module in self._modules]
-        return tuple(one for names in found for one in names.get("FORMATS") or [names["FORMAT"]])
+        modules = map(import_module, self._modules)
+        return tuple(format for module in modules for format in module.FORMATS)
 
     def __getitem__(self, at: Any) -> Any:  # noqa: ANN401  as of any sequence
         return self._formats[at]

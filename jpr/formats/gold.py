@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO, TypeVar
+from typing import Any, TypeVar
 
 from jpr.errors import DataError, FormatError
-from jpr.formats.format import Located
+from jpr.formats.format import Format, Head, Located, Write, description
 from jpr.io.json_files import iter_json
 from jpr.text import normalize_answer
 from jpr.types import Question
@@ -206,14 +206,19 @@ def read_rows(rows: Iterable[Row], record_of: Callable[[Row], T]) -> Located[T]:
         yield row.line, record
 
 
-def json_reader(record_of: Callable[[Row], T]) -> Callable[[Path], Located[T]]:
-    """Make a reader of JSON lines or of a JSON array."""
-    return lambda path: read_rows(json_rows(path), record_of)
+def json_format(
+    name: str,
+    sniff: Callable[[Head], bool],
+    write: Write | None = None,
+    rows: Callable[[Path], Iterable[Row]] = json_rows,
+) -> Callable[[Callable[[Row], T]], Format[T]]:
+    """Make a format of the function that reads a row; its docstring says what the format is."""
+    return lambda record_of: Format(
+        name, description(record_of), sniff, lambda path: read_rows(rows(path), record_of), write
+    )
 
 
-def json_writer(
-    record_of: Callable[[T], Mapping[str, object]],
-) -> Callable[[Iterable[T], TextIO], None]:
+def json_writer(record_of: Callable[[Any], Mapping[str, object]]) -> Write:
     """Make a writer of JSON lines."""
     return lambda records, stream: stream.writelines(map(json_line, map(record_of, records)))
 

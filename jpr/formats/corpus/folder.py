@@ -8,24 +8,12 @@ from pathlib import Path
 from jpr.errors import FormatError
 from jpr.formats.corpus.jsonl import is_beir
 from jpr.formats.corpus.wikipedia import is_extracted
-from jpr.formats.format import Format, Located
+from jpr.formats.format import Head, Located, file_format
 from jpr.io.text_files import read_lines
 from jpr.types import Passage
 
 HEADING = re.compile(r"#{1,6}[ \t]++(.*)")
 FENCE = ("```", "~~~")
-
-
-def _read(path: Path) -> Located[Passage]:
-    root = path if path.is_dir() else path.parent
-    found = False
-    for file in files_below(path, (".txt", ".md")) if path.is_dir() else (path,):
-        found = True
-        lines = [text for _, text in read_lines(file)]
-        title = _heading(lines) if file.suffix.lower() == ".md" else ""
-        yield 0, Passage(name_below(file, root), title or file.stem, "\n".join(lines))
-    if not found:
-        raise FormatError(path, 0, "the folder holds no .txt or .md file; name the right folder")
 
 
 def _raise(problem: FormatError) -> None:
@@ -75,9 +63,22 @@ def _heading(lines: list[str]) -> str:
     return ""
 
 
-FORMAT = Format(
-    "text",
-    "a folder of .txt and .md files, one passage each",
-    lambda head: head.path.is_dir() and not is_beir(head) and not is_extracted(head),
-    _read,
-)
+def _sniff(head: Head) -> bool:
+    return head.path.is_dir() and not is_beir(head) and not is_extracted(head)
+
+
+@file_format("text", _sniff)
+def text_folder(path: Path) -> Located[Passage]:
+    """a folder of .txt and .md files, one passage each."""
+    root = path if path.is_dir() else path.parent
+    found = False
+    for file in files_below(path, (".txt", ".md")) if path.is_dir() else (path,):
+        found = True
+        lines = [text for _, text in read_lines(file)]
+        title = _heading(lines) if file.suffix.lower() == ".md" else ""
+        yield 0, Passage(name_below(file, root), title or file.stem, "\n".join(lines))
+    if not found:
+        raise FormatError(path, 0, "the folder holds no .txt or .md file; name the right folder")
+
+
+FORMATS = (text_folder,)

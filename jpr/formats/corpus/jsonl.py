@@ -1,10 +1,11 @@
 """Passages as JSON lines (docs/formats.md): BEIR's, pyserini's (and FlashRAG's), Atlas's."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from jpr.errors import FormatError
-from jpr.formats.format import Format, Head, Located
-from jpr.formats.gold import Row, json_reader, json_rows, json_writer, read_rows, with_meta
+from jpr.formats.format import Head
+from jpr.formats.gold import Row, json_format, json_rows, json_writer, with_meta
 from jpr.types import Passage
 
 _LONGEST_TITLE = 255
@@ -34,31 +35,25 @@ def is_beir(head: Head) -> bool:
     return is_passage(head, "_id", "title", "text")
 
 
-def _read_beir(path: Path) -> Located[Passage]:
-    file = _beir_file(path) if path.is_dir() else path
-    if file is None:
-        raise FormatError(path, 0, "the folder holds no corpus.jsonl; name the file itself")
-    return read_rows(json_rows(file), _beir)
-
-
-def _beir(row: Row) -> Passage:
-    meta = row.without("_id", "title", "text", "metadata")
-    if row.has("metadata"):
-        meta |= row.field("metadata", dict)
-    return Passage(_id(row, "_id"), row.optional_text("title"), row.text("text"), meta)
-
-
 def _beir_record(passage: Passage) -> dict[str, object]:
     meta = dict(passage.meta)
     return {"_id": passage.id, "title": passage.title, "text": passage.text, "metadata": meta}
 
 
-def _pyserini(row: Row) -> Passage:
-    id, contents, title = _id(row, "id"), row.text("contents"), row.optional_text("title")
-    first, text = _title_and_text(contents)
-    if title and first != title:
-        text = contents
-    return Passage(id, title or first, text, row.without("id", "title", "contents"))
+def _beir_rows(path: Path) -> Iterator[Row]:
+    file = _beir_file(path) if path.is_dir() else path
+    if file is None:
+        raise FormatError(path, 0, "the folder holds no corpus.jsonl; name the file itself")
+    return json_rows(file)
+
+
+@json_format("beir", is_beir, json_writer(_beir_record), _beir_rows)
+def _beir(row: Row) -> Passage:
+    """BEIR's corpus.jsonl, or its folder: _id, title, text, metadata."""
+    meta = row.without("_id", "title", "text", "metadata")
+    if row.has("metadata"):
+        meta |= row.field("metadata", dict)
+    return Passage(_id(row, "_id"), row.optional_text("title"), row.text("text"), meta)
 
 
 def _title_and_text(contents: str) -> tuple[str, str]:
@@ -81,14 +76,21 @@ def _pyserini_record(passage: Passage) -> dict[str, object]:
     return with_meta({"id": passage.id, "contents": f"{title}\n{passage.text}"}, meta)
 
 
+@json_format(
+    "pyserini", lambda head: is_passage(head, "id", "contents"), json_writer(_pyserini_record)
+)
+def _pyserini(row: Row) -> Passage:
+    """JSON lines of pyserini and FlashRAG: id and contents, whose first line is the title."""
+    id, contents, title = _id(row, "id"), row.text("contents"), row.optional_text("title")
+    first, text = _title_and_text(contents)
+    if title and first != title:
+        text = contents
+    return Passage(id, title or first, text, row.without("id", "title", "contents"))
+
+
 def _sniff_atlas(head: Head) -> bool:
     known = is_passage(head, "id", "title", "text") and not head.has("contents")
     return known and (head.has("section") or not head.has("url"))
-
-
-def _atlas(row: Row) -> Passage:
-    meta = row.without("id", "title", "text")
-    return Passage(_id(row, "id"), row.optional_text("title"), row.text("text"), meta)
 
 
 def _atlas_record(passage: Passage) -> dict[str, object]:
@@ -96,28 +98,11 @@ def _atlas_record(passage: Passage) -> dict[str, object]:
     return with_meta(record, passage.meta)
 
 
-read_objects = json_reader(_atlas)
-"""Reads objects with `id`, `text` and perhaps `title`."""
-FORMATS = (
-    Format(
-        "beir",
-        "BEIR's corpus.jsonl, or its folder: _id, title, text, metadata",
-        is_beir,
-        _read_beir,
-        json_writer(_beir_record),
-    ),
-    Format(
-        "pyserini",
-        "JSON lines of pyserini and FlashRAG: id and contents, whose first line is the title",
-        lambda head: is_passage(head, "id", "contents"),
-        json_reader(_pyserini),
-        json_writer(_pyserini_record),
-    ),
-    Format(
-        "atlas",
-        "Atlas's JSON lines: id, title, text, section",
-        _sniff_atlas,
-        read_objects,
-        json_writer(_atlas_record),
-    ),
-)
+@json_format("atlas", _sniff_atlas, json_writer(_atlas_record))
+def atlas(row: Row) -> Passage:
+    """Atlas's JSON lines: id, title, text, section."""
+    meta = row.without("id", "title", "text")
+    return Passage(_id(row, "id"), row.optional_text("title"), row.text("text"), meta)
+
+
+FORMATS = (_beir, _pyserini, atlas)

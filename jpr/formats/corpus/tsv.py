@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TextIO
 
 from jpr.errors import DataError, FormatError
-from jpr.formats.format import Format, Head, Located
+from jpr.formats.format import Head, Located, file_format
 from jpr.io.text_files import read_lines
 from jpr.types import NO_META, Passage
 
@@ -22,26 +22,6 @@ _QUOTES_HINT = (
 
 def _is_header(columns: list[str]) -> bool:
     return set(_DPR_COLUMNS) <= set(columns)
-
-
-def _read_dpr(path: Path) -> Located[Passage]:
-    lines = read_lines(path)
-    names: list[str] = []
-    for line, text in lines:
-        if not text.strip():
-            continue
-        fields = _csv_fields(path, line, text, lines) if '"' in text else text.split("\t")
-        if not names:
-            if not _is_header(fields) or len(set(fields)) < len(fields):
-                raise FormatError(path, line, "expected a header with columns id, text and title")
-            names = fields
-            continue
-        if len(fields) != len(names):
-            problem = f"{len(fields)} columns instead of the header's {len(names)}"
-            raise FormatError(path, line, f"{problem}; {_QUOTES_HINT}")
-        meta = dict(zip(names, fields, strict=True))
-        id, body, title = (meta.pop(column) for column in _DPR_COLUMNS)
-        yield line, Passage(_checked_id(path, line, id), title, body, meta)
 
 
 def _csv_fields(path: Path, line: int, text: str, lines: Iterator[tuple[int, str]]) -> list[str]:
@@ -101,6 +81,32 @@ def _row(passage: Passage, fields: Iterable[str]) -> str:
     return row
 
 
+def _sniff_dpr(head: Head) -> bool:
+    return _is_header([column.strip('"') for column in head.columns()])
+
+
+@file_format("dpr", _sniff_dpr, _write_dpr)
+def _dpr(path: Path) -> Located[Passage]:
+    """DPR's psgs_w100.tsv: a header id, text, title; fields with quotes are quoted as in csv."""
+    lines = read_lines(path)
+    names: list[str] = []
+    for line, text in lines:
+        if not text.strip():
+            continue
+        fields = _csv_fields(path, line, text, lines) if '"' in text else text.split("\t")
+        if not names:
+            if not _is_header(fields) or len(set(fields)) < len(fields):
+                raise FormatError(path, line, "expected a header with columns id, text and title")
+            names = fields
+            continue
+        if len(fields) != len(names):
+            problem = f"{len(fields)} columns instead of the header's {len(names)}"
+            raise FormatError(path, line, f"{problem}; {_QUOTES_HINT}")
+        meta = dict(zip(names, fields, strict=True))
+        id, body, title = (meta.pop(column) for column in _DPR_COLUMNS)
+        yield line, Passage(_checked_id(path, line, id), title, body, meta)
+
+
 def _is_prose(head: Head, counts: Sequence[int]) -> bool:
     """Return whether the first line is a passage's, not of a run, of judgements or of questions."""
     columns = head.columns()
@@ -121,14 +127,6 @@ def _rows(path: Path, counts: Sequence[int], names: str) -> Iterator[tuple[int, 
             raise FormatError(path, line, f"{problem}; separate them by single tabs")
 
 
-def _read_plain(path: Path) -> Located[Passage]:
-    for line, columns in _rows(path, (3, 4), "id, text, title and optionally source"):
-        if line == 1 and _is_header(columns):
-            continue
-        meta = {"source": columns[3]} if len(columns) == 4 and columns[3] else NO_META
-        yield line, Passage(_checked_id(path, line, columns[0]), columns[2], columns[1], meta)
-
-
 def _write_plain(passages: Iterable[Passage], stream: TextIO) -> None:
     for passage in passages:
         fields = [passage.id, passage.text, passage.title]
@@ -137,30 +135,21 @@ def _write_plain(passages: Iterable[Passage], stream: TextIO) -> None:
         stream.write(_row(passage, fields))
 
 
-def _read_msmarco(path: Path) -> Located[Passage]:
+@file_format("tsv", lambda head: _is_prose(head, (3, 4)), _write_plain)
+def _tsv(path: Path) -> Located[Passage]:
+    """tab-separated id, text, title, optionally source; no header; quotes are plain characters."""
+    for line, columns in _rows(path, (3, 4), "id, text, title and optionally source"):
+        if line == 1 and _is_header(columns):
+            continue
+        meta = {"source": columns[3]} if len(columns) == 4 and columns[3] else NO_META
+        yield line, Passage(_checked_id(path, line, columns[0]), columns[2], columns[1], meta)
+
+
+@file_format("msmarco", lambda head: _is_prose(head, (2,)))
+def _msmarco(path: Path) -> Located[Passage]:
+    """MS MARCO's collection.tsv: id and passage."""
     for line, (id, text) in _rows(path, (2,), "an id and a passage"):
         yield line, Passage(_checked_id(path, line, id), "", text)
 
 
-FORMATS = (
-    Format(
-        "dpr",
-        "DPR's psgs_w100.tsv: a header id, text, title; fields with quotes are quoted as in csv",
-        lambda head: _is_header([column.strip('"') for column in head.columns()]),
-        _read_dpr,
-        _write_dpr,
-    ),
-    Format(
-        "tsv",
-        "tab-separated id, text, title, optionally source; no header; quotes are plain characters",
-        lambda head: _is_prose(head, (3, 4)),
-        _read_plain,
-        _write_plain,
-    ),
-    Format(
-        "msmarco",
-        "MS MARCO's collection.tsv: id and passage",
-        lambda head: _is_prose(head, (2,)),
-        _read_msmarco,
-    ),
-)
+FORMATS = (_dpr, _tsv, _msmarco)

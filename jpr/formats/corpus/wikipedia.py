@@ -6,9 +6,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from jpr.errors import FormatError
-from jpr.formats.corpus.jsonl import is_passage, read_objects
+from jpr.formats.corpus.jsonl import atlas, is_passage
 from jpr.formats.corpus.markup import UNSEEN_NAMESPACES, plain_text
-from jpr.formats.format import Format, Head, Located
+from jpr.formats.format import Head, Located, file_format
 from jpr.io.text_files import read_lines
 from jpr.types import Passage
 
@@ -20,7 +20,9 @@ _ATTRIBUTE = re.compile(r'(?<![a-z])([a-z]++)="([^"]*+)"')
 _NAME = "wiki_[0-9]*"
 
 
-def _read_dump(path: Path) -> Located[Passage]:
+@file_format("wikipedia", lambda head: head.line.lstrip().startswith("<mediawiki"))
+def _wikipedia(path: Path) -> Located[Passage]:
+    """a Wikipedia XML dump, pages-articles.xml, compressed or not."""
     source = _PageByPage(path)
     unseen: set[str] = set(UNSEEN_NAMESPACES)
     try:
@@ -88,7 +90,9 @@ def is_extracted(head: Head) -> bool:
     return _DOC.fullmatch(head.line.strip()) is not None
 
 
-def _read_extracted(path: Path) -> Located[Passage]:
+@file_format("wikiextractor", is_extracted)
+def _wikiextractor(path: Path) -> Located[Passage]:
+    """WikiExtractor's output: its folder or one file, <doc> or --json form."""
     for file in sorted(path.rglob(_NAME)) if path.is_dir() else [path]:
         for line, passage in _read_file(file):
             yield line if file == path else 0, passage
@@ -96,7 +100,7 @@ def _read_extracted(path: Path) -> Located[Passage]:
 
 def _read_file(path: Path) -> Located[Passage]:
     first = next((text for _, text in read_lines(path) if text.strip()), "")
-    read = read_objects if first.lstrip().startswith(("{", "[")) else _read_docs
+    read = atlas.read if first.lstrip().startswith(("{", "[")) else _read_docs
     for line, passage in read(path):
         title, text = html.unescape(passage.title), html.unescape(passage.text).strip()
         if text:
@@ -127,17 +131,4 @@ def _read_docs(path: Path) -> Located[Passage]:
         yield line, Passage(str(meta.pop("id")), title, text, meta)
 
 
-FORMATS = (
-    Format(
-        "wikipedia",
-        "a Wikipedia XML dump, pages-articles.xml, compressed or not",
-        lambda head: head.line.lstrip().startswith("<mediawiki"),
-        _read_dump,
-    ),
-    Format(
-        "wikiextractor",
-        "WikiExtractor's output: its folder or one file, <doc> or --json form",
-        is_extracted,
-        _read_extracted,
-    ),
-)
+FORMATS = (_wikipedia, _wikiextractor)

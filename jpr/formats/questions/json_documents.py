@@ -12,12 +12,13 @@ from typing import Any
 from urllib.parse import unquote
 
 from jpr.errors import FormatError
-from jpr.formats.format import Format, Head, Located, is_record
+from jpr.formats.format import Format, Head, is_record
 from jpr.formats.gold import (
     Aliases,
     Answers,
     Row,
     json_documents,
+    json_format,
     json_rows,
     merged,
     read_rows,
@@ -29,16 +30,14 @@ _WIKIDATA = re.compile(r"wikidata\.org/.*Q\d+$")
 _SPLITS = ("train", "dev")
 
 
-def _document_reader(
-    key: str, question_of: Callable[[Row], Question]
-) -> Callable[[Path], Located[Question]]:
-    """Make a reader of one JSON document that lists its questions under a key."""
-    return lambda path: read_rows(
-        (row for document in json_documents(path) for row in document.at(key).each()), question_of
-    )
+def _listed_under(key: str) -> Callable[[Path], Iterator[Row]]:
+    """Return what yields the rows of a list, which one JSON document has under a key."""
+    return lambda path: (row for whole in json_documents(path) for row in whole.at(key).each())
 
 
+@json_format("webqsp", lambda head: head.has("Questions"), rows=_listed_under("Questions"))
 def _webqsp(row: Row) -> Question:
+    """WebQSP as published: one JSON document with Questions and their Parses."""
     answers, annotations = united(map(_parse, row.at("Parses").each()))
     return Question(row.id("QuestionId"), row.text("RawQuestion"), answers, annotations)
 
@@ -60,7 +59,13 @@ def _first_record(head: Head, key: str) -> dict[str, Any]:
     return first if isinstance(first, dict) else {}
 
 
+def _sniff_qald(head: Head) -> bool:
+    return isinstance(_first_record(head, "questions").get("question"), list)
+
+
+@json_format("qald", _sniff_qald, rows=_listed_under("questions"))
 def _qald(row: Row) -> Question:
+    """QALD-9: one JSON document of questions with SPARQL results."""
     answers = (answer for result in row.at("answers").each() for answer in _results(result))
     return Question(row.id("id"), _english(row), merged(filter(None, answers)))
 
@@ -103,7 +108,9 @@ def _sniff_multispanqa(head: Head) -> bool:
     return all(isinstance(first.get(key), list) for key in ("question", "context"))
 
 
+@json_format("multispanqa", _sniff_multispanqa, rows=_listed_under("data"))
 def _multispanqa(row: Row) -> Question:
+    """MultiSpanQA: one JSON document of tokens with B/I/O labels."""
     spans = _spans(row) if row.has("label") else ()
     return Question(row.id("id"), " ".join(row.strings("question")), merged(spans))
 
@@ -138,8 +145,9 @@ def _has_splits(value: object) -> bool:
     return all(name in _SPLITS and isinstance(split, dict) for name, split in value.items())
 
 
-def _asqa_reader(split: str | None) -> Callable[[Path], Located[Question]]:
-    return lambda path: read_rows(_asqa_rows(split, path), _asqa)
+def _asqa_format(name: str, about: str, split: str | None) -> Format[Question]:
+    sniff = _sniff_asqa if split is None else lambda head: False
+    return Format(name, about, sniff, lambda path: read_rows(_asqa_rows(split, path), _asqa))
 
 
 def _asqa_rows(split: str | None, path: Path) -> Iterator[Row]:
@@ -169,37 +177,12 @@ def _asqa(row: Row) -> Question:
 
 
 FORMATS = (
-    Format(
-        "qald",
-        "QALD-9: one JSON document of questions with SPARQL results",
-        lambda head: isinstance(_first_record(head, "questions").get("question"), list),
-        _document_reader("questions", _qald),
-    ),
-    Format(
-        "asqa",
-        "ASQA: one split as JSON, or JSON lines with sample_id",
-        _sniff_asqa,
-        _asqa_reader(None),
-    ),
+    _qald,
+    _asqa_format("asqa", "ASQA: one split as JSON, or JSON lines with sample_id", None),
     *(
-        Format(
-            f"asqa-{split}",
-            f"the {split} split of an ASQA file with several",
-            lambda head: False,
-            _asqa_reader(split),
-        )
+        _asqa_format(f"asqa-{split}", f"the {split} split of an ASQA file with several", split)
         for split in _SPLITS
     ),
-    Format(
-        "webqsp",
-        "WebQSP as published: one JSON document with Questions and their Parses",
-        lambda head: head.has("Questions"),
-        _document_reader("Questions", _webqsp),
-    ),
-    Format(
-        "multispanqa",
-        "MultiSpanQA: one JSON document of tokens with B/I/O labels",
-        _sniff_multispanqa,
-        _document_reader("data", _multispanqa),
-    ),
+    _webqsp,
+    _multispanqa,
 )

@@ -8,12 +8,12 @@ and RAMDocs. Questions without an `id` are numbered from 0.
 import re
 
 from jpr.errors import ConfigError
-from jpr.formats.format import Format, Head, is_record
+from jpr.formats.format import Head, is_record
 from jpr.formats.gold import (
     Aliases,
     Row,
     is_nested,
-    json_reader,
+    json_format,
     json_writer,
     merged,
     question_record,
@@ -40,7 +40,9 @@ def _sniff_own(head: Head) -> bool:
     return is_nested(answers) and is_nested(head.value.get("annotations") or [])
 
 
+@json_format("jpr", _sniff_own, json_writer(question_record))
 def _own(row: Row) -> Question:
+    """our own questions: JSON lines with id, question, answers as lists of aliases."""
     return Question(
         id=row.id("id"),
         text=row.text("question"),
@@ -59,7 +61,9 @@ def _sniff_ambignq(head: Head) -> bool:
     return isinstance(annotations, list) and all(is_record(item, "type") for item in annotations)
 
 
+@json_format("ambignq", _sniff_ambignq)
 def _ambignq(row: Row) -> Question:
+    """AmbigNQ, light or full: JSON with id, question and one annotation per annotator."""
     answers, annotations = united(row.at("annotations").annotations())
     return Question(row.id("id"), row.text("question"), answers, annotations)
 
@@ -99,13 +103,15 @@ def _sniff_nqopen(head: Head) -> bool:
     return looks_like_nqopen(head) and not (others or _is_ranking(head) or is_curatedtrec(head))
 
 
-def _nqopen(row: Row) -> Question:
-    return Question(row.id_or_position("id"), row.text("question"), nq_answers(row).answers())
-
-
-def _nqopen_record(question: Question) -> dict[str, object]:
+def _nq_open_record(question: Question) -> dict[str, object]:
     answer = only_answer(question, "nq-open")
     return {"id": question.id, "question": question.text, "answer": answer}
+
+
+@json_format("nq-open", _sniff_nqopen, json_writer(_nq_open_record))
+def _nq_open(row: Row) -> Question:
+    """NQ-open, EfficientQA, FlashRAG: JSON lines with question and a list of aliases."""
+    return Question(row.id_or_position("id"), row.text("question"), nq_answers(row).answers())
 
 
 def _sniff_simple(head: Head) -> bool:
@@ -119,7 +125,9 @@ def _sniff_simple(head: Head) -> bool:
     return all(is_record(answer, "kb_id") for answer in answers)
 
 
-def _simple(row: Row) -> Question:
+@json_format("webqsp-simple", _sniff_simple)
+def _webqsp_simple(row: Row) -> Question:
+    """WebQSP of GraftNet, NSM or RoG: JSON lines with answers as {kb_id, text}, or answer names."""
     if row.has("a_entity"):
         answers = row.at("answer").distinct()
     else:
@@ -134,7 +142,9 @@ def _entity(row: Row) -> Aliases:
     return tuple(name for name in known if not _FREEBASE_ID.fullmatch(name))
 
 
+@json_format("qampari", lambda head: head.has("qid", "question_text", "answer_list"))
 def _qampari(row: Row) -> Question:
+    """QAMPARI: JSON lines with question_text and answer_list."""
     answers = []
     for item in row.at("answer_list").each():
         others = item.at("aliases").aliases() if item.has("aliases") else ()
@@ -142,61 +152,20 @@ def _qampari(row: Row) -> Question:
     return Question(row.id("qid"), row.text("question_text"), tuple(filter(None, answers)))
 
 
+@json_format("ramdocs", lambda head: head.has("question", "gold_answers"))
 def _ramdocs(row: Row) -> Question:
+    """RAMDocs: JSON lines with gold_answers beside wrong_answers."""
     answers = merged(row.at("gold_answers").distinct())
     return Question(row.id_or_position("id"), row.text("question"), answers)
 
 
+@json_format("kilt", lambda head: head.has("id", "input"))
 def _kilt(row: Row) -> Question:
+    """KILT: JSON lines with input and output."""
     outputs = row.at("output").each() if row.has("output") else ()
     given = [output.at("answer").aliases() for output in outputs if output.has("answer")]
     aliases = tuple(dict.fromkeys(alias for each in given for alias in each))
     return Question(row.id("id"), row.text("input"), (aliases,) if aliases else ())
 
 
-FORMATS = (
-    Format(
-        "jpr",
-        "our own questions: JSON lines with id, question, answers as lists of aliases",
-        _sniff_own,
-        json_reader(_own),
-        json_writer(question_record),
-    ),
-    Format(
-        "ambignq",
-        "AmbigNQ, light or full: JSON with id, question and one annotation per annotator",
-        _sniff_ambignq,
-        json_reader(_ambignq),
-    ),
-    Format(
-        "nq-open",
-        "NQ-open, EfficientQA, FlashRAG: JSON lines with question and a list of aliases",
-        _sniff_nqopen,
-        json_reader(_nqopen),
-        json_writer(_nqopen_record),
-    ),
-    Format(
-        "webqsp-simple",
-        "WebQSP of GraftNet, NSM or RoG: JSON lines with answers as {kb_id, text}, or answer names",
-        _sniff_simple,
-        json_reader(_simple),
-    ),
-    Format(
-        "qampari",
-        "QAMPARI: JSON lines with question_text and answer_list",
-        lambda head: head.has("qid", "question_text", "answer_list"),
-        json_reader(_qampari),
-    ),
-    Format(
-        "ramdocs",
-        "RAMDocs: JSON lines with gold_answers beside wrong_answers",
-        lambda head: head.has("question", "gold_answers"),
-        json_reader(_ramdocs),
-    ),
-    Format(
-        "kilt",
-        "KILT: JSON lines with input and output",
-        lambda head: head.has("id", "input"),
-        json_reader(_kilt),
-    ),
-)
+FORMATS = (_own, _ambignq, _nq_open, _webqsp_simple, _qampari, _ramdocs, _kilt)

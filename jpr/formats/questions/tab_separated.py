@@ -14,8 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
-from jpr.formats.format import Format, Head, Located
-from jpr.formats.gold import Row, json_rows, read_rows
+from jpr.formats.format import Head, Located, file_format
+from jpr.formats.gold import Row, json_format, json_rows, read_rows
 from jpr.formats.questions.json_lines import (
     is_curatedtrec,
     looks_like_nqopen,
@@ -75,7 +75,20 @@ def _has_list(head: Head) -> bool:
     return columns is not None and parse_list(columns[1]) is not None
 
 
-def _dpr(row: Row) -> Question:
+def _write_dpr(questions: Iterable[Question], stream: TextIO) -> None:
+    writer = csv.writer(stream, delimiter="\t", lineterminator="\n")
+    for question in questions:
+        aliases = only_answer(question, "dpr-csv")
+        writer.writerow((" ".join(question.text.split()), repr(list(aliases))))
+
+
+def _sniff_dpr(head: Head) -> bool:
+    return _has_list(head) and not is_curatedtrec(head)
+
+
+@json_format("dpr-csv", _sniff_dpr, _write_dpr, _line_rows)
+def _dpr_csv(row: Row) -> Question:
+    """DPR's qas.csv: question, tab, list of the answer's aliases."""
     columns = _two_columns(row.value)
     if columns is None:
         count = row.value.count("\t") + 1
@@ -87,13 +100,6 @@ def _dpr(row: Row) -> Question:
     return Question(str(row.position), columns[0], listed.answers())
 
 
-def _write_dpr(questions: Iterable[Question], stream: TextIO) -> None:
-    writer = csv.writer(stream, delimiter="\t", lineterminator="\n")
-    for question in questions:
-        aliases = only_answer(question, "dpr-csv")
-        writer.writerow((" ".join(question.text.split()), repr(list(aliases))))
-
-
 def _sniff_trec(head: Head) -> bool:
     if looks_like_nqopen(head) or _has_list(head):
         return is_curatedtrec(head)
@@ -103,7 +109,9 @@ def _sniff_trec(head: Head) -> bool:
     return len(columns) == 2 and columns[0].rstrip().endswith("?")
 
 
-def _read_trec(path: Path) -> Located[Question]:
+@file_format("curatedtrec", _sniff_trec)
+def _curatedtrec(path: Path) -> Located[Question]:
+    """CuratedTREC: a question and its answer's regular expression, as tsv, DPR csv or DrQA JSON."""
     first = next((row.value for row in _line_rows(path)), "")
     if first.lstrip().startswith(("{", "[")):
         return read_rows(json_rows(path), _trec_json)
@@ -135,18 +143,4 @@ def _trec(row: Row, id: str, text: str, regex: str) -> Question:
     return Question(id, text, regex=regex)
 
 
-FORMATS = (
-    Format(
-        "dpr-csv",
-        "DPR's qas.csv: question, tab, list of the answer's aliases",
-        lambda head: _has_list(head) and not is_curatedtrec(head),
-        lambda path: read_rows(_line_rows(path), _dpr),
-        _write_dpr,
-    ),
-    Format(
-        "curatedtrec",
-        "CuratedTREC: a question and its answer's regular expression, as tsv, DPR csv or DrQA JSON",
-        _sniff_trec,
-        _read_trec,
-    ),
-)
+FORMATS = (_dpr_csv, _curatedtrec)

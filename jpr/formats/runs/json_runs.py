@@ -12,12 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
-from jpr.formats.format import Format, Head, Located, is_record
+from jpr.formats.format import Head, Located, file_format, is_record
 from jpr.formats.gold import (
     Row,
     json_documents,
+    json_format,
     json_line,
-    json_reader,
     json_writer,
     question_record,
     with_meta,
@@ -45,14 +45,6 @@ def _sniff_ctxs(head: Head) -> bool:
     return head.has("question") and any(is_record(first, name) for name in TEXTS)
 
 
-def _ctxs(row: Row) -> Ranking:
-    question = question_of(row)
-    key = row.first(("ctxs", "passages"))
-    if not key:
-        raise row.error("key 'ctxs' is missing: the list of retrieved passages")
-    return Ranking(question, hits_of(row.at(key)))
-
-
 def _ctxs_record(ranking: Ranking) -> Record:
     return {**question_record(ranking.question), "ctxs": list(map(_ctx, ranking.hits))}
 
@@ -63,6 +55,16 @@ def _ctx(hit: Hit) -> Record:
     return with_meta(record, passage.meta)
 
 
+@json_format("ctxs", _sniff_ctxs, json_writer(_ctxs_record))
+def _ctxs(row: Row) -> Ranking:
+    """FiD and DPR output, and our own: JSON or JSON lines with question, answers, ctxs."""
+    question = question_of(row)
+    key = row.first(("ctxs", "passages"))
+    if not key:
+        raise row.error("key 'ctxs' is missing: the list of retrieved passages")
+    return Ranking(question, hits_of(row.at(key)))
+
+
 def _sniff_ambigprompt(head: Head) -> bool:
     if not head.has("question", "answers") or head.has("ctxs") or _has_entities(head):
         return False
@@ -70,7 +72,9 @@ def _sniff_ambigprompt(head: Head) -> bool:
     return bool(listed) and all(isinstance(item, int | str) for item in listed)
 
 
+@json_format("ambigprompt", _sniff_ambigprompt)
 def _ambigprompt(row: Row) -> Ranking:
+    """AmbigPrompt's data: JSON with question, answers per annotator, ids of passages."""
     return Ranking(question_of(row), hits_of(row.at("passages"), _bare_hit))
 
 
@@ -84,7 +88,20 @@ def _sniff_rank_llm(head: Head) -> bool:
     return is_record(head.value["query"]) and isinstance(head.value["candidates"], list)
 
 
+def _rank_llm_record(ranking: Ranking) -> Record:
+    query = {"text": ranking.question.text, "qid": ranking.question.id}
+    return {"query": query, "candidates": list(map(_candidate, ranking.hits))}
+
+
+def _candidate(hit: Hit) -> Record:
+    texts = {"title": hit.passage.title, "text": hit.passage.text}
+    document = with_meta(texts, hit.passage.meta)
+    return {"docid": hit.passage.id, "score": hit.score, "doc": document}
+
+
+@json_format("rank_llm", _sniff_rank_llm, json_writer(_rank_llm_record))
 def _rank_llm(row: Row) -> Ranking:
+    """rank_llm's requests: JSON or JSON lines with query and candidates."""
     query = row.at("query", dict)
     text = query.text("text")
     id = query.id("qid") if query.has("qid") else ""
@@ -98,39 +115,9 @@ def _candidate_hit(row: Row) -> Hit:
     return hit_of(replace(row, value={**row.without("docid", "doc", "score"), **document, **own}))
 
 
-def _rank_llm_record(ranking: Ranking) -> Record:
-    query = {"text": ranking.question.text, "qid": ranking.question.id}
-    return {"query": query, "candidates": list(map(_candidate, ranking.hits))}
-
-
-def _candidate(hit: Hit) -> Record:
-    texts = {"title": hit.passage.title, "text": hit.passage.text}
-    document = with_meta(texts, hit.passage.meta)
-    return {"docid": hit.passage.id, "score": hit.score, "doc": document}
-
-
 def _sniff_pyserini(head: Head) -> bool:
     first = next(iter(head.value.values()), None) if isinstance(head.value, dict) else None
     return is_record(first, "question", "contexts")
-
-
-def _read_pyserini(path: Path) -> Located[Ranking]:
-    for document in json_documents(path):
-        for id, row in document.items():
-            with row.within(f"question {id!r}"):
-                named = replace(row, value={**row.record(), "id": id})
-                ranking = Ranking(question_of(named), hits_of(row.at("contexts"), _context_hit))
-            yield 0, ranking
-
-
-def _context_hit(row: Row) -> Hit:
-    hit = hit_of(replace(row, value={**row.without("docid"), "id": row.field("docid", object)}))
-    if hit.passage.title or "\n" not in hit.passage.text:
-        return hit
-    title, text = hit.passage.text.split("\n", 1)
-    if len(title) > 1 and title[0] == title[-1] == '"':
-        title = title[1:-1].replace('""', '"')
-    return Hit(replace(hit.passage, title=title, text=text), hit.score)
 
 
 def _write_pyserini(rankings: Iterable[Ranking], stream: TextIO) -> None:
@@ -161,32 +148,25 @@ def _context(hit: Hit) -> Record:
     return with_meta(record, passage.meta)
 
 
-FORMATS = (
-    Format(
-        "ctxs",
-        "FiD and DPR output, and our own: JSON or JSON lines with question, answers, ctxs",
-        _sniff_ctxs,
-        json_reader(_ctxs),
-        json_writer(_ctxs_record),
-    ),
-    Format(
-        "ambigprompt",
-        "AmbigPrompt's data: JSON with question, answers per annotator, ids of passages",
-        _sniff_ambigprompt,
-        json_reader(_ambigprompt),
-    ),
-    Format(
-        "rank_llm",
-        "rank_llm's requests: JSON or JSON lines with query and candidates",
-        _sniff_rank_llm,
-        json_reader(_rank_llm),
-        json_writer(_rank_llm_record),
-    ),
-    Format(
-        "pyserini-run",
-        "pyserini's DPR run: one JSON object, question id -> question, answers, contexts",
-        _sniff_pyserini,
-        _read_pyserini,
-        _write_pyserini,
-    ),
-)
+@file_format("pyserini-run", _sniff_pyserini, _write_pyserini)
+def _pyserini_run(path: Path) -> Located[Ranking]:
+    """pyserini's DPR run: one JSON object, question id -> question, answers, contexts."""
+    for document in json_documents(path):
+        for id, row in document.items():
+            with row.within(f"question {id!r}"):
+                named = replace(row, value={**row.record(), "id": id})
+                ranking = Ranking(question_of(named), hits_of(row.at("contexts"), _context_hit))
+            yield 0, ranking
+
+
+def _context_hit(row: Row) -> Hit:
+    hit = hit_of(replace(row, value={**row.without("docid"), "id": row.field("docid", object)}))
+    if hit.passage.title or "\n" not in hit.passage.text:
+        return hit
+    title, text = hit.passage.text.split("\n", 1)
+    if len(title) > 1 and title[0] == title[-1] == '"':
+        title = title[1:-1].replace('""', '"')
+    return Hit(replace(hit.passage, title=title, text=text), hit.score)
+
+
+FORMATS = (_ctxs, _ambigprompt, _rank_llm, _pyserini_run)

@@ -4,11 +4,10 @@ A record without an id uses the question's text as its id. A question with a lis
 also be a gold file: it is read as `answers` only if that format is named.
 """
 
-from functools import partial
 from pathlib import Path
 
-from jpr.formats.format import Format, Head, Located, read_records
-from jpr.formats.gold import Row, json_documents, json_rows
+from jpr.formats.format import Head, Located, file_format, read_records
+from jpr.formats.gold import Row, json_documents, json_format
 from jpr.formats.runs.records import QUESTION_IDS, TEXTS, question_id
 from jpr.types import Prediction
 
@@ -33,18 +32,9 @@ def _text(row: Row) -> str:
     raise row.error(f"{problem}, not {row.value!r:.40}")
 
 
-def _read_records(key: str, path: Path) -> Located[Prediction]:
-    for row in json_rows(path):
-        answers = _texts(row.at(key))
-        yield row.line, Prediction(question_id(row) or row.text("question"), answers)
-
-
-def _read_ambigqa(path: Path) -> Located[Prediction]:
-    for document in json_documents(path):
-        for id, answers in document.items():
-            with document.within(f"question {id!r}"):
-                prediction = Prediction(id, _texts(answers))
-            yield 0, prediction
+def _prediction(row: Row, key: str) -> Prediction:
+    answers = _texts(row.at(key))
+    return Prediction(question_id(row) or row.text("question"), answers)
 
 
 _NAMES = (*QUESTION_IDS, "question", "answers", "prediction", "query", "ctxs", "title", *TEXTS)
@@ -73,23 +63,26 @@ def _sniff_answers(head: Head) -> bool:
     return _are_answers(head.value["answers"]) and isinstance(head.value["answers"], list)
 
 
-FORMATS: tuple[Format[Prediction], ...] = (
-    Format(
-        "answers",
-        "our own: JSON lines with id and answers, a list of strings or of objects with text",
-        _sniff_answers,
-        partial(_read_records, "answers"),
-    ),
-    Format(
-        "ambigqa",
-        "an AmbigQA submission: one JSON object, id -> list of answers",
-        _sniff_ambigqa,
-        _read_ambigqa,
-    ),
-    Format(
-        "nq",
-        "an EfficientQA submission: JSON lines with question and prediction",
-        lambda head: head.has("prediction"),
-        partial(_read_records, "prediction"),
-    ),
-)
+@json_format("answers", _sniff_answers)
+def _answers(row: Row) -> Prediction:
+    """our own: JSON lines with id and answers, a list of strings or of objects with text."""
+    return _prediction(row, "answers")
+
+
+@file_format("ambigqa", _sniff_ambigqa)
+def _ambigqa(path: Path) -> Located[Prediction]:
+    """an AmbigQA submission: one JSON object, id -> list of answers."""
+    for document in json_documents(path):
+        for id, answers in document.items():
+            with document.within(f"question {id!r}"):
+                prediction = Prediction(id, _texts(answers))
+            yield 0, prediction
+
+
+@json_format("nq", lambda head: head.has("prediction"))
+def _nq(row: Row) -> Prediction:
+    """an EfficientQA submission: JSON lines with question and prediction."""
+    return _prediction(row, "prediction")
+
+
+FORMATS = (_answers, _ambigqa, _nq)

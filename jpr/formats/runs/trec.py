@@ -15,7 +15,7 @@ from typing import TextIO
 import numpy as np
 
 from jpr.errors import DataError, FormatError
-from jpr.formats.format import Format, Head, Located, read_records
+from jpr.formats.format import Head, Located, file_format, read_records
 from jpr.formats.runs.align import check_unique_passages
 from jpr.formats.runs.records import finite_score
 from jpr.io.text_files import read_lines
@@ -65,28 +65,6 @@ def _sniff_run(head: Head) -> bool:
     return is_run and _WHOLE.fullmatch(columns[3]) is not None
 
 
-def _read_run(path: Path) -> Located[Ranking]:
-    run: dict[str, dict[str, tuple[float, int]]] = {}  # passage id -> minus its score, its rank
-    first: dict[str, int] = {}
-    for line, (question, _, passage, rank, score, _) in _rows(
-        path, "question Q0 passage rank score tag"
-    ):
-        places = run.setdefault(question, {})
-        first.setdefault(question, line)
-        if passage in places:
-            problem = f"passage {passage!r} comes twice for question {question!r}"
-            raise FormatError(path, line, f"{problem}; remove the repetition")
-        number = _whole(rank, "rank", path, line)
-        places[passage] = (-finite_score(score, path, line), number)
-    passages: dict[str, Passage] = {}  # the same passage of many questions is one object
-    for question, places in run.items():
-        hits = (
-            Hit(passages.setdefault(id, Passage(id, "", "")), -places[id][0])
-            for id in sorted(places, key=places.__getitem__)
-        )
-        yield first[question], Ranking(Question(question, ""), tuple(hits))
-
-
 def _write_run(rankings: Iterable[Ranking], stream: TextIO) -> None:
     for ranking in rankings:
         check_unique_passages(ranking)
@@ -111,6 +89,30 @@ def _check_words(file: str, *ids: str) -> None:
             raise DataError(f"{problem}; write a JSON format or give it another id")
 
 
+@file_format("trec", _sniff_run, _write_run)
+def _trec(path: Path) -> Located[Ranking]:
+    """TREC run: question Q0 passage rank score tag, separated by white space."""
+    run: dict[str, dict[str, tuple[float, int]]] = {}  # passage id -> minus its score, its rank
+    first: dict[str, int] = {}
+    for line, (question, _, passage, rank, score, _) in _rows(
+        path, "question Q0 passage rank score tag"
+    ):
+        places = run.setdefault(question, {})
+        first.setdefault(question, line)
+        if passage in places:
+            problem = f"passage {passage!r} comes twice for question {question!r}"
+            raise FormatError(path, line, f"{problem}; remove the repetition")
+        number = _whole(rank, "rank", path, line)
+        places[passage] = (-finite_score(score, path, line), number)
+    passages: dict[str, Passage] = {}  # the same passage of many questions is one object
+    for question, places in run.items():
+        hits = (
+            Hit(passages.setdefault(id, Passage(id, "", "")), -places[id][0])
+            for id in sorted(places, key=places.__getitem__)
+        )
+        yield first[question], Ranking(Question(question, ""), tuple(hits))
+
+
 @dataclass(frozen=True, slots=True)
 class Judgement:
     """How relevant a passage is to one subtopic of a question; 0 or less is not relevant."""
@@ -121,26 +123,9 @@ class Judgement:
     relevance: int
 
 
-def load_qrels(path: str | Path) -> list[Judgement]:
-    """Read all judgements of a file; the same question, subtopic and passage twice is an error."""
-    return list(read_records(Path(path), (QRELS,), QRELS.name, key=_judged))
-
-
-def _judged(judgement: Judgement) -> str:
-    return f"{judgement.question_id} {judgement.subtopic} {judgement.passage_id}"
-
-
 def _sniff_qrels(head: Head) -> bool:
     columns = columns_of(head.line[:_LONGEST])
     return len(columns) == 4 and _WHOLE.fullmatch(columns[3]) is not None
-
-
-def _read_qrels(path: Path) -> Located[Judgement]:
-    for line, (question, subtopic, passage, relevance) in _rows(
-        path, "question subtopic passage relevance"
-    ):
-        number = _whole(relevance, "relevance", path, line)
-        yield line, Judgement(question, subtopic, passage, number)
 
 
 def write_qrels(judgements: Iterable[Judgement], stream: TextIO) -> None:
@@ -151,17 +136,23 @@ def write_qrels(judgements: Iterable[Judgement], stream: TextIO) -> None:
         stream.write(f"{' '.join(words)} {judgement.relevance}\n")
 
 
-FORMAT = Format(
-    "trec",
-    "TREC run: question Q0 passage rank score tag, separated by white space",
-    _sniff_run,
-    _read_run,
-    _write_run,
-)
-QRELS = Format(
-    "qrels",
-    "diversity judgements: question subtopic passage relevance, separated by white space",
-    _sniff_qrels,
-    _read_qrels,
-    write_qrels,
-)
+@file_format("qrels", _sniff_qrels, write_qrels)
+def qrels(path: Path) -> Located[Judgement]:
+    """diversity judgements: question subtopic passage relevance, separated by white space."""
+    for line, (question, subtopic, passage, relevance) in _rows(
+        path, "question subtopic passage relevance"
+    ):
+        number = _whole(relevance, "relevance", path, line)
+        yield line, Judgement(question, subtopic, passage, number)
+
+
+def load_qrels(path: str | Path) -> list[Judgement]:
+    """Read all judgements of a file; the same question, subtopic and passage twice is an error."""
+    return list(read_records(Path(path), (qrels,), qrels.name, key=_judged))
+
+
+def _judged(judgement: Judgement) -> str:
+    return f"{judgement.question_id} {judgement.subtopic} {judgement.passage_id}"
+
+
+FORMATS = (_trec,)
