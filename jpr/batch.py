@@ -1,7 +1,7 @@
 """A stage over many questions, with its results in a file; a killed run resumes where it stopped.
 
-Rankings are written as a run; the searches of a joint reranker, if wanted, to a second file, a JSON
-line each (`jpr.formats.replies`). A line of answers is
+Rankings are written as a run; the searches of a joint reranker go to a second file on request, a
+JSON line each (`jpr.formats.replies`). A line of answers is
 `{"id", "answers": [{"text", "log_prob", "support": [{"passage", "spans"}]}]}`.
 """
 
