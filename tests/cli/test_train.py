@@ -97,10 +97,7 @@ def test_negatives_are_drawn_by_another_model(home: Path) -> None:
         ("model.weights=none", "none"),
         ("dev.packs=['none']", "none: holds no pack.json; is it a pack?"),
         ("batch=0", "tiny.toml: batch = 0; give at least 1"),
-        (
-            "loop.micro_batches=5",
-            "a batch of 4 questions for 1 processes with 5 micro-batches each",
-        ),
+        ("loop.micro_batches=5", "a batch of 4 questions for 5 micro-batches"),
     ],
 )
 def test_bad_input_is_reported_in_one_sentence(
