@@ -6,8 +6,8 @@ HOME/KEY/lock          held while the index is checked or changed
 
 A file is read again if its size or times have changed and then its hash. `files.json` is valid for
 one state of the index, which it names; if they disagree, because a process was killed between the
-two writes, everything is indexed again. New passages are added before old ones are removed, so that
-a concurrent search misses no file.
+two writes, everything is indexed again. An update is one new version of the index, so that a
+concurrent search misses no file.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ from jpr.io.atomic import explain_write_errors, publish
 from jpr.io.checksums import sealed, sha256, unsealed
 from jpr.io.json_files import read_object
 from jpr.io.locks import locked
-from jpr.retrieve.index import Index, add_to_index, build_index, encoded_by, remove_from_index
+from jpr.retrieve.index import Index, build_index, change_index, encoded_by
 from jpr.retrieve.index_manifest import read_manifest, verified_manifest
 from jpr.retrieve.versions import open_current
 from jpr.stages import Encoder, Progress
@@ -132,19 +132,21 @@ class _Update:
         return passages
 
     def _change(self, known: Files, now: Files, new: Sequence[Passage]) -> None:
-        before, after, source = _ids(known), _ids(now), str(self.folder)
+        after, source = set(_ids(now)), str(self.folder)
+        stale = [id for id in _ids(known) if id not in after]
         vectors = encoded_by(self.encoder, self.index, self._encode)
         if not known or self._needs_rebuild(len(after)):
             added = {passage.id for passage in new}
             old = (one for one in Index(self.index).store if one.id in after) if known else ()
             passages = [*(one for one in old if one.id not in added), *new]
             build_index(passages, self.index, source=source, vectors=vectors)
-        else:
-            if new:
-                add_to_index(new, self.index, source=source, replacing=True, vectors=vectors)
-                self._write_notes(_union(known, now))
-            if stale := [id for id in before if id not in after]:
-                remove_from_index(stale, self.index)
+        elif new or stale:
+            with change_index(self.index) as writer:
+                for passage in new:
+                    writer.add(passage, replacing=True)
+                for id in stale:
+                    writer.remove(id)
+                writer.finish("update", source, vectors if new else None)
         self._write_notes(now)
 
     def _encode(self, passages: Sequence[Passage], encoder: Encoder, into: Path) -> StoredVectors:
@@ -199,20 +201,5 @@ def _look(path: Path, known: _File | None) -> _File:
         return _File(0, _UNKNOWN, "", 0)
 
 
-def _ids(files: Files) -> dict[str, None]:
-    return dict.fromkeys(
-        id for name, file in files.items() for id in passage_ids(name, file.passages)
-    )
-
-
-def _union(known: Files, now: Files) -> Files:
-    """Return the files of an index that holds the passages of both states.
-
-    A file that has become shorter is noted such that the next update reads it again, in case this
-    one is killed before it removes the surplus passages.
-    """
-    files = {**known, **now}
-    for name, file in known.items():
-        if name in now and file.passages > now[name].passages:
-            files[name] = _File(-1, _UNKNOWN, "?", file.passages)
-    return files
+def _ids(files: Files) -> Iterator[str]:
+    return (id for name, file in files.items() for id in passage_ids(name, file.passages))

@@ -132,7 +132,7 @@ def add_to_index(
     """Add passages to an index; an id that it already has is an error, or is replaced."""
     if encoder is not None:
         vectors = vectors or encoded_by(encoder, folder)
-    with _change(folder) as writer:
+    with change_index(folder) as writer:
         if writer.before.vectors and not vectors:
             raise ConfigError(f"{folder}: a dense index; new passages need vectors or an encoder")
         if vectors and not writer.before.vectors:
@@ -144,14 +144,15 @@ def add_to_index(
 
 def remove_from_index(ids: Iterable[str], folder: Path) -> IndexManifest:
     """Remove passages from an index; an unknown id is an error."""
-    with _change(folder) as writer:
+    with change_index(folder) as writer:
         for id in dict.fromkeys(ids):
             writer.remove(id)
         return writer.finish("remove", "")
 
 
 @contextmanager
-def _change(folder: Path) -> Iterator[VersionWriter]:
+def change_index(folder: Path) -> Iterator[VersionWriter]:
+    """Yield a writer of the next version, which is published afterwards."""
     with next_version(folder) as (base, version):
         if base is None:
             raise ConfigError(f"{folder}: no index to change; build one first")

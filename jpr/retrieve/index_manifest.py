@@ -24,7 +24,7 @@ VERIFY_UP_TO = 16 << 20
 class Change:
     """One step in the history of an index."""
 
-    what: str  # build, add or remove
+    what: str  # build, add, remove, or update of documents
     source: str
     added: int
     removed: int

@@ -17,6 +17,7 @@ from jpr.errors import ConfigError, FormatError
 from jpr.retrieve import document_index
 from jpr.retrieve.document_index import index_documents
 from jpr.retrieve.index import Index
+from jpr.retrieve.version_writer import VersionWriter
 from jpr.stages import Progress
 from tests.retrieve.sample import WordEncoder
 
@@ -70,7 +71,7 @@ def test_only_what_changes_is_read_and_encoded(library: Library) -> None:
         "a.txt#1": "old castle", "b.txt#1": "wooden bridge", "d.txt#1": "tall tower"
     }  # fmt: skip
     assert library.encoder.encoded == 5
-    assert library.history() == ["build", "add", "remove"]
+    assert library.history() == ["build", "update"]
 
 
 def test_a_file_that_was_only_touched_is_not_read_again(library: Library) -> None:
@@ -146,7 +147,7 @@ class Killed(BaseException):
     """What a kill looks like from inside."""
 
 
-@pytest.mark.parametrize("step", ["add_to_index", "remove_from_index", "after"])
+@pytest.mark.parametrize("step", ["add", "remove", "finish", "after"])
 def test_a_kill_at_any_step_is_made_good(
     library: Library, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -162,7 +163,7 @@ def test_a_kill_at_any_step_is_made_good(
         if step == "after":  # the index is there, what says so is not
             patch.setattr(document_index._Update, "_write_notes", killed)
         else:
-            patch.setattr(document_index, step, killed)
+            patch.setattr(VersionWriter, step, killed)
         with pytest.raises(Killed):
             library.index()
     assert library.holds() == {
