@@ -55,11 +55,15 @@ def make_app(service: Service, policy: AccessPolicy) -> ASGIApp:
         docs_url=None,  # it would load scripts from elsewhere
         redoc_url=None,
         lifespan=lifespan,
+        exception_handlers={
+            JprError: _user_error,
+            HTTPException: _http_error,
+            RequestValidationError: _invalid,
+            Exception: _internal_error,
+        },
     )
     app.state.service = service
     app.include_router(router)
-    for kind, respond in _RESPONSES.items():
-        app.add_exception_handler(kind, respond)
     app.mount("/", _Page(directory=WEB, html=True))
     return RequestMiddleware(app, service, policy)
 
@@ -117,11 +121,3 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
 
 async def _internal_error(_: Request, __: Exception) -> JSONResponse:
     return Json(error_body("internal error; see the log of the service"), 500)
-
-
-_RESPONSES = {
-    JprError: _user_error,
-    HTTPException: _http_error,
-    RequestValidationError: _invalid,
-    Exception: _internal_error,
-}

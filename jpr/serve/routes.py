@@ -86,7 +86,7 @@ async def corpora(files: list[UploadFile], service: ServiceOf, request: Request)
     """Make a corpus of uploaded files."""
     request.state.log_fields["files"] = len(files)
     given = [(file.filename or "", await file.read()) for file in files]
-    corpus = await asyncio.wrap_future(service.uploads.submit(given))
+    corpus = await asyncio.wrap_future(service.uploads.submit(service.corpora.add, given))
     return Json({"corpus": corpus.id, "passages": corpus.passages}, 201)
 
 

@@ -1,5 +1,6 @@
 """A pipeline with the threads that work for it."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from starlette.exceptions import HTTPException
@@ -29,12 +30,13 @@ class Service:
         self.name, self._pipeline = f"jpr-joint-{engine.weights[:8]}", engine.pipeline
         self.model = BatchThread(engine.work, limits.batch)
         self.first_stage = BatchThread(engine.search, limits.batch)
-        self.uploads = BatchThread(corpora.work, 1)
+        self.uploads = ThreadPoolExecutor(1)
 
     def close(self) -> None:
         """Finish the queued jobs, and remove uploaded corpora."""
-        for thread in (self.model, self.first_stage, self.uploads):
-            thread.close()
+        self.model.close()
+        self.first_stage.close()
+        self.uploads.shutdown()
         self.corpora.close()
 
     def pipeline(self, corpus: str | None = None) -> Pipeline:

@@ -7,7 +7,7 @@ import secrets
 import shutil
 import tempfile
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -66,25 +66,21 @@ class UploadedCorpora:
                 self._corpora.move_to_end(id)
             return self._corpora.get(id)
 
-    def work(self, jobs: Sequence[Sequence[UploadedFile]]) -> Iterator[tuple[int, UploadedCorpus]]:
-        """Make corpora of files."""
-        for place, files in enumerate(jobs):
-            folder = Path(tempfile.mkdtemp(dir=self._home))
-            try:
-                corpus = self._build(files, folder)
-            except BaseException:
-                shutil.rmtree(folder, ignore_errors=True)
-                raise
-            self._keep(corpus)
-            yield place, corpus
-
-    def _keep(self, corpus: UploadedCorpus) -> None:
+    def add(self, files: Sequence[UploadedFile]) -> UploadedCorpus:
+        """Make a corpus of files."""
+        folder = Path(tempfile.mkdtemp(dir=self._home))
+        try:
+            corpus = self._build(files, folder)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
         with self._lock:
             self._corpora[corpus.id] = corpus
-            if len(self._corpora) <= self._limits.corpora:
-                return
-            _, oldest = self._corpora.popitem(last=False)
-        shutil.rmtree(oldest.folder, ignore_errors=True)
+            is_full = len(self._corpora) > self._limits.corpora
+            oldest = self._corpora.popitem(last=False)[1] if is_full else None
+        if oldest is not None:
+            shutil.rmtree(oldest.folder, ignore_errors=True)
+        return corpus
 
     def _build(self, files: Sequence[UploadedFile], folder: Path) -> UploadedCorpus:
         passages: list[Passage] = []

@@ -94,9 +94,9 @@ def test_files_that_make_no_corpus(
 def test_a_new_corpus_replaces_the_least_recently_used(pipeline: Pipeline) -> None:
     service = make_service(pipeline, ServiceLimits(corpora=2))
     text = ("a.txt", b"red")
-    first, second = (service.uploads.submit([text]).result() for _ in range(2))
+    first, second = (service.corpora.add([text]) for _ in range(2))
     assert service.corpora.get(first.id) is first
-    third = service.uploads.submit([text]).result()
+    third = service.corpora.add([text])
     assert service.corpora.get(second.id) is None
     assert not second.folder.exists()
     assert {service.corpora.get(one.id) for one in (first, third)} == {first, third}
