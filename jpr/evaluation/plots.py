@@ -75,11 +75,14 @@ def plot_curve(evaluation: Evaluation, path: Path) -> None:
     """Plot each run's MRecall@k by k, with its oracle ordering dashed."""
     figure, axes = _figure()
     columns = _curve_columns(evaluation)
+    cutoffs, at = list(columns), list(columns.values())
     names = _labels(evaluation)
     for run in evaluation.runs:
-        (line,) = axes.plot(*_points(columns, run.values), marker=".", label=names[run.name])
+        means = 100 * run.values[:, at].mean(axis=0)
+        (line,) = axes.plot(cutoffs, means, marker=".", label=names[run.name])
         if run.oracle:
-            axes.plot(*_points(columns, run.oracle.values), "--", color=line.get_color())
+            means = 100 * run.oracle.values[:, at].mean(axis=0)
+            axes.plot(cutoffs, means, "--", color=line.get_color())
     axes.plot([], [], "k--", label="oracle ordering of the same passages")
     axes.set_xlabel("k")
     axes.set_ylabel("MRecall@k (%)")
@@ -87,18 +90,14 @@ def plot_curve(evaluation: Evaluation, path: Path) -> None:
     _save(figure, path)
 
 
-def _curve_columns(evaluation: Evaluation) -> list[tuple[int, int]]:
-    return sorted(
-        (measure.k, i)
+def _curve_columns(evaluation: Evaluation) -> dict[int, int]:
+    """Return the column of each MRecall@k by its k, ascending."""
+    columns = {
+        measure.k: i
         for i, measure in enumerate(evaluation.measures)
         if isinstance(measure, Measure) and measure.name == MRecall.name
-    )
-
-
-def _points(
-    columns: Sequence[tuple[int, int]], values: "np.typing.NDArray[np.float64]"
-) -> tuple[list[int], list[float]]:
-    return [k for k, _ in columns], [100 * float(values[:, i].mean()) for _, i in columns]
+    }
+    return dict(sorted(columns.items()))
 
 
 def plot_training(log: Sequence[Mapping[str, object]], path: Path) -> None:

@@ -93,12 +93,11 @@ class HybridRetriever(DenseRetriever):
         settings = f"{fusion} {depth} {_filter_key(index, where)}"
         self.key = f"hybrid {index.key} {encoder.key} {settings}"
 
-    def retrieve_many(self, questions: Iterable[Question], k: int) -> Iterator[Ranking]:
-        """Return the k best passages for each question, in their order, in batches."""
+    def _search(self, questions: Iterable[Question], k: int) -> Iterator[tuple[Question, Scored]]:
         depth = max(k, self._depth)
-        for question, dense in self._search(questions, depth):
+        for question, dense in super()._search(questions, depth):
             lexical = self._index.search_bm25(question.text, depth, self._where)
-            yield _ranking(self._index, question, self._fusion([lexical, dense])[:k])
+            yield question, self._fusion([lexical, dense])[:k]
 
 
 def open_retriever(
