@@ -60,15 +60,9 @@ class Evidence:
         return self.new_mass((), flat - top - np.log(np.exp(flat - top).sum()))
 
     def log_probs(
-        self,
-        prefix: Prefix,
-        log_probs: NDArray[np.floating],
-        relevance: float = 0.0,
-        mass: Floats | None = None,
+        self, prefix: Prefix, log_probs: NDArray[np.floating], relevance: float = 0.0
     ) -> Floats:
         """Return log P' (C,), given log P (C,) after a prefix; `relevance` is λ.
-
-        `mass` is what `new_mass` returns, if it is known.
 
         >>> probs = np.array([[1, 0], [1, 0], [0, 1]], dtype=np.float32)
         >>> evidence = Evidence(((7,), (9,)), probs, probs > 0)
@@ -81,9 +75,8 @@ class Evidence:
         >>> np.exp(evidence.log_probs((), given, relevance=1.0)).round(2).tolist()
         [0.59, 0.35, 0.06]
         """
-        mass = self.new_mass(prefix, log_probs) if mass is None else mass
         share = np.exp(log_probs.astype(np.float64))
-        worth = self._exact[1] @ mass + _FLOOR * share
+        worth = self._exact[1] @ self.new_mass(prefix, log_probs) + _FLOOR * share
         worth *= share**relevance
         worth[list(prefix)] = 0.0
         total = worth.sum() or 1.0  # nothing is left to choose, or nothing that is likely
@@ -97,35 +90,31 @@ class Evidence:
 
 
 class Covering:
-    """A model that prefers passages which add answers; evidence is by question."""
+    """A model that prefers passages which add answers; evidence is by question.
+
+    It asks the model again for what it asked before: wrap one that remembers.
+    """
 
     def __init__(self, ask: Ask, evidence: Sequence[Evidence], relevance: float = 0.0) -> None:
         """Wrap a model, given the answers of each question's candidates and λ."""
         self._ask, self.evidence, self._relevance = ask, evidence, relevance
-        self._masses: dict[tuple[int, Prefix], Floats] = {}
-        self._overall: dict[int, Floats] = {}
 
     def __call__(self, pairs: Sequence[tuple[int, Prefix]]) -> Rows:
         """Return log P', a row for each (question, prefix)."""
-        found = []
-        for (question, prefix), row in zip(pairs, self._ask(pairs), strict=True):
-            evidence = self.evidence[question]
-            mass = self._masses[question, prefix] = evidence.new_mass(prefix, row)
-            found.append(evidence.log_probs(prefix, row, self._relevance, mass))
-        return found
+        return [
+            self.evidence[question].log_probs(prefix, row, self._relevance)
+            for (question, prefix), row in zip(pairs, self._ask(pairs), strict=True)
+        ]
 
     def mass(self, question: int, prefix: Prefix) -> Floats:
         """Return P(a | prefix) of the answers (A,), 0 for those that the prefix contains."""
-        if (question, prefix) not in self._masses:
-            self([(question, prefix)])
-        return self._masses[question, prefix]
+        (row,) = self._ask([(question, prefix)])
+        return self.evidence[question].new_mass(prefix, row)
 
     def overall(self, question: int) -> Floats:
         """Return P(a) of a question's answers (A,) before anything is chosen."""
-        if question not in self._overall:
-            (row,) = self._ask([(question, ())])
-            self._overall[question] = self.evidence[question].overall(row)
-        return self._overall[question]
+        (row,) = self._ask([(question, ())])
+        return self.evidence[question].overall(row)
 
     def worth(self, question: int, prefix: Prefix, passage: int) -> float:
         """Return log P that the next answer is one which a passage adds to a prefix.

@@ -63,12 +63,11 @@ class OnnxScorer:
         questions = [question for question, _ in read]
 
         def ask(pairs: Sequence[tuple[int, Prefix]]) -> Rows:
-            found: dict[tuple[int, Prefix], Floats] = {}
-            for number, question in enumerate(questions):
-                own = [prefix for of, prefix in pairs if of == number]
-                rows = zip(own, question(own), strict=True)
-                found |= {(number, prefix): row for prefix, row in rows}
-            return [found[pair] for pair in pairs]
+            rows = [
+                question([prefix for of, prefix in pairs if of == number])
+                for number, question in enumerate(questions)
+            ]
+            return [rows[number][prefix] for number, prefix in pairs]
 
         return Opened(ask, [passages for _, passages in read] if self.reads_answers else None)
 
@@ -79,7 +78,7 @@ class OnnxScorer:
         exact = not self._is_quantized or len(every) <= EXACT_CANDIDATES
         read = self._encoded(given, every, exact=exact)
         if not exact:
-            (log_probs,) = self._question(given, read)([()])
+            log_probs = self._question(given, read)([()])[()]
             likely = np.argsort(-log_probs, kind="stable")[:EXACT_CANDIDATES].tolist()
             read |= self._encoded(given, likely, exact=True)
         return self._question(given, read), _passages(given, read)
@@ -158,12 +157,12 @@ class _Question:
         self._places: dict[Prefix, int] = {}
         self._used = 0
 
-    def __call__(self, needed: Sequence[Prefix]) -> list[Floats]:
-        """Return log P(candidate | prefix) for each prefix."""
+    def __call__(self, needed: Sequence[Prefix]) -> dict[Prefix, Floats]:
+        """Return log P(candidate | prefix) for these prefixes, and for ancestors not yet known."""
         found: dict[Prefix, Floats] = {}
         for prefixes in self._batches(needed):
-            found |= dict(zip(prefixes, self._run(prefixes), strict=True))
-        return [found[prefix] for prefix in needed]
+            found |= zip(prefixes, self._run(prefixes), strict=True)
+        return found
 
     def _batches(self, prefixes: Sequence[Prefix]) -> list[list[Prefix]]:
         """Return batches in which every prefix comes after its ancestors."""
