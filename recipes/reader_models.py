@@ -38,13 +38,12 @@ from safetensors.torch import load_file, save_file
 
 from jpr.decode import Evidence
 from jpr.io.atomic import publish, publish_binary
-from jpr.models.decoder_cache import CachePool, PrefixScorer
 from jpr.models.generation import GeneratedAnswer, generate_answers
 from jpr.models.tries import Tries
 from jpr.read.generate import tries_of
 from jpr.rerank.decoding import Decoding
 from jpr.rerank.evidence import Vocabulary, find_evidence
-from jpr.rerank.torch_scorer import passage_tokens
+from jpr.rerank.torch_scorer import TorchScorer
 from jpr.train.batch import BatchBuilder, concatenate_pieces
 from jpr.train.development import Chooser, chosen_places
 from jpr.train.joint import load_model, open_dataset
@@ -265,7 +264,7 @@ def spans(
     """Return the answers of a joint model in the chosen passages, read alone or with all others."""
     model, prompts = load_model(ModelConfig(init=str(folder)))
     model = model.to(device, torch.bfloat16 if device == "cuda" else torch.float32).eval()
-    cache, words = CachePool(model), Vocabulary.of(prompts.tokenizer)
+    scorer, words = TorchScorer(model), Vocabulary.of(prompts.tokenizer)
     dataset = open_dataset(DataConfig(f"packs/{pack}"))
     builder = BatchBuilder(dataset.pack, prompts, device)
     found: list[object] = [[] for _ in range(len(dataset.pack))]
@@ -276,12 +275,9 @@ def spans(
         there = np.flatnonzero(read.present.any(axis=1))
         if not len(there):
             continue
-        candidates = builder.build(read.rows(there))
-        encoded = cache.encode(candidates)
-        rows = PrefixScorer(model, encoded, cache)([(at, ()) for at in range(len(there))])
-        for at, row, passages in zip(
-            there.tolist(), rows, passage_tokens(candidates, encoded) or (), strict=True
-        ):
+        opened = scorer.open_packed(builder.build(read.rows(there)))
+        rows = opened.ask([(at, ()) for at in range(len(there))])
+        for at, row, passages in zip(there.tolist(), rows, opened.passages or (), strict=True):
             chosen = own[at][own[at] >= 0] if every else np.arange(len(row))
             known = find_evidence(passages, words)
             found[int(some[at])] = answers_of(known, known.overall(row), chosen)

@@ -1,6 +1,5 @@
 """`jpr read`."""
 
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -62,23 +61,19 @@ class ReadArguments:
     @property
     def is_fusion(self) -> bool:
         """Whether the model is a T5 that generates answers."""
-        from jpr.read.load import is_fusion
+        from jpr.read.load import FusionSettings, settings_class
 
-        return self.llm is None and self.model is not None and is_fusion(Path(self.model))
+        return settings_class(self.model, self.llm) is FusionSettings
 
     @cached_property
     def reader_options(self) -> "ReadOptions":
         """What determines the reader."""
-        from jpr.read.load import ReadOptions
+        from jpr.read.load import ReadOptions, settings_class
 
-        options = ReadOptions(
-            self.model or "",
-            self.llm,
-            max_answers=self.max_answers,
-            min_ratio=self.min_ratio,
-            choose=self.choose,
+        settings = parse_settings(settings_class(self.model, self.llm), self.set or ())
+        return ReadOptions(
+            self.model or "", self.llm, settings, self.max_answers, self.min_ratio, self.choose
         )
-        return replace(options, settings=parse_settings(options.settings_class, self.set or ()))
 
 
 def run(options: ReadArguments) -> None:

@@ -1,12 +1,12 @@
 """Readers by the folder of their model or the address of their endpoint."""
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jpr.errors import MissingExtraError
-from jpr.read.spans import MAX_ANSWERS, MIN_RATIO, ChoosingReader, SpanReader
+from jpr.read.spans import ChoosingReader, SpanReader
 from jpr.rerank.methods import NoSettings
 from jpr.stages import KeyedReader
 
@@ -41,28 +41,28 @@ class LlmSettings:
 ReaderSettings = NoSettings | FusionSettings | LlmSettings
 
 
+def settings_class(model: str | None, llm: str | None) -> type[ReaderSettings]:
+    """Return the settings of the reader of a model or an endpoint."""
+    if llm is not None:
+        return LlmSettings
+    return FusionSettings if model and is_fusion(Path(model)) else NoSettings
+
+
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
     """Everything that determines a reader; a worker opens the same one from it."""
 
-    model: str = ""
+    model: str
     """Folder of a model, empty for the bundled one; with `llm`, the model's name there."""
-    llm: str | None = None
+    llm: str | None
     """Base URL of an OpenAI-compatible endpoint."""
-    settings: ReaderSettings = field(default_factory=NoSettings)
-    max_answers: int = MAX_ANSWERS
-    min_ratio: float = MIN_RATIO
-    choose: int | None = None
+    settings: ReaderSettings
+    max_answers: int
+    min_ratio: float
+    choose: int | None
     """Passages to choose jointly before reading."""
     threads: int = 0
     """For ONNX; 0 is one per core."""
-
-    @property
-    def settings_class(self) -> type[ReaderSettings]:
-        """The settings that this kind of reader takes."""
-        if self.llm is not None:
-            return LlmSettings
-        return FusionSettings if self.model and is_fusion(Path(self.model)) else NoSettings
 
     def for_worker(self) -> "ReadOptions":
         """Return the same for a worker process: an absolute path, one thread."""
@@ -72,27 +72,25 @@ class ReadOptions:
 
 def open_reader(options: ReadOptions) -> tuple[KeyedReader, str]:
     """Return a reader and its key."""
-    reader = _open(options)
-    return reader, reader.key
-
-
-def _open(options: ReadOptions) -> KeyedReader:
     settings, limit = options.settings, options.max_answers
+    reader: KeyedReader
     if isinstance(settings, LlmSettings):
         from jpr.read.llm import LlmReader
 
-        return LlmReader(options.llm or "", options.model, max_answers=limit, **asdict(settings))
-    if isinstance(settings, FusionSettings):
-        return _load_fusion(
+        reader = LlmReader(options.llm or "", options.model, max_answers=limit, **asdict(settings))
+    elif isinstance(settings, FusionSettings):
+        reader = _fusion_reader(options.model).load(
             options.model,
             is_grounded=not settings.any_text,
             width=settings.beams,
             stop_penalty=settings.stop_penalty,
             max_answers=limit,
         )
-    model = options.model or None
-    spans = SpanReader.load(model, options.min_ratio, limit, threads=options.threads)
-    return ChoosingReader(spans, options.choose) if options.choose else spans
+    else:
+        model = options.model or None
+        spans = SpanReader.load(model, options.min_ratio, limit, threads=options.threads)
+        reader = ChoosingReader(spans, options.choose) if options.choose else spans
+    return reader, reader.key
 
 
 def load_reader(
@@ -101,7 +99,7 @@ def load_reader(
     """Open a reader's folder, or the bundled model."""
     if folder is None or not is_fusion(Path(folder)):
         return SpanReader.load(folder, device=device)
-    return _load_fusion(folder, device=device)
+    return _fusion_reader(folder).load(folder, device=device)
 
 
 def is_fusion(folder: Path) -> bool:
@@ -109,9 +107,9 @@ def is_fusion(folder: Path) -> bool:
     return (folder / "reader.json").exists()
 
 
-def _load_fusion(folder: str | Path, **settings: Any) -> "FusionReader":  # noqa: ANN401  # of its `load`
+def _fusion_reader(folder: str | Path) -> "type[FusionReader]":
     if not find_spec("torch"):
         raise MissingExtraError(f"{folder}: a T5 that generates answers", "train")
     from jpr.read.generate import FusionReader
 
-    return FusionReader.load(folder, **settings)
+    return FusionReader

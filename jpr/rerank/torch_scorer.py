@@ -47,16 +47,19 @@ class TorchScorer:
         dtype = torch.bfloat16 if device == "cuda" else torch.float32
         return cls(model.to(device, dtype), weights_digest(files, sums))
 
-    @torch.inference_mode()
     def open(self, inputs: Sequence[ModelInput]) -> Opened:
         """Read the candidates of several questions at once."""
-        candidates = _candidates(inputs, next(self._model.parameters()).device)
+        return self.open_packed(_candidates(inputs, next(self._model.parameters()).device))
+
+    @torch.inference_mode()
+    def open_packed(self, candidates: PackedCandidates) -> Opened:
+        """Do the same with candidates on the model's device."""
         encoded = self._caches.encode(candidates)
         ask = PrefixScorer(self._model, encoded, self._caches)
-        return Opened(ask, passage_tokens(candidates, encoded))
+        return Opened(ask, _passage_tokens(candidates, encoded))
 
 
-def passage_tokens(
+def _passage_tokens(
     candidates: PackedCandidates, encoded: EncodedBatch
 ) -> list[PassageTokens] | None:
     """Return where answers may be in the passages of each question."""

@@ -7,14 +7,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from jpr.decode import Ask, Covering, Limits, chosen_passages, decode_many
+from jpr.decode import Covering, Limits, chosen_passages, decode_many
 from jpr.evaluation.measures import mrecall
 from jpr.models.candidates import PackedCandidates
-from jpr.models.decoder_cache import CachePool, PrefixScorer
 from jpr.models.joint import JointModel
 from jpr.rerank.decoding import Decoding
 from jpr.rerank.evidence import Vocabulary, find_evidence
-from jpr.rerank.torch_scorer import passage_tokens
+from jpr.rerank.torch_scorer import TorchScorer
 from jpr.train.batch import BatchBuilder
 from jpr.train.distributed import autocast
 from jpr.train.dynamic_oracle import Bits, Flags, Ints
@@ -31,26 +30,22 @@ class Chooser:
     def __init__(self, model: JointModel, words: Vocabulary, ways: Mapping[str, Decoding]) -> None:
         """Take the weights as they are now, and the named ways to choose passages."""
         on_gpu = next(model.parameters()).is_cuda
-        self._model = deepcopy(model).bfloat16().eval() if on_gpu else model
-        self._cache = CachePool(self._model)
-        self._ahead = 12 if on_gpu else 4
+        self._scorer = TorchScorer(deepcopy(model).bfloat16().eval() if on_gpu else model)
         self._words, self.ways = words, ways
 
     @torch.inference_mode()
     def __call__(self, candidates: PackedCandidates, k: int) -> dict[str, list[tuple[Node, ...]]]:
         """Return the choices for each question, by way."""
-        encoded = self._cache.encode(candidates)
-        next_log_probs: Ask = PrefixScorer(self._model, encoded, self._cache)
-        passages = passage_tokens(candidates, encoded)
-        known = None
-        if passages is not None and any(way.chooses_by_answers for way in self.ways.values()):
-            known = [find_evidence(one, self._words) for one in passages]
+        opened, known = self._scorer.open_packed(candidates), None
+        by_answers = any(way.chooses_by_answers for way in self.ways.values())
+        if opened.passages is not None and by_answers:
+            known = [find_evidence(one, self._words) for one in opened.passages]
         found = {}
         for name, way in self.ways.items():
-            searches = [way.search(n, Limits(k), self._ahead) for n in candidates.counts]
-            ask = next_log_probs
+            searches = [way.search(n, Limits(k), self._scorer.ahead) for n in candidates.counts]
+            ask = opened.ask
             if known is not None and way.chooses_by_answers:
-                ask = Covering(next_log_probs, known, way.relevance)
+                ask = Covering(ask, known, way.relevance)
             found[name] = decode_many(searches, ask)
         return found
 
