@@ -121,11 +121,27 @@ def max_cover(covers: Sequence[frozenset[int]], k: int, work: int = 20_000) -> C
     sets = _undominated(covers)
     best = _greedy_choice(sets, k)
     limit = min(reduce(or_, sets.values(), 0).bit_count(), _reach(0, list(sets.values()), k))
-    search = _BranchAndBound(k, best, work)
+
+    def explore(done: int, chosen: tuple[int, ...], sets: list[tuple[int, int]]) -> None:
+        """Search depth first; `best` improves, `work` decreases."""
+        nonlocal best, work
+        work -= 1
+        if done.bit_count() > best[0]:
+            best = (done.bit_count(), chosen)
+        left = k - len(chosen)
+        sets = sorted(sets, key=lambda item: -(item[1] & ~done).bit_count())
+        for at, (i, bits) in enumerate(sets):
+            rest = sets[at:]
+            if not left or work <= 0:
+                return
+            if _reach(done, [more for _, more in rest], left) <= best[0]:
+                return  # the sets are sorted by gain, so later starts reach no further
+            explore(done | bits, (*chosen, i), rest[1:])
+
     if best[0] < limit:
-        search.explore(0, (), list(sets.items()))
-    covered, chosen = search.best
-    return Cover(chosen, covered, limit if search.work <= 0 else covered)
+        explore(0, (), list(sets.items()))
+    covered, passages = best
+    return Cover(passages, covered, limit if work <= 0 else covered)
 
 
 def _undominated(covers: Sequence[frozenset[int]]) -> dict[int, int]:
@@ -153,24 +169,3 @@ def _reach(done: int, sets: Sequence[int], k: int) -> int:
     """Return a bound on what k of the sets can cover together with `done`."""
     gains = sorted(((bits & ~done).bit_count() for bits in sets), reverse=True)
     return done.bit_count() + sum(gains[:k])
-
-
-class _BranchAndBound:
-    """Depth-first branch and bound; `best` improves, `work` decreases."""
-
-    def __init__(self, k: int, best: tuple[int, tuple[int, ...]], work: int) -> None:
-        self.k, self.best, self.work = k, best, work
-
-    def explore(self, done: int, chosen: tuple[int, ...], sets: list[tuple[int, int]]) -> None:
-        self.work -= 1
-        if done.bit_count() > self.best[0]:
-            self.best = (done.bit_count(), chosen)
-        left = self.k - len(chosen)
-        sets = sorted(sets, key=lambda item: -(item[1] & ~done).bit_count())
-        for at, (i, bits) in enumerate(sets):
-            rest = sets[at:]
-            if not left or self.work <= 0:
-                return
-            if _reach(done, [more for _, more in rest], left) <= self.best[0]:
-                return  # the sets are sorted by gain, so later starts reach no further
-            self.explore(done | bits, (*chosen, i), rest[1:])

@@ -1,7 +1,6 @@
 """Answers as passages write them: located in their texts, with the passages that support them."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from math import log
 from unicodedata import category
 
@@ -36,7 +35,10 @@ class AnswerLocator:
         """
         if not answers:
             return
-        title, text = (self._tokenized(field) for field in (passage.title, passage.text))
+        title, text = (
+            _TokenizedText(field, self._tokenizer, self.vocabulary)
+            for field in (passage.title, passage.text)
+        )
         for tokens in answers:
             known = self.vocabulary.unknown not in tokens  # different words share that token
             spans, in_title = (one.spans(tokens) if known else () for one in (text, title))
@@ -49,21 +51,16 @@ class AnswerLocator:
         """Return tokens as a text."""
         return str(self._tokenizer.decode(list(tokens)))
 
-    def _tokenized(self, text: str) -> "_TokenizedText":
-        found = self._tokenizer.encode(without_surrogates(text), add_special_tokens=False)
-        ids = np.array(found.ids, dtype=np.int64)
-        continues = np.append(self.vocabulary.continues(ids), False)
-        continues[0] = False
-        return _TokenizedText(text, ids, found.offsets, continues)
 
-
-@dataclass(frozen=True, slots=True, eq=False)
 class _TokenizedText:
-    text: str
-    ids: NDArray[np.int64]
-    offsets: Sequence[tuple[int, int]]
-    continues: NDArray[np.bool_]
-    """(N + 1,) whether each token continues a word; False at the end."""
+    """A text with its tokens: which they are, where, and (N + 1,) whether each continues a word."""
+
+    def __init__(self, text: str, tokenizer: Tokenizer, vocabulary: Vocabulary) -> None:
+        found = tokenizer.encode(without_surrogates(text), add_special_tokens=False)
+        self.text, self.offsets = text, found.offsets
+        self.ids = np.array(found.ids, dtype=np.int64)
+        self.continues = np.append(vocabulary.continues(self.ids), False)
+        self.continues[0] = False
 
     def spans(self, tokens: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
         """Return the spans of these tokens as whole words."""

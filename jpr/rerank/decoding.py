@@ -121,24 +121,23 @@ def calibrate(
     """
     if not 0 < keep <= 1:
         raise ConfigError(f"keep = {keep}; give a share above 0 and up to 1")
-    lows, gains, news = [], [], []
+    rows: list[tuple[float, int, bool]] = []
     for question, nodes in enumerate(trees):
-        covers, seen, low = coverage.covers(question), set[int](), np.inf
+        covers, seen, low = coverage.covers(question), set[int](), inf
         for node in nodes:
             low = min(low, node.worth)
-            lows.append(low)
-            gains.append(len(covers[node.passage] - seen))
-            news.append(node.is_new)
+            rows.append((low, len(covers[node.passage] - seen), node.is_new))
             seen |= covers[node.passage]
-    if not sum(gains):
+    lows, gains, news = np.array(rows, dtype=np.float64).reshape(-1, 3).T
+    if not gains.any():
         raise DataError("no chosen passage contains an answer; a threshold cannot be found")
-    order = np.argsort(-np.array(lows), kind="stable")
-    found = np.cumsum(np.array(gains)[order])
-    last = int(np.searchsorted(found, keep * found[-1] - 1e-9))
-    threshold = float(np.array(lows)[order][last])
-    stays = np.array(lows) >= threshold
-    kept = float(np.array(gains)[stays].sum() / found[-1])
-    return threshold, kept, float(np.array(news)[stays].sum() / len(trees))
+    order = np.argsort(-lows, kind="stable")
+    found = np.cumsum(gains[order])
+    last = np.searchsorted(found, keep * found[-1] - 1e-9)
+    threshold = float(lows[order][last])
+    stays = lows >= threshold
+    kept = float(gains[stays].sum() / found[-1])
+    return threshold, kept, float(news[stays].sum() / len(trees))
 
 
 def write_stopping_rule(file: Path, rule: StoppingRule) -> None:

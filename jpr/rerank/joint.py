@@ -22,7 +22,6 @@ from jpr.models.joint_config import (
 from jpr.rerank.answer_text import AnswerLocator
 from jpr.rerank.decoding import Decoding, StoppingRule
 from jpr.rerank.methods import RerankOptions
-from jpr.rerank.order import checked
 from jpr.rerank.prompt import Prompts, PromptSettings
 from jpr.rerank.scorer import EncodedCandidates, ModelInput, Scorer
 from jpr.stages import batched
@@ -164,7 +163,7 @@ class JointReranker:
             some = [ranking for ranking in batch if ranking.hits]
             replies: Iterator[Reply] = iter(())
             if some:
-                replies = self.encode(some).choose(self.decoding, checked(k), explain=explain)
+                replies = self.encode(some).choose(self.decoding, k, explain=explain)
             for ranking in batch:
                 yield next(replies) if ranking.hits else self.empty_reply(ranking)
 
