@@ -20,15 +20,7 @@ from jpr.models.bert import Bert, BertBlock
 from jpr.models.heads import IndexHead
 from jpr.models.joint import JointModel
 from jpr.models.joint_config import EXACT_INPUT
-from jpr.models.onnx_graph import (
-    MICROSOFT,
-    AddLinear,
-    Graph,
-    Outputs,
-    Shape,
-    dequantized_linear,
-    int8_linear,
-)
+from jpr.models.onnx_graph import MICROSOFT, Graph, Outputs, Shape
 from jpr.models.onnx_step import add_feed_forward, step_to_onnx
 from jpr.models.quantize import quantize_matrices
 from jpr.models.t5 import T5Encoder
@@ -52,12 +44,9 @@ class JointOnnx(NamedTuple):
 
 def tower_to_onnx(tower: Tower, sample: Sample | None = None) -> bytes:
     """Return a tower as a model in float32; with a sample of token ids, in int8."""
-    graph = Graph(int8=sample is not None)
-    add_linear: AddLinear = Graph.linear
-    if sample is not None:
-        add_linear = int8_linear(quantize_matrices(tower.bert, sample))
+    graph = _graph_for(tower.bert, sample)
     words, positions = graph.embedding(tower.bert.words.weight), _positions(graph)
-    x = _bert(graph, tower.bert, words, positions, add_linear)
+    x = _bert(graph, tower.bert, words, positions)
     vector = _vector_head(graph, tower, x, positions)
     shape: Shape = (TensorProto.FLOAT, ["B", tower.dimension])
     return graph.model(_INPUTS, {"vectors": (vector, shape)})
@@ -70,32 +59,34 @@ def joint_to_onnx(model: JointModel, weights: str, sample: Sample | None = None)
     """
     numbers = len(model.head.tokens) if isinstance(model.head, IndexHead) else 0
     about = {"memory": model.memory, "numbers": str(numbers), "weights": weights}
-    inputs, int8 = dict(_INPUTS), sample is not None
-    graph = Graph(int8=int8)
+    inputs = dict(_INPUTS)
+    graph = _graph_for(model.encoder, sample)
     words, positions = graph.embedding(model.encoder.words.weight), _positions(graph)
     if sample is None:
-        outputs = _encoder(graph, model, words, positions, Graph.linear)
+        outputs = _encoder(graph, model, words, positions)
     else:
-        matrices = quantize_matrices(model.encoder, sample)
-        exact, rounded = graph.branch("exact"), graph.branch("rounded")
-        branches = [
-            (exact, _encoder(exact, model, words, positions, dequantized_linear(matrices))),
-            (rounded, _encoder(rounded, model, words, positions, int8_linear(matrices))),
-        ]
+        kinds = graph.branch("exact", False), graph.branch("rounded", True)
+        branches = [(branch, _encoder(branch, model, words, positions)) for branch in kinds]
         inputs[EXACT_INPUT] = (TensorProto.BOOL, [])
         outputs = graph.either(EXACT_INPUT, branches)
-    return JointOnnx(graph.model(inputs, outputs, about), step_to_onnx(model, int8, about))
+    step = step_to_onnx(model, sample is not None, about)
+    return JointOnnx(graph.model(inputs, outputs, about), step)
 
 
-def _encoder(
-    graph: Graph, model: JointModel, words: str, positions: str, add_linear: AddLinear
-) -> Outputs:
+def _graph_for(encoder: Bert | T5Encoder, sample: Sample | None) -> Graph:
+    """Return an empty graph in which the encoder's matrices are quantized if there is a sample."""
+    if sample is None:
+        return Graph()
+    return Graph(int8=True, matrices=quantize_matrices(encoder, sample))
+
+
+def _encoder(graph: Graph, model: JointModel, words: str, positions: str) -> Outputs:
     """Add a joint model's encoder after its embeddings; return its outputs."""
     encoder = model.encoder
     if isinstance(encoder, Bert):
-        x = _bert(graph, encoder, words, positions, add_linear)
+        x = _bert(graph, encoder, words, positions)
     else:
-        x = _t5(graph, encoder, words, positions, add_linear)
+        x = _t5(graph, encoder, words, positions)
     shape: Shape = (TensorProto.FLOAT, ["B", "T", encoder.words.embedding_dim])
     outputs: dict[str, tuple[str, Shape]] = {"vectors": (x, shape)}
     if model.answers is not None:
@@ -121,7 +112,7 @@ def _relative_bias(graph: Graph, positions: str, table: str, farthest: int) -> s
     return graph.add("Unsqueeze", graph.add("Transpose", found, perm=[2, 0, 1]), graph.ints(0))
 
 
-def _bert(graph: Graph, bert: Bert, words: str, positions: str, add_linear: AddLinear) -> str:
+def _bert(graph: Graph, bert: Bert, words: str, positions: str) -> str:
     """Add a BERT or MPNet, from embeddings to vectors (B, T, d)."""
     table, offset = bert.positions.weight, bert.config.pad_token_id + 1
     table = table[offset:] if bert.is_mpnet else table + bert.segments.weight[0]
@@ -136,18 +127,18 @@ def _bert(graph: Graph, bert: Bert, words: str, positions: str, add_linear: AddL
     for i, block in enumerate(bert.blocks):
         assert isinstance(block, BertBlock)
         name = f"blocks.{i}"
-        qkv = graph.split(add_linear(graph, f"{name}.qkv", x, block.qkv), 3)
+        qkv = graph.split(graph.linear(f"{name}.qkv", x, block.qkv), 3)
         inputs = (*qkv, "", lengths, *bias)
         mixed = graph.add("MultiHeadAttention", *inputs, domain=MICROSOFT, num_heads=block.heads)
-        mixed = add_linear(graph, f"{name}.out", mixed, block.out)
+        mixed = graph.linear(f"{name}.out", mixed, block.out)
         x = graph.layer_norm(f"{name}.norm1", graph.add("Add", mixed, x), block.norm1)
-        wide = graph.add("Gelu", add_linear(graph, f"{name}.up", x, block.up), domain=MICROSOFT)
-        narrow = add_linear(graph, f"{name}.down", wide, block.down)
+        wide = graph.add("Gelu", graph.linear(f"{name}.up", x, block.up), domain=MICROSOFT)
+        narrow = graph.linear(f"{name}.down", wide, block.down)
         x = graph.layer_norm(f"{name}.norm2", graph.add("Add", narrow, x), block.norm2)
     return x
 
 
-def _t5(graph: Graph, t5: T5Encoder, words: str, positions: str, add_linear: AddLinear) -> str:
+def _t5(graph: Graph, t5: T5Encoder, words: str, positions: str) -> str:
     """Add a T5's encoder, from embeddings to vectors (B, T, d)."""
     farthest = t5.relative.farthest  # the bias is constant beyond
     table = graph.constant("relative", t5.relative(torch.arange(-farthest, farthest + 1)))
@@ -158,15 +149,15 @@ def _t5(graph: Graph, t5: T5Encoder, words: str, positions: str, add_linear: Add
         assert isinstance(block, EncoderBlock)
         name, heads = f"blocks.{i}", block.attention.heads
         normed = graph.rms_norm(f"{name}.norm1", x, block.norm1)
-        qkv = add_linear(graph, f"{name}.attention.qkv", normed, block.attention.qkv)
+        qkv = graph.linear(f"{name}.attention.qkv", normed, block.attention.qkv)
         inputs = (*graph.split(qkv, 3), "", lengths, bias)
         mixed = graph.add(
             "MultiHeadAttention", *inputs, domain=MICROSOFT, num_heads=heads, scale=1.0
         )
-        mixed = add_linear(graph, f"{name}.attention.o", mixed, block.attention.o)
+        mixed = graph.linear(f"{name}.attention.o", mixed, block.attention.o)
         x = graph.add("Add", x, mixed)
         normed = graph.rms_norm(f"{name}.norm2", x, block.norm2)
-        fed = add_feed_forward(graph, f"{name}.feed", normed, block.feed, add_linear)
+        fed = add_feed_forward(graph, f"{name}.feed", normed, block.feed)
         x = graph.add("Add", x, fed)
     return graph.rms_norm("norm", x, t5.norm)
 

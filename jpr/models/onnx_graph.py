@@ -1,6 +1,6 @@
 """A builder of ONNX graphs: operations, norms, and matrices in float32 or int8."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -23,9 +23,12 @@ Outputs = Mapping[str, tuple[str, Shape]]
 class Graph:
     """An ONNX graph under construction."""
 
-    def __init__(self, prefix: str = "", int8: bool = False) -> None:
-        """Begin an empty graph; `prefix` starts its tensors' names, `int8` stores its matrices."""
-        self._prefix, self._int8 = prefix, int8
+    def __init__(
+        self, int8: bool = False, matrices: Mapping[str, QuantizedMatrix] | None = None
+    ) -> None:
+        """Begin an empty graph; `int8` stores its matrices, `matrices` are its quantized layers."""
+        self._int8, self._matrices = int8, matrices or {}
+        self._prefix, self._rounds_inputs = "", True
         self.nodes: list[NodeProto] = []
         self.weights: dict[str, TensorProto] = {}
 
@@ -72,27 +75,34 @@ class Graph:
         stored = self.constant(name, codes), self.constant(f"{name}.step", steps[:, 0])
         return self.add("DequantizeLinear", *stored, axis=0)
 
-    def branch(self, name: str) -> "Graph":
-        """Return a graph that is computed conditionally; it shares the weights."""
-        found = Graph(f"{name}.")
-        found.weights = self.weights
+    def branch(self, name: str, rounds_inputs: bool) -> "Graph":
+        """Return a graph that is computed conditionally; it shares the weights.
+
+        Its quantized layers round their inputs and multiply integers, or multiply in float32.
+        """
+        found = Graph(matrices=self._matrices)
+        found._prefix, found._rounds_inputs, found.weights = f"{name}.", rounds_inputs, self.weights
         return found
 
     def either(self, condition: str, branches: Sequence[tuple["Graph", Outputs]]) -> Outputs:
         """Add the first of two branches where a condition holds, otherwise the second."""
-        made = [branch._closed(outputs) for branch, outputs in branches]
+        made = [branch._closed({}, outputs) for branch, outputs in branches]
         names = {name: f"either.{name}" for name in branches[0][1]}
         attributes = dict(zip(("then_branch", "else_branch"), made, strict=True))
         self.nodes.append(helper.make_node("If", [condition], list(names.values()), **attributes))
         return {name: (names[name], shape) for name, (_, shape) in branches[0][1].items()}
 
-    def _closed(self, outputs: Outputs) -> GraphProto:
-        """Return a branch with these outputs."""
-        names = {name: f"{self._prefix}{name}" for name in outputs}
-        ends = [helper.make_node("Identity", [outputs[n][0]], [end]) for n, end in names.items()]
+    def _closed(self, inputs: Mapping[str, Shape], outputs: Outputs) -> GraphProto:
+        """Return the graph with these inputs and outputs; a branch has no weights of its own."""
         value = helper.make_tensor_value_info
-        values = [value(names[name], *shape) for name, (_, shape) in outputs.items()]
-        return helper.make_graph([*self.nodes, *ends], self._prefix, [], values)
+        ends = []
+        for name, (tensor, shape) in outputs.items():
+            end = f"{self._prefix}{name}"
+            self.nodes.append(helper.make_node("Identity", [tensor], [end]))
+            ends.append(value(end, *shape))
+        starts = [value(name, *shape) for name, shape in inputs.items()]
+        weights = [] if self._prefix else list(self.weights.values())
+        return helper.make_graph(self.nodes, self._prefix or "jpr", starts, ends, weights)
 
     def layer_norm(self, name: str, x: str, norm: nn.LayerNorm) -> str:
         """Add a layer norm."""
@@ -106,9 +116,31 @@ class Graph:
         return self.add("SimplifiedLayerNormalization", x, weight, axis=-1, epsilon=epsilon)
 
     def linear(self, name: str, x: str, linear: nn.Linear) -> str:
-        """Add a linear layer in float32."""
-        product = self.add("MatMul", x, self.constant(f"{name}.weight", linear.weight.T))
-        return _add_bias(self, name, product, linear)
+        """Add a linear layer; its product is in float32, or of integers if it is quantized."""
+        bias = _bias(linear)
+        matrix = self._matrices.get(name)
+        if matrix is None:
+            product = self.add("MatMul", x, self.constant(f"{name}.weight", linear.weight.T))
+        else:
+            x, codes, steps = self._smooth(name, x, matrix)
+            if self._rounds_inputs:
+                step = self.constant(f"{name}.input_step", np.float32(matrix.scale.step))
+                zero = self.constant(f"{name}.input_zero", np.uint8(matrix.scale.zero))
+                last = () if bias is None else ("", self.constant(f"{name}.bias", bias))
+                inputs = self.add("QuantizeLinear", x, step, zero), codes, step, steps, zero, *last
+                return self.add("MatMulIntegerToFloat", *inputs, domain=MICROSOFT)
+            product = self.add("MatMul", x, self.add("DequantizeLinear", codes, steps, axis=1))
+        if bias is None:
+            return product
+        return self.add("Add", product, self.constant(f"{name}.bias", bias))
+
+    def _smooth(self, name: str, x: str, matrix: QuantizedMatrix) -> tuple[str, str, str]:
+        """Return the smoothed input of a matrix, its codes and their steps."""
+        smoothing = matrix.scale.smoothing
+        if not bool((smoothing == 1).all()):
+            x = self.add("Mul", x, self.constant(f"{name}.smoothing", 1 / smoothing))
+        codes = self.constant(f"{name}.weight", matrix.codes.to(torch.int8).T)
+        return x, codes, self.constant(f"{name}.step", matrix.steps)
 
     def model(
         self, inputs: Mapping[str, Shape], outputs: Outputs, about: Mapping[str, str] | None = None
@@ -118,69 +150,13 @@ class Graph:
         if size > _MAX_BYTES:
             problem = f"{size / 1e9:.1f} GB of weights do not fit one ONNX file, which holds 2"
             raise DataError(f"{problem}; export in 8 bits, or run the model in torch")
-        for name, (tensor, _) in outputs.items():
-            self.nodes.append(helper.make_node("Identity", [tensor], [name]))
-        value = helper.make_tensor_value_info
-        made = helper.make_graph(
-            self.nodes,
-            "jpr",
-            [value(name, *shape) for name, shape in inputs.items()],
-            [value(name, *shape) for name, (_, shape) in outputs.items()],
-            list(self.weights.values()),
-        )
         versions = [helper.make_opsetid("", 18), helper.make_opsetid(MICROSOFT, 1)]
+        made = self._closed(inputs, outputs)
         model = helper.make_model(made, opset_imports=versions, producer_name="jpr")
         model.ir_version = 10
         helper.set_model_props(model, dict(about or {}))
         found: bytes = model.SerializeToString()
         return found
-
-
-AddLinear = Callable[[Graph, str, str, nn.Linear], str]
-"""Adds the linear layer of this name over a tensor, and returns its output."""
-
-
-def int8_linear(matrices: Mapping[str, QuantizedMatrix]) -> AddLinear:
-    """Multiply int8 matrices with quantized inputs."""
-
-    def add_linear(graph: Graph, name: str, x: str, linear: nn.Linear) -> str:
-        matrix = matrices[name]
-        x, codes, steps = _smooth(graph, name, x, matrix)
-        step = graph.constant(f"{name}.input_step", np.float32(matrix.scale.step))
-        zero = graph.constant(f"{name}.input_zero", np.uint8(matrix.scale.zero))
-        bias = _bias(linear)
-        last = () if bias is None else ("", graph.constant(f"{name}.bias", bias))
-        inputs = graph.add("QuantizeLinear", x, step, zero), codes, step, steps, zero, *last
-        return graph.add("MatMulIntegerToFloat", *inputs, domain=MICROSOFT)
-
-    return add_linear
-
-
-def dequantized_linear(matrices: Mapping[str, QuantizedMatrix]) -> AddLinear:
-    """Multiply the same stored matrices in float32, inputs not rounded."""
-
-    def add_linear(graph: Graph, name: str, x: str, linear: nn.Linear) -> str:
-        x, codes, steps = _smooth(graph, name, x, matrices[name])
-        product = graph.add("MatMul", x, graph.add("DequantizeLinear", codes, steps, axis=1))
-        return _add_bias(graph, name, product, linear)
-
-    return add_linear
-
-
-def _smooth(graph: Graph, name: str, x: str, matrix: QuantizedMatrix) -> tuple[str, str, str]:
-    """Return the smoothed input of a matrix, its codes and their steps."""
-    smoothing = matrix.scale.smoothing
-    if not bool((smoothing == 1).all()):
-        x = graph.add("Mul", x, graph.constant(f"{name}.smoothing", 1 / smoothing))
-    codes = graph.constant(f"{name}.weight", matrix.codes.to(torch.int8).T)
-    return x, codes, graph.constant(f"{name}.step", matrix.steps)
-
-
-def _add_bias(graph: Graph, name: str, product: str, linear: nn.Linear) -> str:
-    bias = _bias(linear)
-    if bias is None:
-        return product
-    return graph.add("Add", product, graph.constant(f"{name}.bias", bias))
 
 
 def _bias(linear: nn.Linear) -> Tensor | None:

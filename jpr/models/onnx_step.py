@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from jpr.models.heads import IndexHead, PointerHead
 from jpr.models.joint import JointModel
-from jpr.models.onnx_graph import MICROSOFT, AddLinear, Graph, Shape
+from jpr.models.onnx_graph import MICROSOFT, Graph, Shape
 from jpr.models.t5 import T5Decoder
 from jpr.models.t5_blocks import CrossAttention, DecoderBlock, FeedForward
 
@@ -31,7 +31,7 @@ def step_to_onnx(model: JointModel, int8: bool, about: Mapping[str, str]) -> byt
     """Return a model of the step, its matrices in int8 or float32, with metadata `about`."""
     config = model.decoder.config
     layers, inner = len(model.decoder.layers), config.inner
-    graph = Graph(int8=int8)
+    graph = _StepGraph(int8)
     if isinstance(model.head, PointerHead):
         head: _Pointer | _Index = _Pointer(graph, model.head)
     else:
@@ -66,23 +66,29 @@ def step_to_onnx(model: JointModel, int8: bool, about: Mapping[str, str]) -> byt
     return graph.model(inputs, outputs, about)
 
 
-def add_feed_forward(
-    graph: Graph, name: str, x: str, feed: FeedForward, add_linear: AddLinear
-) -> str:
+class _StepGraph(Graph):
+    """A graph in which linear layers, of a T5, have no bias and their inputs are matrices."""
+
+    def linear(self, name: str, x: str, linear: nn.Linear) -> str:
+        """Add a linear layer, (P, in) to (P, out)."""
+        return self.add("Gemm", x, self.matrix(f"{name}.weight", linear.weight), transB=1)
+
+
+def add_feed_forward(graph: Graph, name: str, x: str, feed: FeedForward) -> str:
     """Add a feed-forward layer of a T5."""
-    wide = add_linear(graph, f"{name}.up", x, feed.up)
+    wide = graph.linear(f"{name}.up", x, feed.up)
     if feed.gated:
         gate, wide = graph.split(wide, 2)
         wide = graph.add("Mul", graph.add("FastGelu", gate, domain=MICROSOFT), wide)
     else:
         wide = graph.add("Relu", wide)
-    return add_linear(graph, f"{name}.down", wide, feed.down)
+    return graph.linear(f"{name}.down", wide, feed.down)
 
 
 class _DecoderGraph:
     """The blocks of a decoder, over the last passage of each prefix."""
 
-    def __init__(self, graph: Graph, heads: int) -> None:
+    def __init__(self, graph: _StepGraph, heads: int) -> None:
         self._graph, self._heads = graph, heads
         self._by_head = graph.ints(0, heads, -1)  # (P, inner) to (P, heads, d_kv)
         self._flat = graph.ints(0, -1)
@@ -103,21 +109,18 @@ class _DecoderGraph:
         """Add a block, (P, d) to (P, d); also return new keys and values (1, P, inner)."""
         graph, name = self._graph, f"blocks.{i}"
         normed = graph.rms_norm(f"{name}.norm1", x, block.norm1)
-        qkv = self._linear(graph, f"{name}.attention.qkv", normed, block.attention.qkv)
+        qkv = graph.linear(f"{name}.attention.qkv", normed, block.attention.qkv)
         q, k, v = graph.split(qkv, 3)
         mixed = self._attend_ancestors(i, q, (k, v), bias)
-        mixed = self._linear(graph, f"{name}.attention.o", mixed, block.attention.o)
+        mixed = graph.linear(f"{name}.attention.o", mixed, block.attention.o)
         x = graph.add("Add", x, mixed)
         normed = graph.rms_norm(f"{name}.norm2", x, block.norm2)
         x = graph.add("Add", x, self._attend_memory(f"{name}.cross", normed, block.cross))
         normed = graph.rms_norm(f"{name}.norm3", x, block.norm3)
-        fed = add_feed_forward(graph, f"{name}.feed", normed, block.feed, self._linear)
+        fed = add_feed_forward(graph, f"{name}.feed", normed, block.feed)
         x = graph.add("Add", x, fed)
         first = graph.ints(0)
         return x, (graph.add("Unsqueeze", k, first), graph.add("Unsqueeze", v, first))
-
-    def _linear(self, graph: Graph, name: str, x: str, linear: nn.Linear) -> str:
-        return graph.add("Gemm", x, graph.matrix(f"{name}.weight", linear.weight), transB=1)
 
     def _attend_ancestors(self, i: int, q: str, new: tuple[str, str], bias: str) -> str:
         """Add attention to the ancestors of each prefix and to itself (P, inner)."""
@@ -140,7 +143,7 @@ class _DecoderGraph:
         """Add attention to the memory (P, inner)."""
         graph, heads = self._graph, self._heads
         d = cross.k.in_features
-        q = graph.add("Reshape", self._linear(graph, f"{name}.q", x, cross.q), self._by_head)
+        q = graph.add("Reshape", graph.linear(f"{name}.q", x, cross.q), self._by_head)
         shape = graph.ints(heads, -1, d)
         key, value = (
             graph.add("Reshape", graph.matrix(f"{name}.{part}.weight", w.weight), shape)
@@ -153,7 +156,7 @@ class _DecoderGraph:
         mixed = graph.add("Reshape", mixed, shape)  # (heads, P, d)
         mixed = graph.add("MatMul", mixed, graph.add("Transpose", value, perm=[0, 2, 1]))
         mixed = graph.add("Reshape", graph.add("Transpose", mixed, perm=[1, 0, 2]), self._flat)
-        return self._linear(graph, f"{name}.o", mixed, cross.o)
+        return graph.linear(f"{name}.o", mixed, cross.o)
 
 
 class _Pointer:
