@@ -47,8 +47,11 @@ def shapes_only() -> Iterator[None]:
         yield
 
 
-def check_weights(model: nn.Module, weights: Weights, names: Names | None = None) -> None:
-    """Reject weights that are not those of a model; errors use `names` if given."""
+def load_weights(model: nn.Module, weights: Weights, names: Names | None = None) -> None:
+    """Give a model its weights, without copying them, to run and not to train.
+
+    Weights that are not the model's are rejected; errors use `names` if given.
+    """
     expected = model.state_dict()
     for name, weight in expected.items():
         known_as = ", ".join((names or {}).get(name, (name,)))
@@ -59,6 +62,8 @@ def check_weights(model: nn.Module, weights: Weights, names: Names | None = None
             raise DataError(f"the weight {known_as} has the shape {shapes}; does the config fit?")
     if others := sorted(weights.keys() - expected.keys()):
         raise DataError(f"the weight {others[0]} is not one of this model")
+    model.load_state_dict(weights, assign=True)
+    model.eval()
 
 
 def read_checkpoint(folder: Path) -> tuple[dict[str, object], dict[str, Tensor]]:

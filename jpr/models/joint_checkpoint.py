@@ -10,12 +10,10 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-import torch
-
 from jpr.errors import ConfigError, DataError, FormatError
 from jpr.io.checksums import checked_sums, write_folder
 from jpr.models.bert import Bert, from_hugging_face
-from jpr.models.checkpoint import check_weights, read_checkpoint, shapes_only, write_checkpoint
+from jpr.models.checkpoint import load_weights, read_checkpoint, shapes_only, write_checkpoint
 from jpr.models.config import BertConfig, T5Config
 from jpr.models.heads import IndexHead, PointerHead, SpanHead
 from jpr.models.joint import JointModel
@@ -110,13 +108,13 @@ def read_joint(folder: Path) -> tuple[JointModel, dict[str, object]]:
         model = joint_shape(about)
         if isinstance(model.head, IndexHead):
             weights["head.words.weight"] = weights["encoder.words.weight"]
-        load_weights(model, weights)
+        load_weights(model, {name: w.float() for name, w in weights.items()})
         prompt = about["prompt"]
     except (LookupError, TypeError, ValueError, RuntimeError, DataError, ConfigError) as error:
         raise FormatError(folder, 0, f"is damaged ({error}); copy it again") from error
     if not isinstance(prompt, dict):
         raise FormatError(folder / JOINT_JSON, 0, "has no prompt; copy it again")
-    return model.eval(), prompt
+    return model, prompt
 
 
 def joint_shape(about: Mapping[str, object]) -> JointModel:
@@ -139,9 +137,3 @@ def joint_shape(about: Mapping[str, object]) -> JointModel:
         t5.decoder = T5Decoder(config)
         kind = "pointer" if about["head"] == "pointer" else "index"
         return _over_t5(t5, kind, tokens, memory, answers)
-
-
-def load_weights(model: JointModel, weights: Mapping[str, torch.Tensor]) -> None:
-    """Give a model its weights in float32, after a check of names and shapes."""
-    check_weights(model, weights)
-    model.load_state_dict({name: w.float() for name, w in weights.items()}, assign=True)

@@ -31,21 +31,16 @@ def step_to_onnx(model: JointModel, int8: bool, about: Mapping[str, str]) -> byt
     """Return a model of the step, its matrices in int8 or float32, with metadata `about`."""
     config = model.decoder.config
     layers, inner = len(model.decoder.layers), config.inner
-    graph = _StepGraph(int8)
-    if isinstance(model.head, PointerHead):
-        head: _Pointer | _Index = _Pointer(graph, model.head)
-    else:
-        head = _Index(graph, model.head)
-    decoder = _DecoderGraph(graph, config.num_heads)
-    bias = decoder.bias(model.decoder)
-    x = head.last()
+    graph = _StepGraph(model, int8)
+    bias = graph.bias(model.decoder)
+    x = graph.head.last()
     caches = []
     for i, block in enumerate(model.decoder.layers):
-        x, cache = decoder.block(i, x, block, bias)
+        x, cache = graph.block(i, x, block, bias)
         caches.append(cache)
     hidden = graph.rms_norm("norm", x, model.decoder.norm)
     least = graph.constant("least", np.float32(-np.inf))
-    logits = graph.add("Where", "taken", least, head.logits(hidden))
+    logits = graph.add("Where", "taken", least, graph.head.logits(hidden))
     new = [graph.add("Concat", *part, axis=0) for part in zip(*caches, strict=True)]
     cache_shape: Shape = (_FLOAT, [layers, "N", inner])
     inputs: dict[str, Shape] = {
@@ -56,7 +51,7 @@ def step_to_onnx(model: JointModel, int8: bool, about: Mapping[str, str]) -> byt
         "keys": cache_shape,
         "values": cache_shape,
         "memory": (_FLOAT, ["M", config.d_model]),
-        **head.inputs,
+        **graph.head.inputs,
     }
     outputs: dict[str, tuple[str, Shape]] = {
         "log_probs": (graph.add("LogSoftmax", logits, axis=-1), (_FLOAT, ["P", "C"])),
@@ -64,14 +59,6 @@ def step_to_onnx(model: JointModel, int8: bool, about: Mapping[str, str]) -> byt
         "new_values": (new[1], (_FLOAT, [layers, "P", inner])),
     }
     return graph.model(inputs, outputs, about)
-
-
-class _StepGraph(Graph):
-    """A graph in which linear layers, of a T5, have no bias and their inputs are matrices."""
-
-    def linear(self, name: str, x: str, linear: nn.Linear) -> str:
-        """Add a linear layer, (P, in) to (P, out)."""
-        return self.add("Gemm", x, self.matrix(f"{name}.weight", linear.weight), transB=1)
 
 
 def add_feed_forward(graph: Graph, name: str, x: str, feed: FeedForward) -> str:
@@ -85,78 +72,85 @@ def add_feed_forward(graph: Graph, name: str, x: str, feed: FeedForward) -> str:
     return graph.linear(f"{name}.down", wide, feed.down)
 
 
-class _DecoderGraph:
-    """The blocks of a decoder, over the last passage of each prefix."""
+class _StepGraph(Graph):
+    """A head, and the blocks of a decoder over the last passage of each prefix."""
 
-    def __init__(self, graph: _StepGraph, heads: int) -> None:
-        self._graph, self._heads = graph, heads
-        self._by_head = graph.ints(0, heads, -1)  # (P, inner) to (P, heads, d_kv)
-        self._flat = graph.ints(0, -1)
+    def __init__(self, model: JointModel, int8: bool) -> None:
+        super().__init__(int8)
+        if isinstance(model.head, PointerHead):
+            self.head: _Pointer | _Index = _Pointer(self, model.head)
+        else:
+            self.head = _Index(self, model.head)
+        self._heads = model.decoder.config.num_heads
+        self._by_head = self.ints(0, self._heads, -1)  # (P, inner) to (P, heads, d_kv)
+        self._flat = self.ints(0, -1)
+
+    def linear(self, name: str, x: str, linear: nn.Linear) -> str:
+        """Add a linear layer without bias, (P, in) to (P, out)."""
+        return self.add("Gemm", x, self.matrix(f"{name}.weight", linear.weight), transB=1)
 
     def bias(self, decoder: T5Decoder) -> str:
         """Add the bias of ancestors' scores (P, heads, 1, D)."""
-        graph, relative = self._graph, decoder.relative
-        table = graph.constant("relative", relative(-torch.arange(relative.farthest + 1)))
-        farthest = graph.constant("farthest", np.int64(relative.farthest))
-        found = graph.add("Gather", table, graph.add("Min", "back", farthest))  # (P, D, heads)
-        found = graph.add("Transpose", found, perm=[0, 2, 1])
-        absent = graph.add("Less", "path", graph.constant("none", np.int64(0)))
-        never = graph.constant("never", np.float32(-np.inf))
-        masked = graph.add("Where", graph.add("Unsqueeze", absent, graph.ints(1)), never, found)
-        return graph.add("Unsqueeze", masked, graph.ints(2))
+        relative = decoder.relative
+        table = self.constant("relative", relative(-torch.arange(relative.farthest + 1)))
+        farthest = self.constant("farthest", np.int64(relative.farthest))
+        found = self.add("Gather", table, self.add("Min", "back", farthest))  # (P, D, heads)
+        found = self.add("Transpose", found, perm=[0, 2, 1])
+        absent = self.add("Less", "path", self.constant("none", np.int64(0)))
+        never = self.constant("never", np.float32(-np.inf))
+        masked = self.add("Where", self.add("Unsqueeze", absent, self.ints(1)), never, found)
+        return self.add("Unsqueeze", masked, self.ints(2))
 
     def block(self, i: int, x: str, block: DecoderBlock, bias: str) -> tuple[str, tuple[str, str]]:
         """Add a block, (P, d) to (P, d); also return new keys and values (1, P, inner)."""
-        graph, name = self._graph, f"blocks.{i}"
-        normed = graph.rms_norm(f"{name}.norm1", x, block.norm1)
-        qkv = graph.linear(f"{name}.attention.qkv", normed, block.attention.qkv)
-        q, k, v = graph.split(qkv, 3)
+        name = f"blocks.{i}"
+        normed = self.rms_norm(f"{name}.norm1", x, block.norm1)
+        qkv = self.linear(f"{name}.attention.qkv", normed, block.attention.qkv)
+        q, k, v = self.split(qkv, 3)
         mixed = self._attend_ancestors(i, q, (k, v), bias)
-        mixed = graph.linear(f"{name}.attention.o", mixed, block.attention.o)
-        x = graph.add("Add", x, mixed)
-        normed = graph.rms_norm(f"{name}.norm2", x, block.norm2)
-        x = graph.add("Add", x, self._attend_memory(f"{name}.cross", normed, block.cross))
-        normed = graph.rms_norm(f"{name}.norm3", x, block.norm3)
-        fed = add_feed_forward(graph, f"{name}.feed", normed, block.feed)
-        x = graph.add("Add", x, fed)
-        first = graph.ints(0)
-        return x, (graph.add("Unsqueeze", k, first), graph.add("Unsqueeze", v, first))
+        mixed = self.linear(f"{name}.attention.o", mixed, block.attention.o)
+        x = self.add("Add", x, mixed)
+        normed = self.rms_norm(f"{name}.norm2", x, block.norm2)
+        x = self.add("Add", x, self._attend_memory(f"{name}.cross", normed, block.cross))
+        normed = self.rms_norm(f"{name}.norm3", x, block.norm3)
+        fed = add_feed_forward(self, f"{name}.feed", normed, block.feed)
+        x = self.add("Add", x, fed)
+        first = self.ints(0)
+        return x, (self.add("Unsqueeze", k, first), self.add("Unsqueeze", v, first))
 
     def _attend_ancestors(self, i: int, q: str, new: tuple[str, str], bias: str) -> str:
         """Add attention to the ancestors of each prefix and to itself (P, inner)."""
-        graph = self._graph
-        layer = graph.constant(f"layer.{i}", np.int64(i))
-        by_head = graph.ints(0, 0, self._heads, -1)
+        layer = self.constant(f"layer.{i}", np.int64(i))
+        by_head = self.ints(0, 0, self._heads, -1)
         known = []
         for cache, own in zip(("keys", "values"), new, strict=True):
-            old = graph.add("Gather", cache, layer, axis=0)  # (N, inner)
-            found = graph.add("Gather", graph.add("Concat", old, own, axis=0), "path")
-            known.append(graph.add("Reshape", found, by_head))  # (P, D, heads, d_kv)
-        keys = graph.add("Transpose", known[0], perm=[0, 2, 3, 1])
-        values = graph.add("Transpose", known[1], perm=[0, 2, 1, 3])
-        query = graph.add("Unsqueeze", graph.add("Reshape", q, self._by_head), graph.ints(2))
-        scores = graph.add("Add", graph.add("MatMul", query, keys), bias)  # (P, heads, 1, D)
-        mixed = graph.add("MatMul", graph.add("Softmax", scores, axis=-1), values)
-        return graph.add("Reshape", mixed, self._flat)
+            old = self.add("Gather", cache, layer, axis=0)  # (N, inner)
+            found = self.add("Gather", self.add("Concat", old, own, axis=0), "path")
+            known.append(self.add("Reshape", found, by_head))  # (P, D, heads, d_kv)
+        keys = self.add("Transpose", known[0], perm=[0, 2, 3, 1])
+        values = self.add("Transpose", known[1], perm=[0, 2, 1, 3])
+        query = self.add("Unsqueeze", self.add("Reshape", q, self._by_head), self.ints(2))
+        scores = self.add("Add", self.add("MatMul", query, keys), bias)  # (P, heads, 1, D)
+        mixed = self.add("MatMul", self.add("Softmax", scores, axis=-1), values)
+        return self.add("Reshape", mixed, self._flat)
 
     def _attend_memory(self, name: str, x: str, cross: CrossAttention) -> str:
         """Add attention to the memory (P, inner)."""
-        graph, heads = self._graph, self._heads
         d = cross.k.in_features
-        q = graph.add("Reshape", graph.linear(f"{name}.q", x, cross.q), self._by_head)
-        shape = graph.ints(heads, -1, d)
+        q = self.add("Reshape", self.linear(f"{name}.q", x, cross.q), self._by_head)
+        shape = self.ints(self._heads, -1, d)
         key, value = (
-            graph.add("Reshape", graph.matrix(f"{name}.{part}.weight", w.weight), shape)
+            self.add("Reshape", self.matrix(f"{name}.{part}.weight", w.weight), shape)
             for part, w in (("k", cross.k), ("v", cross.v))
         )  # (heads, d_kv, d)
-        query = graph.add("MatMul", graph.add("Transpose", q, perm=[1, 0, 2]), key)
-        query = graph.add("Reshape", query, graph.ints(-1, d))  # (heads · P, d)
-        scores = graph.add("Gemm", query, "memory", transB=1)  # (heads · P, M)
-        mixed = graph.add("MatMul", graph.add("Softmax", scores, axis=-1), "memory")
-        mixed = graph.add("Reshape", mixed, shape)  # (heads, P, d)
-        mixed = graph.add("MatMul", mixed, graph.add("Transpose", value, perm=[0, 2, 1]))
-        mixed = graph.add("Reshape", graph.add("Transpose", mixed, perm=[1, 0, 2]), self._flat)
-        return graph.linear(f"{name}.o", mixed, cross.o)
+        query = self.add("MatMul", self.add("Transpose", q, perm=[1, 0, 2]), key)
+        query = self.add("Reshape", query, self.ints(-1, d))  # (heads · P, d)
+        scores = self.add("Gemm", query, "memory", transB=1)  # (heads · P, M)
+        mixed = self.add("MatMul", self.add("Softmax", scores, axis=-1), "memory")
+        mixed = self.add("Reshape", mixed, shape)  # (heads, P, d)
+        mixed = self.add("MatMul", mixed, self.add("Transpose", value, perm=[0, 2, 1]))
+        mixed = self.add("Reshape", self.add("Transpose", mixed, perm=[1, 0, 2]), self._flat)
+        return self.linear(f"{name}.o", mixed, cross.o)
 
 
 class _Pointer:

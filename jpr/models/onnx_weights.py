@@ -23,10 +23,11 @@ except ImportError as error:
     raise MissingExtraError("weights for torch", "train") from error
 
 from jpr.models.bert import Bert
+from jpr.models.checkpoint import load_weights
 from jpr.models.config import BertConfig
 from jpr.models.heads import PointerHead
 from jpr.models.joint import JointModel
-from jpr.models.joint_checkpoint import joint_shape, load_weights, write_joint
+from jpr.models.joint_checkpoint import joint_shape, write_joint
 from jpr.models.joint_config import (
     ENCODER_FILE,
     JOINT_JSON,
@@ -73,7 +74,7 @@ def joint_from_onnx(folder: Path) -> JointModel:
         load_weights(model, _joint_weights(_stored(encoder), _stored(step), model))
     except (KeyError, TypeError, ValueError, RuntimeError, DataError, ConfigError) as error:
         raise FormatError(folder, 0, f"is damaged ({error}); export it again") from error
-    return model.eval()
+    return model
 
 
 def write_for_torch(exported: Path, folder: Path) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 from jpr.errors import DataError, FormatError
 from jpr.models.checkpoint import (
     SHARD_BYTES,
-    check_weights,
+    load_weights,
     read_checkpoint,
     shapes_only,
     stack_weights,
@@ -60,10 +60,8 @@ def t5_from_weights(
     shape = _tied_as_stored(T5Config.from_dict(config), config, weights)
     with shapes_only():  # the largest have tens of gigabytes: nothing is allocated twice
         model = T5(shape, dropout)
-    named = from_hugging_face(weights, shape)
-    check_weights(model, named, _names(shape))
-    model.load_state_dict(named, assign=True)
-    return model.eval()
+    load_weights(model, from_hugging_face(weights, shape), _names(shape))
+    return model
 
 
 def from_hugging_face(weights: Mapping[str, Tensor], config: T5Config) -> dict[str, Tensor]:

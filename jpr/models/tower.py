@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from jpr.models.bert import Bert, from_hugging_face, pool
-from jpr.models.checkpoint import check_weights, shapes_only
+from jpr.models.checkpoint import load_weights, shapes_only
 from jpr.models.config import BertConfig
 
 _WORDS = "embeddings.word_embeddings.weight"
@@ -78,6 +78,5 @@ def tower_from_weights(
     with shapes_only():  # nothing is allocated until the shapes are checked
         tower = Tower(Bert(shape), head, None if projection is None else len(projection))
     used = {name: named[name].float() for name in tower.state_dict() if name in named}
-    check_weights(tower, used)
-    tower.load_state_dict(used, assign=True)
-    return tower.eval()
+    load_weights(tower, used)
+    return tower
