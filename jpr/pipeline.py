@@ -133,6 +133,6 @@ class OpenQuestion:
         if not self.candidates.hits:
             return reranker.empty_reply(self.candidates)
         encoded = self._encoded or reranker.encode([self.candidates])
-        if reranker.scorer.stays_open:
+        if encoded.stays_open:
             self._encoded = encoded
         return next(encoded.choose(reranker.decoding, k, explain=True))

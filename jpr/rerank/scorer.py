@@ -74,6 +74,11 @@ class EncodedCandidates:
         opened = scorer.open(inputs)
         self._ask, self._passages = _remembering(opened.ask), opened.passages
 
+    @property
+    def stays_open(self) -> bool:
+        """Whether `choose` still works after the model has encoded other candidates."""
+        return self._scorer.stays_open
+
     def choose(self, decoding: Decoding, k: int, *, explain: bool) -> Iterator[Reply]:
         """Choose k candidates for each question.
 
