@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import fsum, isfinite
 
 from jpr.errors import ConfigError
@@ -84,3 +85,15 @@ class ScoreMix(Fusion):
         return (
             (key, weight * ((score - low) / span if span > 0 else 1.0)) for key, score in ranking
         )
+
+
+def strongest(rankings: Sequence[Scored]) -> Scored:
+    """Return every key of any ranking with its largest score, best first.
+
+    >>> strongest([[(7, 0.9), (8, 0.2)], [(8, 0.6)]])
+    [(7, 0.9), (8, 0.6)]
+    """
+    best: dict[int, float] = {}
+    for key, score in chain.from_iterable(rankings):
+        best[key] = max(score, best.get(key, score))
+    return sorted(best.items(), key=lambda hit: (-hit[1], hit[0]))

@@ -4,6 +4,7 @@ They search rows and scores; only the passages that are returned are read from t
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, islice
 from pathlib import Path
 from typing import Protocol
 
@@ -12,7 +13,8 @@ from jpr.retrieve.engines import ENGINES, FILES, engine_of
 from jpr.retrieve.filters import Filter, clauses
 from jpr.retrieve.index import Index
 from jpr.retrieve.index_manifest import DenseManifest
-from jpr.retrieve.rank_fusion import Fusion, Scored, ScoreMix
+from jpr.retrieve.question_parts import question_parts
+from jpr.retrieve.rank_fusion import Fusion, Scored, ScoreMix, strongest
 from jpr.stages import Encoder, Retriever, batched
 from jpr.types import Hit, Question, Ranking
 
@@ -74,7 +76,11 @@ class DenseRetriever(Retriever):
 
 
 class HybridRetriever(DenseRetriever):
-    """Lexical and dense search, each of at least `depth` passages, fused."""
+    """Lexical and dense search, each of at least `depth` passages, fused.
+
+    A question of several parts is searched for as a whole and by its parts; the largest of a
+    passage's scores counts.
+    """
 
     def __init__(
         self,
@@ -91,13 +97,20 @@ class HybridRetriever(DenseRetriever):
             raise ConfigError(f"{fusion}: needs two weights, lexical and dense")
         self._fusion, self._depth = fusion, depth
         settings = f"{fusion} {depth} {_filter_key(index, where)}"
-        self.key = f"hybrid {index.key} {encoder.key} {settings}"
+        self.key = f"hybrid with parts {index.key} {encoder.key} {settings}"
 
     def _search(self, questions: Iterable[Question], k: int) -> Iterator[tuple[Question, Scored]]:
+        for batch in batched(questions, BATCH):
+            texts = [[question.text, *question_parts(question.text)] for question in batch]
+            fused = self._fused([Question("", text) for text in chain.from_iterable(texts)], k)
+            for question, asked in zip(batch, texts, strict=True):
+                yield question, strongest(list(islice(fused, len(asked))))[:k]
+
+    def _fused(self, texts: Iterable[Question], k: int) -> Iterator[Scored]:
         depth = max(k, self._depth)
-        for question, dense in super()._search(questions, depth):
-            lexical = self._index.search_bm25(question.text, depth, self._where)
-            yield question, self._fusion([lexical, dense])[:k]
+        for text, dense in super()._search(texts, depth):
+            lexical = self._index.search_bm25(text.text, depth, self._where)
+            yield self._fusion([lexical, dense])
 
 
 def open_retriever(

@@ -1,12 +1,19 @@
 import math
 from collections.abc import Sequence
+from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from jpr.errors import ConfigError
-from jpr.retrieve.rank_fusion import Fusion, ReciprocalRanks, Scored, ScoreMix
+from jpr.retrieve.rank_fusion import (
+    Fusion,
+    ReciprocalRanks,
+    Scored,
+    ScoreMix,
+    strongest,
+)
 
 SCORES = st.floats(-100, 100).map(lambda score: round(score, 3))
 RANKINGS = st.dictionaries(st.integers(0, 30), SCORES, max_size=12).map(
@@ -120,3 +127,17 @@ def test_a_weight_for_each_ranking() -> None:
         ReciprocalRanks((1.0, 1.0))([[], [], []])
     with pytest.raises(ConfigError, match="constant"):
         ReciprocalRanks((1.0,), constant=-1)
+
+
+@given(st.lists(RANKINGS, max_size=4), st.randoms())
+def test_the_strongest_scores_depend_on_no_order_and_no_repetition(
+    rankings: list[Scored], chance: Random
+) -> None:
+    expected = strongest(rankings)
+    again = [*rankings, *rankings, []]
+    chance.shuffle(again)
+    assert strongest(again) == expected
+    assert strongest([expected]) == expected
+    assert all(
+        score == max(dict(r).get(key, -math.inf) for r in rankings) for key, score in expected
+    )
