@@ -19,7 +19,8 @@ from jpr.evaluation.compare import compare
 from jpr.evaluation.evaluation import ALL
 from jpr.io.manifest import commit, manifest
 from jpr.retrieve.index import Index
-from jpr.retrieve.retrievers import DEPTH, HYBRID, Bm25Retriever, DenseRetriever, HybridRetriever
+from jpr.retrieve.rank_fusion import Scored
+from jpr.retrieve.retrievers import DEPTH, HYBRID, KINDS, open_retriever
 from jpr.stages import Encoder
 from jpr.types import Hit, Question, Ranking
 from recipes.command_line import results_parser
@@ -31,18 +32,11 @@ MEASURES = [MRecall @ 5, MRecall @ 10]
 SHOWN = [["MRecall@5", "own", ALL]]
 ABOUT = (
     "The bundled first stage on development sets of other kinds of text, up to 400 questions each, "
-    "100 candidates per question. `hybrid` is `jpr retrieve` with its defaults; it searches for "
-    "questions of several parts part by part. `hybrid, whole questions` does not, and is the same "
-    "for all other questions. MRecall of the oracle ordering is what a perfect reranker of the "
-    "100 would reach."
+    "100 candidates per question. `hybrid` is `jpr retrieve` with its defaults. `whole` takes "
+    "questions of several parts as they are; the others search for them part by part, too, and "
+    "are the same for all other questions. MRecall of the oracle ordering is what a perfect "
+    "reranker of the 100 would reach."
 )
-
-
-def open_index(passages: Path, folder: Path, encoder: Encoder) -> Index:
-    """Open the index of a domain; build it first if there is none."""
-    if not (folder / "CURRENT").exists():
-        build_index(read_passages(passages), folder, source=passages.name, encoder=encoder)
-    return Index(folder)
 
 
 def evenly_spaced(questions: Sequence[Question]) -> list[Question]:
@@ -52,29 +46,31 @@ def evenly_spaced(questions: Sequence[Question]) -> list[Question]:
     return [questions[place] for place in places]
 
 
-def whole_questions(index: Index, encoder: Encoder, questions: Sequence[Question]) -> list[Ranking]:
-    """Return what hybrid search finds if no question is split."""
-    near = index.search_dense(encoder.encode_questions([q.text for q in questions]), DEPTH)
-    found = [
-        HYBRID([index.search_bm25(question.text, DEPTH), dense])[:K]
-        for question, dense in zip(questions, near, strict=True)
-    ]
-    return [
-        Ranking(question, tuple(Hit(index.store[row], score) for row, score in hits))
-        for question, hits in zip(questions, found, strict=True)
-    ]
-
-
 def runs_of(
-    index: Index, encoder: Encoder, questions: Sequence[Question]
+    folder: Path, encoder: Encoder, questions: Sequence[Question]
 ) -> dict[str, list[Ranking]]:
     """Return the rankings of every system."""
-    return {
-        "bm25": list(Bm25Retriever(index).retrieve_many(questions, K)),
-        "dense": list(DenseRetriever(index, encoder).retrieve_many(questions, K)),
-        "hybrid, whole questions": whole_questions(index, encoder, questions),
-        "hybrid": list(HybridRetriever(index, encoder).retrieve_many(questions, K)),
+    index = Index(folder)
+    near = index.search_dense(encoder.encode_questions([q.text for q in questions]), DEPTH)
+    words = [index.search_bm25(question.text, DEPTH) for question in questions]
+    whole = {
+        "bm25": words,
+        "dense": near,
+        "hybrid": [HYBRID(pair) for pair in zip(words, near, strict=True)],
     }
+    runs = {f"{name}, whole": rankings(index, questions, found) for name, found in whole.items()}
+    for name in KINDS:
+        retriever = open_retriever(folder, name, encoder=encoder)
+        runs[name] = list(retriever.retrieve_many(questions, K))
+    return runs
+
+
+def rankings(index: Index, questions: Sequence[Question], found: Sequence[Scored]) -> list[Ranking]:
+    """Replace rows by passages."""
+    return [
+        Ranking(question, tuple(Hit(index.store[row], score) for row, score in hits[:K]))
+        for question, hits in zip(questions, found, strict=True)
+    ]
 
 
 def main() -> None:
@@ -88,7 +84,9 @@ def main() -> None:
     inputs: dict[str, Path] = {}
     for passages in sorted(options.domains.glob("*.passages.jsonl.xz")):
         domain = passages.name.partition(".")[0]
-        index = open_index(passages, options.work / domain, encoder)
+        folder = options.work / domain
+        if not (folder / "CURRENT").exists():
+            build_index(read_passages(passages), folder, source=passages.name, encoder=encoder)
         inputs[passages.name] = passages
         for file in sorted(options.domains.glob(f"{domain}*.dev.jsonl")):
             data = file.name.partition(".")[0]
@@ -96,7 +94,7 @@ def main() -> None:
                 continue  # a domain whose name begins with this one's
             inputs[file.name] = file
             questions = evenly_spaced(load_questions(file))
-            scored = evaluate(questions, runs_of(index, encoder, questions), MEASURES, workers=2)
+            scored = evaluate(questions, runs_of(folder, encoder, questions), MEASURES, workers=2)
             records += records_of(scored, NAME, data, commit())
             tests += [comparison_row(data, found) for found in compare(scored, "hybrid")]
             print(f"{data}: {time.perf_counter() - start:.0f} s", flush=True)

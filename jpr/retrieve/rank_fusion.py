@@ -88,12 +88,16 @@ class ScoreMix(Fusion):
 
 
 def strongest(rankings: Sequence[Scored]) -> Scored:
-    """Return every key of any ranking with its largest score, best first.
+    """Return every key of any ranking with its largest score, each ranking scaled to 0 … 1.
 
-    >>> strongest([[(7, 0.9), (8, 0.2)], [(8, 0.6)]])
-    [(7, 0.9), (8, 0.6)]
+    A single ranking is returned as it is.
+
+    >>> strongest([[(7, 9.0), (8, 5.0), (9, 1.0)], [(8, 0.9), (7, 0.1)]])
+    [(7, 1.0), (8, 1.0), (9, 0.0)]
     """
-    best: dict[int, float] = {}
-    for key, score in chain.from_iterable(rankings):
-        best[key] = max(score, best.get(key, score))
+    if len(rankings) == 1:
+        return rankings[0]
+    scale, best = ScoreMix((1.0,)), dict[int, float]()
+    for key, score in chain.from_iterable(scale([ranking]) for ranking in rankings):
+        best[key] = max(score, best.get(key, 0.0))
     return sorted(best.items(), key=lambda hit: (-hit[1], hit[0]))

@@ -3,7 +3,8 @@
 They search rows and scores; only the passages that are returned are read from the store.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Protocol
@@ -35,52 +36,65 @@ class KeyedRetriever(Retriever, Protocol):
         """Identifies corpus, encoder, settings and filters: same key, same rankings."""
 
 
-class Bm25Retriever(Retriever):
-    """The passages of largest BM25 score."""
+class _IndexRetriever(Retriever):
+    """Searches an index for each question, and for the parts of one that asks several things."""
+
+    key: str
+
+    def __init__(self, index: Index, where: Filter | None) -> None:
+        self._index, self._where = index, where
+        self._filter_key = repr(clauses(where, index.manifest.fields)) if where else ""
+
+    def retrieve_many(self, questions: Iterable[Question], k: int) -> Iterator[Ranking]:
+        """Return the k best passages for each question, in their order, in batches."""
+        for batch in batched(questions, BATCH):
+            texts = [[question.text, *question_parts(question.text)] for question in batch]
+            found = self._search(list(chain.from_iterable(texts)), k)
+            for question, asked in zip(batch, texts, strict=True):
+                hits = strongest(list(islice(found, len(asked))))[:k]
+                yield Ranking(question, tuple(Hit(self._index.store[row], s) for row, s in hits))
+
+    @abstractmethod
+    def _search(self, texts: Sequence[str], k: int) -> Iterator[Scored]:
+        """Yield at least the k best passages for each text."""
+
+    def _lexical(self, text: str, k: int) -> Scored:
+        return self._index.search_bm25(text, k, self._where)
+
+
+class Bm25Retriever(_IndexRetriever):
+    """The passages of largest BM25 score; fewer than k if fewer share a term with the question."""
 
     def __init__(self, index: Index, where: Filter | None = None) -> None:
         """Search `index`, restricted to what `where` accepts."""
-        self._index, self._where = index, where
-        self.key = f"bm25 {index.key} {_filter_key(index, where)}"
+        super().__init__(index, where)
+        self.key = f"bm25, parts {index.key} {self._filter_key}"
 
-    def retrieve_many(self, questions: Iterable[Question], k: int) -> Iterator[Ranking]:
-        """Return the k best passages for each question; fewer if fewer share a term with it."""
-        for question in questions:
-            hits = self._index.search_bm25(question.text, k, self._where)
-            yield _ranking(self._index, question, hits)
+    def _search(self, texts: Sequence[str], k: int) -> Iterator[Scored]:
+        return (self._lexical(text, k) for text in texts)
 
 
-class DenseRetriever(Retriever):
+class DenseRetriever(_IndexRetriever):
     """The passages whose vectors have the largest inner product with the question's."""
 
     def __init__(self, index: Index, encoder: Encoder, where: Filter | None = None) -> None:
         """Search `index`, whose vectors `encoder` made, restricted to what `where` accepts."""
+        super().__init__(index, where)
         if (key := _dense_manifest(index).key) != encoder.key:
             raise ConfigError(
                 f"the index has vectors of encoder {key}, not of {encoder.key}; use the encoder "
                 "that it was built with, or build it again"
             )
-        self._index, self._encoder, self._where = index, encoder, where
-        self.key = f"dense {index.key} {encoder.key} {_filter_key(index, where)}"
+        self._encoder = encoder
+        self.key = f"dense, parts {index.key} {encoder.key} {self._filter_key}"
 
-    def retrieve_many(self, questions: Iterable[Question], k: int) -> Iterator[Ranking]:
-        """Return the k best passages for each question, in their order, in batches."""
-        for question, hits in self._search(questions, k):
-            yield _ranking(self._index, question, hits)
-
-    def _search(self, questions: Iterable[Question], k: int) -> Iterator[tuple[Question, Scored]]:
-        for batch in batched(questions, BATCH):
-            vectors = self._encoder.encode_questions([question.text for question in batch])
-            found = self._index.search_dense(vectors, k, self._where)
-            yield from zip(batch, found, strict=True)
+    def _search(self, texts: Sequence[str], k: int) -> Iterator[Scored]:
+        vectors = self._encoder.encode_questions(texts)
+        return iter(self._index.search_dense(vectors, k, self._where))
 
 
 class HybridRetriever(DenseRetriever):
-    """Lexical and dense search, each of at least `depth` passages, fused.
-
-    A question of several parts is searched for as a whole and by its parts; the largest of a
-    passage's scores counts.
-    """
+    """Lexical and dense search, each of at least `depth` passages, fused."""
 
     def __init__(
         self,
@@ -96,21 +110,13 @@ class HybridRetriever(DenseRetriever):
         if len(fusion.weights) != 2:
             raise ConfigError(f"{fusion}: needs two weights, lexical and dense")
         self._fusion, self._depth = fusion, depth
-        settings = f"{fusion} {depth} {_filter_key(index, where)}"
-        self.key = f"hybrid with parts {index.key} {encoder.key} {settings}"
+        settings = f"{fusion} {depth} {self._filter_key}"
+        self.key = f"hybrid, parts {index.key} {encoder.key} {settings}"
 
-    def _search(self, questions: Iterable[Question], k: int) -> Iterator[tuple[Question, Scored]]:
-        for batch in batched(questions, BATCH):
-            texts = [[question.text, *question_parts(question.text)] for question in batch]
-            fused = self._fused([Question("", text) for text in chain.from_iterable(texts)], k)
-            for question, asked in zip(batch, texts, strict=True):
-                yield question, strongest(list(islice(fused, len(asked))))[:k]
-
-    def _fused(self, texts: Iterable[Question], k: int) -> Iterator[Scored]:
+    def _search(self, texts: Sequence[str], k: int) -> Iterator[Scored]:
         depth = max(k, self._depth)
-        for text, dense in super()._search(texts, depth):
-            lexical = self._index.search_bm25(text.text, depth, self._where)
-            yield self._fusion([lexical, dense])
+        for text, dense in zip(texts, super()._search(texts, depth), strict=True):
+            yield self._fusion([self._lexical(text, depth), dense])
 
 
 def open_retriever(
@@ -143,14 +149,6 @@ def _dense_manifest(index: Index) -> DenseManifest:
     if index.manifest.vectors is None:
         raise ConfigError("the index has no vectors; build it with an encoder, or use bm25")
     return index.manifest.vectors
-
-
-def _filter_key(index: Index, where: Filter | None) -> str:
-    return repr(clauses(where, index.manifest.fields)) if where else ""
-
-
-def _ranking(index: Index, question: Question, hits: Scored) -> Ranking:
-    return Ranking(question, tuple(Hit(index.store[row], score) for row, score in hits))
 
 
 def hits_json(ranking: Ranking) -> list[Mapping[str, object]]:

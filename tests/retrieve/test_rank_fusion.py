@@ -129,7 +129,7 @@ def test_a_weight_for_each_ranking() -> None:
         ReciprocalRanks((1.0,), constant=-1)
 
 
-@given(st.lists(RANKINGS, max_size=4), st.randoms())
+@given(st.lists(RANKINGS, min_size=2, max_size=4), st.randoms())
 def test_the_strongest_scores_depend_on_no_order_and_no_repetition(
     rankings: list[Scored], chance: Random
 ) -> None:
@@ -137,7 +137,11 @@ def test_the_strongest_scores_depend_on_no_order_and_no_repetition(
     again = [*rankings, *rankings, []]
     chance.shuffle(again)
     assert strongest(again) == expected
-    assert strongest([expected]) == expected
-    assert all(
-        score == max(dict(r).get(key, -math.inf) for r in rankings) for key, score in expected
-    )
+    assert {key for key, _ in expected} == {key for ranking in rankings for key, _ in ranking}
+    firsts = {ranking[0][0] for ranking in rankings if ranking}
+    assert all(score == 1 for key, score in expected if key in firsts)
+
+
+@given(RANKINGS)
+def test_a_single_ranking_keeps_its_scores(ranking: Scored) -> None:
+    assert strongest([ranking]) == ranking

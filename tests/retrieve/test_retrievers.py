@@ -67,18 +67,12 @@ def test_hybrid_is_the_fusion_of_both_rankings(index: Index) -> None:
         ]
 
 
-def test_a_question_of_two_parts_finds_what_each_part_finds(index: Index) -> None:
-    retriever = HybridRetriever(index, WordEncoder())
-    first, second = "old castle by the river?", "opened in 1999?"
-    both = Question("q", f"{first} {second}")
-    alone = [retriever.retrieve(Question("q", text), 9) for text in (first, second)]
-    found = retriever.retrieve(both, 9)
-    assert ids(found)[:2] == [ids(ranking)[0] for ranking in alone] or ids(found)[:2] == [
-        ids(ranking)[0] for ranking in reversed(alone)
-    ]
-    scores = {hit.passage.id: hit.score for hit in found.hits}
-    for ranking in alone:
-        assert all(scores[hit.passage.id] >= hit.score for hit in ranking.hits)
+def test_a_question_of_two_parts_finds_the_best_of_each(retriever: KeyedRetriever) -> None:
+    parts = "old castle by the river?", "market sells fish from the harbour?"
+    firsts = {ids(retriever.retrieve(Question("q", part), 9))[0] for part in parts}
+    found = retriever.retrieve(Question("q", " ".join(parts)), 9)
+    assert firsts == {"a 1", "é"}
+    assert firsts <= {hit.passage.id for hit in found.hits if hit.score == 1}
 
 
 def test_depth_bounds_what_is_fused_and_k_is_always_reached(index: Index) -> None:
