@@ -48,22 +48,19 @@ def load_encoder(
         raise FormatError(home, 0, missing if folder is None else unknown)
     settings, sums = read_settings(home), checked_sums(home / ABOUT)
     parts = [home / "question", home / "passage"] if settings.towers == "separate" else [home]
-    tokenizer, file = open_tokenizer(tokenizer_folder(home))
+    tokenizer, file = open_tokenizer(home)
     opened = [_open_tower(part, settings, device, threads) for part in parts]
     towers, used = [tower for tower, _ in opened], [path for _, paths in opened for path in paths]
     if towers[0].dimension != towers[-1].dimension:
         sizes = " and ".join(str(tower.dimension) for tower in towers)
         raise FormatError(home, 0, f"the two towers have {sizes} dimensions; they must agree")
-    key = _key(settings, tokenizer.to_str(), settings.weights or weights_digest(used, sums))
+    # A copy in other precision has the original's weights in its settings, and so its key.
+    weights = settings.weights or weights_digest(used, sums)
+    plain = json.dumps(asdict(replace(settings, weights="")), sort_keys=True)
+    key = hashlib.sha256(f"{plain}{tokenizer.to_str()}{weights}".encode()).hexdigest()[:32]
     texts = EncoderTokenizer(tokenizer, settings, file)
     named = None if folder is None else home.resolve()
     return TextEncoder(texts, towers[0], towers[-1], key, named)
-
-
-def tokenizer_folder(home: Path) -> Path:
-    """Return which folder of an encoder holds its tokenizer."""
-    above = any((home / name).exists() for name in ("tokenizer.json", "vocab.txt"))
-    return home if above or not (home / "passage").is_dir() else home / "passage"
 
 
 def _open_tower(
@@ -108,12 +105,6 @@ def uses_gpu(device: str) -> bool:
     return torch.cuda.is_available()
 
 
-def _key(settings: EncoderSettings, tokenizer: str, weights: str) -> str:
-    """Hash settings, tokenizer and weights; a copy in other precision keeps the original's name."""
-    plain = json.dumps(asdict(replace(settings, weights="")), sort_keys=True)
-    return hashlib.sha256(f"{plain}{tokenizer}{weights}".encode()).hexdigest()[:32]
-
-
 def weights_digest(files: list[Path], known: Mapping[Path, str] = MappingProxyType({})) -> str:
     """Hash the content of weight files, some of whose checksums may be known."""
     hashes = [known.get(file) or sha256(file) for file in files]
@@ -139,7 +130,7 @@ def export_encoder(
         raise MissingExtraError("exporting an encoder", "train") from error
     settings = settings or read_settings(source)
     sums = checked_sums(source / ABOUT)
-    tokenizer, file = open_tokenizer(tokenizer_folder(source))
+    tokenizer, file = open_tokenizer(source)
     texts = EncoderTokenizer(tokenizer, settings, file)
     question_ids = texts.tokenize_questions(questions)
     passage_ids = texts.tokenize_passages(passages)

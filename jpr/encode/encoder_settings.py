@@ -3,7 +3,7 @@
 There they follow from sentence-transformers' modules, pooling and prompts, or the model's type.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -13,6 +13,8 @@ from jpr.io.json_files import read_json, read_object, write_json
 from jpr.io.settings import below, not_one_of, parse_table, reject
 
 ABOUT = "encoder.json"
+_PROJECTIONS = {"Tanh": "tanh", "Identity": "linear"}
+"""What torch calls the activation of a layer after pooling → the setting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,18 +86,20 @@ def _derived(folder: Path) -> dict[str, object]:
         return {"pooling": "cls", "normalise": False, "title_joint": "[SEP]"}
     if kind not in ("bert", "mpnet"):
         raise _unknown(folder / "config.json", "model_type", kind, "bert, mpnet, dpr")
-    limit = _max_tokens(folder, config)
-    lengths = {"max_passage_tokens": limit, "max_question_tokens": min(64, limit)}
-    return {**_from_modules(folder), **_prompts(folder), **lengths}
+    longest = _if_exists(folder / "sentence_bert_config.json").get("max_seq_length")
+    limits = 256, config.get("max_position_embeddings"), longest
+    limit = min(limit for limit in limits if isinstance(limit, int))
+    found: dict[str, object] = {"max_passage_tokens": limit}
+    found["max_question_tokens"] = min(64, limit)
+    prompts = _if_exists(folder / "config_sentence_transformers.json").get("prompts")
+    if isinstance(prompts, dict):
+        found["question_prompt"] = prompts.get("query") or ""
+        found["passage_prompt"] = prompts.get("passage") or prompts.get("document") or ""
+    return {**found, **_from_modules(folder)}
 
 
-def _max_tokens(folder: Path, config: Mapping[str, object]) -> int:
-    """Return the model's longest passage in tokens, at most 256."""
-    limits: list[object] = [256, config.get("max_position_embeddings")]
-    file = folder / "sentence_bert_config.json"
-    if file.exists():
-        limits.append(read_object(file).get("max_seq_length"))
-    return min(limit for limit in limits if isinstance(limit, int))
+def _if_exists(file: Path) -> dict[str, object]:
+    return read_object(file) if file.exists() else {}
 
 
 def _from_modules(folder: Path) -> dict[str, object]:
@@ -108,7 +112,10 @@ def _from_modules(folder: Path) -> dict[str, object]:
         if kind == "Pooling":
             found["pooling"] = _pooling(config)
         elif kind == "Dense":
-            found["projection"] = _activation(config)
+            name = str(read_object(config).get("activation_function", "")).rpartition(".")[2]
+            if name not in _PROJECTIONS:
+                raise _unknown(config, "activation", name, ", ".join(_PROJECTIONS))
+            found["projection"] = _PROJECTIONS[name]
         elif kind == "Normalize":
             found["normalise"] = True
         elif kind not in ("Transformer", "Dropout"):
@@ -118,9 +125,9 @@ def _from_modules(folder: Path) -> dict[str, object]:
 
 
 def read_modules(folder: Path) -> list[tuple[str, str]]:
-    """Return (kind, path) of each module in `modules.json`."""
+    """Return (kind, path) of each module in sentence-transformers' `modules.json`, if any."""
     file = folder / "modules.json"
-    modules = read_json(file)
+    modules = read_json(file) if file.exists() else []
     if not isinstance(modules, list) or not all(isinstance(module, dict) for module in modules):
         raise FormatError(file, 0, "not a list of modules; copy it again")
     return [(str(m.get("type", "")).rpartition(".")[2], str(m.get("path", ""))) for m in modules]
@@ -134,23 +141,6 @@ def _pooling(file: Path) -> str:
     if mode not in ("mean", "cls"):
         raise _unknown(file, "pooling", mode, "mean, cls")
     return str(mode)
-
-
-def _activation(file: Path) -> str:
-    name = str(read_object(file).get("activation_function", "")).rpartition(".")[2]
-    known = {"Tanh": "tanh", "Identity": "linear"}
-    if name not in known:
-        raise _unknown(file, "activation", name, "Tanh, Identity")
-    return known[name]
-
-
-def _prompts(folder: Path) -> dict[str, object]:
-    file = folder / "config_sentence_transformers.json"
-    prompts = read_object(file).get("prompts") if file.exists() else None
-    if not isinstance(prompts, dict):
-        return {}
-    passage = prompts.get("passage") or prompts.get("document") or ""
-    return {"question_prompt": prompts.get("query") or "", "passage_prompt": passage}
 
 
 def _unknown(file: Path, what: str, found: object, known: str) -> FormatError:

@@ -14,6 +14,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as states
 
 from jpr.encode.encoder import Vectors
 from jpr.errors import FormatError
+from jpr.io.atomic import explain_read_errors
 
 Floats = NDArray[np.float32]
 OnnxInputs = dict[str, NDArray[np.generic]]
@@ -44,12 +45,10 @@ def open_session(path: Path, threads: int = 0) -> onnxruntime.InferenceSession:
     # Dequantize weights that are only stored in 8 bits once, not at every run.
     options.add_session_config_entry("session.disable_quant_qdq", "1")
     options.log_severity_level = 3  # warnings concern the author of the graph
+    with explain_read_errors(path):
+        model = path.read_bytes()
     try:
-        return onnxruntime.InferenceSession(
-            path.read_bytes(), options, providers=["CPUExecutionProvider"]
-        )
-    except OSError as error:
-        raise FormatError(path, 0, f"cannot be read: {error.strerror}") from error
+        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except _DAMAGE as error:
         raise FormatError(path, 0, "not a valid ONNX model; copy it again") from error
 
@@ -72,22 +71,13 @@ class OnnxModel:
     def read(self, outputs: Sequence[str], texts: Iterable[OnnxInputs]) -> Iterator[list[Floats]]:
         """Yield these outputs for each text, in order."""
         if self._threads == 1:
-            return (self._run(outputs, text) for text in texts)
-        return self._read_parallel(outputs, texts)
-
-    def _run(self, outputs: Sequence[str], text: OnnxInputs) -> list[Floats]:
-        found: list[Floats] = self.session.run(outputs, text)
-        return found
-
-    def _read_parallel(
-        self, outputs: Sequence[str], texts: Iterable[OnnxInputs]
-    ) -> Iterator[list[Floats]]:
-        """Keep few texts queued at a time, so that other callers get a turn."""
+            yield from (self.session.run(outputs, text) for text in texts)
+            return
         pending: deque[Future[list[Floats]]] = deque()
         try:
             for text in texts:
-                pending.append(self._workers().submit(self._run, outputs, text))
-                if len(pending) > 2 * self._threads:
+                pending.append(self._workers().submit(self.session.run, outputs, text))
+                if len(pending) > 2 * self._threads:  # few queued: other callers get a turn
                     yield pending.popleft().result()
             while pending:
                 yield pending.popleft().result()

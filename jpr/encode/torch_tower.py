@@ -51,10 +51,12 @@ def load_tower(folder: Path, settings: EncoderSettings) -> Tower:
 
         return tower_from_onnx(folder / "model.onnx", head)
     config, weights = read_checkpoint(folder)
-    if (folder / "modules.json").exists():
-        for kind, path in read_modules(folder):
-            if kind == "Dense":
-                weights |= _dense_layer(folder / path / "model.safetensors")
+    for path in [path for kind, path in read_modules(folder) if kind == "Dense"]:
+        file = folder / path / "model.safetensors"
+        if not file.exists():
+            raise FormatError(file, 0, "missing; the encoder has a layer after pooling")
+        for name, weight in load_file(file).items():
+            weights[f"projection.dense.{name.removeprefix('linear.')}"] = weight
     if config.get("hidden_act", "gelu") not in _GELU:
         problem = f"hidden_act {config['hidden_act']!r} is unknown; known: {', '.join(_GELU)}"
         raise FormatError(folder, 0, problem)
@@ -64,11 +66,3 @@ def load_tower(folder: Path, settings: EncoderSettings) -> Tower:
         return tower_from_weights(config, weights, head)
     except DataError as error:
         raise FormatError(folder, 0, str(error)) from error
-
-
-def _dense_layer(file: Path) -> dict[str, torch.Tensor]:
-    """Read sentence-transformers' layer after pooling."""
-    if not file.exists():
-        raise FormatError(file, 0, "missing; the encoder has a layer after pooling")
-    named = load_file(file).items()
-    return {f"projection.dense.{name.removeprefix('linear.')}": weight for name, weight in named}

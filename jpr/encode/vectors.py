@@ -26,7 +26,7 @@ from jpr.io.atomic import publish, publish_binary
 from jpr.io.checksums import sealed, unsealed
 from jpr.io.cluster import StageSpec, cluster_map
 from jpr.io.json_files import read_object, write_json
-from jpr.io.settings import not_one_of, parse_table, reject
+from jpr.io.settings import parse_table, reject
 from jpr.stages import Encoder, Progress, batched
 from jpr.types import Passage
 
@@ -87,7 +87,8 @@ class VectorsHead:
     format: int = _FORMAT
 
     def __post_init__(self) -> None:
-        reject(not_one_of(self, kind=PRECISIONS))
+        if self.kind not in PRECISIONS:
+            reject([f"precision {self.kind!r}: choose one of {', '.join(PRECISIONS)}"])
 
 
 def vectors_for(
@@ -107,20 +108,24 @@ def vectors_for(
     """
     head = _begin(folder, encoder, precision, chunk)
     count = 0
-    digests: dict[int, str] = {}
+    digests: list[str] = []
 
     def missing() -> Iterator[Chunk]:
         nonlocal count
         for number, part in enumerate(batched(passages, head.chunk)):
             count += len(part)
-            digests[number] = _digest(part)
+            digests.append(_digest(part))
             if _has_chunk(folder, number, digests[number]):
                 progress(len(part))
             else:
                 yield number, part
 
     for number, vectors in map_chunks(missing(), encoder):
-        _write(folder, head, number, vectors, digests[number])
+        if not np.isfinite(vectors).all():
+            raise DataError(f"chunk {number}: the encoder returned values that are not finite")
+        arrays = {"digest": np.array(digests[number]), **_quantize(vectors, head.kind)}
+        with publish_binary(_path(folder, number)) as out:
+            np.savez(out, allow_pickle=False, **arrays)
         progress(len(vectors))
     if not count:
         raise DataError("the corpus has no passages; was its download cut short?")
@@ -141,18 +146,16 @@ def _digest(passages: Iterable[Passage]) -> str:
 
 def _begin(folder: Path, encoder: Encoder, precision: str | None, chunk: int | None) -> VectorsHead:
     """Write the head of a new folder, or check that of an earlier run."""
-    if precision not in (None, *PRECISIONS):
-        raise ConfigError(f"precision {precision!r}: choose one of {', '.join(PRECISIONS)}")
     file = folder / "head.json"
     found = _read_head(file) if file.exists() else None
     kind = precision or (found.kind if found else PRECISIONS[0])
     size = chunk or (found.chunk if found else _CHUNK)
     head = VectorsHead(encoder.key, encoder.dimension, kind, size)
     if found is not None:
-        old, new = asdict(found), asdict(head)
-        for name in (name for name in new if old[name] != new[name]):
-            difference = f"{name} {old[name]} instead of {new[name]}"
-            raise ConfigError(f"{folder}: holds vectors with {difference}; choose another folder")
+        for name, new in asdict(head).items():
+            if (old := getattr(found, name)) != new:
+                what = f"{name} {old} instead of {new}"
+                raise ConfigError(f"{folder}: holds vectors with {what}; choose another folder")
         return head
     if folder.is_dir() and any(path.name[0] != "." for path in folder.iterdir()):
         raise ConfigError(f"{folder}: holds other files than vectors; choose another folder")
@@ -185,14 +188,6 @@ def _has_chunk(folder: Path, number: int, digest: str) -> bool:
     return True
 
 
-def _write(folder: Path, head: VectorsHead, number: int, vectors: Vectors, digest: str) -> None:
-    if not np.isfinite(vectors).all():
-        raise DataError(f"chunk {number}: the encoder returned values that are not finite")
-    with publish_binary(_path(folder, number)) as stream:
-        arrays = {"digest": np.array(digest), **_quantize(vectors, head.kind)}
-        np.savez(stream, allow_pickle=False, **arrays)
-
-
 def _quantize(vectors: Vectors, precision: str) -> dict[str, Any]:  # savez does not type its arrays
     if precision == "float16":
         return {"vectors": vectors.astype(np.float16)}
@@ -215,7 +210,6 @@ class StoredVectors:
     """The vectors of a corpus, in its order."""
 
     def __init__(self, folder: Path, head: VectorsHead, count: int) -> None:
-        """Describe a folder; `open_vectors` reads the description."""
         self._folder, self.head = folder, head
         self.key, self.dimension, self.count = head.key, head.dimension, count
 
@@ -252,13 +246,13 @@ class StoredVectors:
 def open_vectors(folder: str | Path) -> StoredVectors:
     """Open the vectors of a corpus; an incomplete folder is an error."""
     home = Path(folder)
-    file = home / "done.json"
-    if not (home / "head.json").exists():
+    first, last = home / "head.json", home / "done.json"
+    if not first.exists():
         raise FormatError(home, 0, "no vectors; make them with: jpr index CORPUS --vectors FOLDER")
-    head = _read_head(home / "head.json")
-    if not file.exists():
+    head = _read_head(first)
+    if not last.exists():
         raise FormatError(home, 0, "encoding is not complete; run the same command again to resume")
-    count = unsealed(file, read_object(file)).get("passages")
+    count = unsealed(last, read_object(last)).get("passages")
     if not isinstance(count, int):
-        raise FormatError(file, 0, "damaged; encode the corpus again")
+        raise FormatError(last, 0, "damaged; encode the corpus again")
     return StoredVectors(home, head, count)
