@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -154,9 +154,7 @@ def _index(options: IndexArguments, corpus: Path, out: Path) -> None:
         corpus.name,
         encoder=options.encoder if has_own else _encoder(options.encoder),
         vectors=options.vectors,
-        encode=lambda passages, encoder, folder: _encode(
-            options, passages, len(passages), encoder, folder
-        ),
+        encode=partial(_encode, options),
         device=settings.device,
         replacing=options.replace,
         nprobe=settings.nprobe,

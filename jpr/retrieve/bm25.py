@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from jpr.errors import FormatError
 from jpr.io.atomic import explain_write_errors, link
 from jpr.retrieve.filters import Clauses, terms
+from jpr.retrieve.rank_fusion import Scored, ranked
 from jpr.types import Passage
 
 ANALYZER = "simple, 64 bytes at most, lower case, ASCII folding, stop words, English stems"
@@ -141,7 +142,7 @@ class Bm25Searcher:
     def __len__(self) -> int:
         return int(self._searcher.num_docs)
 
-    def search(self, text: str, k: int, where: Clauses = ()) -> list[tuple[int, float]]:
+    def search(self, text: str, k: int, where: Clauses = ()) -> Scored:
         """Return (row, score) of the k best passages, best first; ties by row."""
         tokens = dict.fromkeys(self._analyzer.analyze(_SURROGATE.sub("\ufffd", text)))
         if not tokens or k < 1:
@@ -153,8 +154,8 @@ class Bm25Searcher:
         with self._read_errors():
             hits = self._searcher.search(query, limit=min(k, max(1, len(self))), count=False).hits
             rows = self._searcher.fast_field_values("row", [at for _, at in hits])
-        scored = [(int(row or 0), float(score)) for row, (score, _) in zip(rows, hits, strict=True)]
-        return sorted(scored, key=lambda hit: (-hit[1], hit[0]))
+        scores = zip(rows, hits, strict=True)
+        return ranked((int(row or 0), float(score)) for row, (score, _) in scores)
 
     @contextmanager
     def _read_errors(self) -> Iterator[None]:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from jpr.errors import ConfigError, DataError, FormatError
 from jpr.io.atomic import explain_write_errors
 from jpr.retrieve.index_manifest import DenseManifest
-from jpr.retrieve.rank_fusion import Scored
+from jpr.retrieve.rank_fusion import Scored, ranked
 
 EXACT_UP_TO = 1_000_000
 TARGET = 0.99
@@ -185,9 +185,8 @@ class DenseSearcher:
     """An open dense index; threads may share it."""
 
     def __init__(self, folder: Path, manifest: DenseManifest) -> None:
-        """Map what `write_vectors` wrote."""
         self._index = _load(folder, faiss.IO_FLAG_MMAP_IFC)
-        self._manifest = manifest
+        self.manifest = manifest
         if self._index.d != manifest.dimension:
             raise FormatError(folder, 0, "does not match its manifest; build the index again")
 
@@ -197,26 +196,22 @@ class DenseSearcher:
     def search(self, vectors: Vectors, k: int, rows: Rows | None = None) -> list[Scored]:
         """Return (row, score) of the k best for each vector, of `rows` if given; ties by row."""
         queries = np.ascontiguousarray(vectors, np.float32)
-        dimension = self._manifest.dimension
-        if queries.ndim != 2 or queries.shape[1] != dimension:
-            raise ConfigError(
-                f"vectors of shape {queries.shape} do not fit an index of {dimension} dimensions"
-            )
+        dimension = self.manifest.dimension
+        if queries.shape[1:] != (dimension,):
+            problem = f"do not fit an index of {dimension} dimensions"
+            raise ConfigError(f"vectors of shape {queries.shape} {problem}")
         k = min(k, len(self) if rows is None else len(rows))
         if k < 1 or not len(queries):
             return [[] for _ in queries]
         scores, found = self._index.search(queries, k, params=self._parameters(rows))
         return [
-            sorted(
-                ((row, score) for row, score in zip(at, of, strict=True) if row >= 0),
-                key=lambda hit: (-hit[1], hit[0]),
-            )
+            ranked((row, score) for row, score in zip(at, of, strict=True) if row >= 0)
             for at, of in zip(found.tolist(), scores.tolist(), strict=True)
         ]
 
     def _parameters(self, rows: Rows | None) -> Any:  # noqa: ANN401  faiss's own
         selector = None
-        lists, nprobe = self._manifest.lists, self._manifest.nprobe
+        lists, nprobe = self.manifest.lists, self.manifest.nprobe
         if rows is not None:
             accepted = np.zeros(len(self), np.bool_)
             accepted[rows] = True

@@ -8,7 +8,7 @@ from jpr.encode.encoder_folder import load_encoder
 from jpr.errors import JprError
 from jpr.retrieve.engines import FILES, MILVUS, engine_of
 from jpr.retrieve.index import Index
-from jpr.retrieve.index_manifest import PARTS, verified_manifest
+from jpr.retrieve.index_manifest import PARTS, read_manifest
 from jpr.retrieve.milvus_retriever import NAME, read_milvus_manifest
 from jpr.retrieve.versions import open_current
 
@@ -26,7 +26,7 @@ def describe_index(folder: Path) -> dict[str, Any]:
             "dense": {"uri": remote.uri, "dimension": remote.dimension, "kind": remote.graph},
             **_encoder(remote.encoder, remote.key),
         }
-    manifest = open_current(folder, lambda version: verified_manifest(version, inf))
+    manifest = open_current(folder, lambda version: read_manifest(version, inf))
     Index(folder)  # opens every part and compares the numbers of passages
     parts = dict.fromkeys(PARTS, 0)
     for name, size in manifest.sizes.items():

@@ -14,7 +14,7 @@ import hashlib
 import json
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -28,7 +28,7 @@ from jpr.io.checksums import sealed, sha256, unsealed
 from jpr.io.json_files import read_object
 from jpr.io.locks import locked
 from jpr.retrieve.index import Index, build_index, change_index, encoded_by
-from jpr.retrieve.index_manifest import read_manifest, verified_manifest
+from jpr.retrieve.index_manifest import IndexManifest, read_manifest
 from jpr.retrieve.versions import open_current
 from jpr.stages import Encoder, Progress
 from jpr.types import Passage
@@ -135,11 +135,11 @@ class _Update:
         after, source = set(_ids(now)), str(self.folder)
         stale = [id for id in _ids(known) if id not in after]
         vectors = encoded_by(self.encoder, self.index, self._encode)
-        if not known or self._needs_rebuild(len(after)):
-            added = {passage.id for passage in new}
-            old = (one for one in Index(self.index).store if one.id in after) if known else ()
-            passages = [*(one for one in old if one.id not in added), *new]
-            build_index(passages, self.index, source=source, vectors=vectors)
+        old = Index(self.index) if known else None
+        if not old or _is_worn(old.manifest, len(after)):
+            kept = after - {passage.id for passage in new}
+            passages = [one for one in old.store if one.id in kept] if old else []
+            build_index([*passages, *new], self.index, source=source, vectors=vectors)
         elif new or stale:
             with change_index(self.index) as writer:
                 for passage in new:
@@ -149,13 +149,11 @@ class _Update:
                 writer.finish("update", source, vectors if new else None)
         self._write_notes(now)
 
-    def _encode(self, passages: Sequence[Passage], encoder: Encoder, into: Path) -> StoredVectors:
-        with self.progress_bar("encoding passages", len(passages)) as progress:
+    def _encode(
+        self, passages: Iterable[Passage], n: int, encoder: Encoder, into: Path
+    ) -> StoredVectors:
+        with self.progress_bar("encoding passages", n) as progress:
             return vectors_for(passages, encoder, into, progress=progress)
-
-    def _needs_rebuild(self, passages: int) -> bool:
-        made = open_current(self.index, read_manifest)
-        return passages > _GROWTH * made.history[0].added or made.rows > _GROWTH * passages
 
     def _read_notes(self) -> Files:
         """Return the indexed files; none if `files.json` is missing, damaged or outdated."""
@@ -163,7 +161,7 @@ class _Update:
             file = self.home / "files.json"
             record = unsealed(file, read_object(file))
             files = record["files"]
-            manifest = open_current(self.index, verified_manifest)
+            manifest = open_current(self.index, read_manifest)
             if record["index"] == manifest.key and isinstance(files, dict):
                 return {
                     name: _File(size, (mtime, ctime), digest, passages)
@@ -181,6 +179,10 @@ class _Update:
         }
         with publish(self.home / "files.json") as stream:
             json.dump(sealed(record), stream)
+
+
+def _is_worn(made: IndexManifest, passages: int) -> bool:
+    return passages > _GROWTH * made.history[0].added or made.rows > _GROWTH * passages
 
 
 def _look(path: Path, known: _File | None) -> _File:

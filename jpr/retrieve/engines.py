@@ -3,7 +3,7 @@
 An engine's module has the functions of `IndexEngine`; docs/extending.md shows how to add one.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -34,8 +34,8 @@ class IndexOptions:
     encoder: str | None = None  # folder of an encoder, or `NO_ENCODER`; by default the bundled one
     vectors: Path | None = None
     """Complete vectors of the passages (`jpr.encode.vectors.vectors_for`)."""
-    encode: "Callable[[Sequence[Passage], TextEncoder, Path], StoredVectors] | None" = None
-    """Encodes passages into a folder; by default `vectors_for`, in this process."""
+    encode: "Callable[[Iterable[Passage], int, TextEncoder, Path], StoredVectors] | None" = None
+    """Encodes that many passages into a folder; by default `vectors_for`, in this process."""
     device: str = "auto"
     replacing: bool = False  # let an added passage replace one with the same id
     nprobe: int | None = None

@@ -8,13 +8,7 @@ from jpr.retrieve.engines import NO_ENCODER, IndexOptions
 from jpr.retrieve.filters import Filter
 from jpr.retrieve.index import Index, add_to_index, build_index, remove_from_index
 from jpr.retrieve.index_manifest import IndexManifest
-from jpr.retrieve.retrievers import (
-    Bm25Retriever,
-    DenseRetriever,
-    HybridRetriever,
-    KeyedRetriever,
-    encoder_of,
-)
+from jpr.retrieve.retrievers import Bm25Retriever, DenseRetriever, HybridRetriever, KeyedRetriever
 from jpr.stages import Encoder
 from jpr.types import Passage
 
@@ -59,8 +53,12 @@ def open_retriever(
     index = Index(folder)
     if kind == "bm25" or (kind is None and not index.has_dense):
         return Bm25Retriever(index, where)
+    if encoder is None:
+        from jpr.encode.encoder_folder import load_encoder  # heavy: not for BM25
+
+        encoder = load_encoder(index.dense.manifest.encoder or None, threads=threads)
     retriever = DenseRetriever if kind == "dense" else HybridRetriever
-    return retriever(index, encoder or encoder_of(index, threads), where)
+    return retriever(index, encoder, where)
 
 
 def _summary(made: IndexManifest, folder: Path) -> str:

@@ -8,7 +8,7 @@ DIR/v3/vectors/…          the dense index, if any
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -21,7 +21,7 @@ from jpr.errors import ConfigError, FormatError
 from jpr.formats.corpus.store import PassageStore
 from jpr.retrieve.bm25 import Bm25Searcher
 from jpr.retrieve.filters import Clauses, Filter, clauses
-from jpr.retrieve.index_manifest import IndexManifest, verified_manifest
+from jpr.retrieve.index_manifest import IndexManifest, read_manifest
 from jpr.retrieve.rank_fusion import Scored
 from jpr.retrieve.version_writer import MakeVectors, VersionWriter
 from jpr.retrieve.versions import UNFINISHED, next_version, open_current
@@ -53,7 +53,7 @@ class Index:
         return cls(folder)
 
     def _open(self, version: Path) -> None:
-        self.manifest = verified_manifest(version)
+        self.manifest = read_manifest(version)
         self.store = PassageStore(version / "store")
         self._bm25 = Bm25Searcher(version / "bm25")
         self._dense: DenseSearcher | None = None
@@ -73,6 +73,14 @@ class Index:
         return self._dense is not None
 
     @property
+    def dense(self) -> "DenseSearcher":
+        """The dense part; an error if there is none."""
+        if self._dense is None:
+            problem = "the index has no vectors; build it with an encoder, or use bm25"
+            raise ConfigError(f"{self._folder}: {problem}")
+        return self._dense
+
+    @property
     def key(self) -> str:
         """Two indexes with the same key give the same results."""
         return self.manifest.key
@@ -85,11 +93,9 @@ class Index:
         self, vectors: NDArray[np.float32], k: int, where: Filter | None = None
     ) -> list[Scored]:
         """Return, for each vector, (row, score) of the k passages of largest inner product."""
-        if self._dense is None:
-            raise ConfigError(f"{self._folder}: the index has no vectors; build it with an encoder")
         terms = self._clauses(where)
         rows = self._accepted(terms) if terms or self.manifest.rows > len(self.store) else None
-        return self._dense.search(vectors, k, rows)
+        return self.dense.search(vectors, k, rows)
 
     def _clauses(self, where: Filter | None) -> Clauses:
         return clauses(where, self.manifest.fields) if where else ()
@@ -112,8 +118,7 @@ def build_index(
 
     An index that the folder already holds stays in use until the new one is complete.
     """
-    if encoder is not None:
-        vectors = vectors or encoded_by(encoder, folder)
+    vectors = vectors or (encoded_by(encoder, folder) if encoder else None)
     with next_version(folder) as (_, version), VersionWriter(version) as writer:
         for passage in passages:
             writer.add(passage)
@@ -130,8 +135,7 @@ def add_to_index(
     encoder: Encoder | None = None,
 ) -> IndexManifest:
     """Add passages to an index; an id that it already has is an error, or is replaced."""
-    if encoder is not None:
-        vectors = vectors or encoded_by(encoder, folder)
+    vectors = vectors or (encoded_by(encoder, folder) if encoder else None)
     with change_index(folder) as writer:
         if writer.before.vectors and not vectors:
             raise ConfigError(f"{folder}: a dense index; new passages need vectors or an encoder")
@@ -163,17 +167,21 @@ def change_index(folder: Path) -> Iterator[VersionWriter]:
 def encoded_by(
     encoder: E,
     folder: Path,
-    encode: "Callable[[Sequence[Passage], E, Path], StoredVectors] | None" = None,
+    encode: "Callable[[Iterable[Passage], int, E, Path], StoredVectors] | None" = None,
 ) -> MakeVectors:
     """Return a function that encodes the passages of the index in `folder`.
 
     It calls `encode`, by default `vectors_for`, with a subfolder that stays until the index is
     complete, so that a killed build resumes.
     """
-    from jpr.encode.vectors import vectors_for
 
-    def vectors(passages: Sequence[Passage], sha256: str) -> "StoredVectors":
+    def vectors(passages: Iterable[Passage], n: int, sha256: str) -> "StoredVectors":
         name = hashlib.sha256(f"{sha256} {encoder.key}".encode()).hexdigest()[:16]
-        return (encode or vectors_for)(passages, encoder, folder / f"{UNFINISHED}{name}")
+        into = folder / f"{UNFINISHED}{name}"
+        if encode:
+            return encode(passages, n, encoder, into)
+        from jpr.encode.vectors import vectors_for
+
+        return vectors_for(passages, encoder, into)
 
     return vectors

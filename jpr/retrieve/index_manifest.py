@@ -5,14 +5,14 @@ It has a checksum of every file. Opening an index verifies sizes, and the checks
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from hashlib import sha256 as hash_of
 from pathlib import Path
 from typing import Any
 
 from jpr.errors import FormatError
-from jpr.io.checksums import check_sums, sealed, sha256, unsealed
-from jpr.io.json_files import read_object, write_json
+from jpr.io.checksums import check_sums, unsealed
+from jpr.io.json_files import read_object
 
 FORMAT = 2
 PARTS = ("store", "bm25", "vectors")
@@ -70,13 +70,11 @@ class IndexManifest:
         return hash_of(parts.encode()).hexdigest()
 
 
-def write_manifest(manifest: IndexManifest, version: Path) -> None:
-    """Write the manifest of a version."""
-    write_json(version / NAME, sealed(asdict(manifest)))
+def read_manifest(version: Path, verify_up_to: float | None = None) -> IndexManifest:
+    """Read the manifest of a version and compare the sizes and checksums of its files.
 
-
-def read_manifest(version: Path) -> IndexManifest:
-    """Read the manifest of a version and compare the sizes of its files."""
+    Files of more than `verify_up_to` bytes, by default `VERIFY_UP_TO`, are not read.
+    """
     try:
         record = read_object(version / NAME)
         if record["format"] != FORMAT:
@@ -90,37 +88,18 @@ def read_manifest(version: Path) -> IndexManifest:
         reason = error.problem if isinstance(error, FormatError) else error
         raise FormatError(version, 0, f"not a complete index ({reason}); build it again") from error
     try:
-        found = sizes(version)
+        found = file_sizes(version)
     except OSError:  # another version has just replaced this one
         found = {}
     if manifest.sizes != found:
         raise FormatError(version, 0, "a file is missing or has another size; build it again")
-    return manifest
-
-
-def verified_manifest(version: Path, up_to: float | None = None) -> IndexManifest:
-    """Read a manifest and verify the checksums of files up to `up_to` bytes."""
-    manifest = read_manifest(version)
     sums = {version / name: expected for name, expected in manifest.sums.items()}
-    check_sums(sums, VERIFY_UP_TO if up_to is None else up_to)
+    check_sums(sums, VERIFY_UP_TO if verify_up_to is None else verify_up_to)
     return manifest
 
 
-def sizes(version: Path) -> dict[str, int]:
-    """Return the sizes of a version's files, in bytes."""
-    return {name: path.stat().st_size for name, path in _files(version).items()}
-
-
-def sums(version: Path, base: Path | None, known: Mapping[str, str]) -> dict[str, str]:
-    """Return the checksums of a version's files; a file linked from its base keeps its own."""
-    found = {}
-    for name, path in _files(version).items():
-        is_linked = base is not None and name in known and path.samefile(base / name)
-        found[name] = known[name] if is_linked else sha256(path)
-    return found
-
-
-def _files(version: Path) -> dict[str, Path]:
-    folders = (version / part for part in PARTS)
-    files = (path for folder in folders if folder.exists() for path in sorted(folder.iterdir()))
-    return {f"{f.parent.name}/{f.name}": f for f in files if not f.name.endswith(".lock")}
+def file_sizes(version: Path) -> dict[str, int]:
+    """Return the sizes of a version's files in bytes, by their paths in it."""
+    files = (file for part in PARTS for file in sorted((version / part).glob("*")))
+    named = ((file.relative_to(version).as_posix(), file) for file in files)
+    return {name: file.stat().st_size for name, file in named if not name.endswith(".lock")}

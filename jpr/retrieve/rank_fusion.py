@@ -17,6 +17,11 @@ Scored = list[tuple[int, float]]
 """Rows with their scores, best first."""
 
 
+def ranked(scores: Iterable[tuple[int, float]]) -> Scored:
+    """Sort rows by their scores, best first; ties by row."""
+    return sorted(scores, key=lambda hit: (-hit[1], hit[0]))
+
+
 @dataclass(frozen=True, slots=True)
 class Fusion(ABC):
     """Makes one ranking of several; its `repr` names all settings."""
@@ -34,15 +39,14 @@ class Fusion(ABC):
 
     def __call__(self, rankings: Sequence[Scored]) -> Scored:
         """Return every key of any ranking with its new score, best first."""
-        n, weights = len(rankings), self.weights
-        if n != len(weights):
-            raise ConfigError(f"{n} rankings but {len(weights)} weights; give one each")
+        n, m = len(rankings), len(self.weights)
+        if n != m:
+            raise ConfigError(f"{n} rankings but {m} weights; give one each")
         by_key: defaultdict[int, list[float]] = defaultdict(list)
-        for ranking, weight in zip(rankings, weights, strict=True):
+        for ranking, weight in zip(rankings, self.weights, strict=True):
             for key, part in self.contributions(ranking, weight):
                 by_key[key].append(part)
-        sums = ((key, fsum(parts)) for key, parts in by_key.items())
-        return sorted(sums, key=lambda hit: (-hit[1], hit[0]))
+        return ranked((key, fsum(parts)) for key, parts in by_key.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,4 +104,4 @@ def strongest(rankings: Sequence[Scored]) -> Scored:
     scale, best = ScoreMix((1.0,)), dict[int, float]()
     for key, score in chain.from_iterable(scale([ranking]) for ranking in rankings):
         best[key] = max(score, best.get(key, 0.0))
-    return sorted(best.items(), key=lambda hit: (-hit[1], hit[0]))
+    return ranked(best.items())

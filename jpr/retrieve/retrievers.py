@@ -13,7 +13,6 @@ from jpr.errors import ConfigError
 from jpr.retrieve.engines import ENGINES, FILES, engine_of
 from jpr.retrieve.filters import Filter, clauses
 from jpr.retrieve.index import Index
-from jpr.retrieve.index_manifest import DenseManifest
 from jpr.retrieve.question_parts import question_parts
 from jpr.retrieve.rank_fusion import Fusion, Scored, ScoreMix, strongest
 from jpr.stages import Encoder, Retriever, batched
@@ -58,9 +57,6 @@ class _IndexRetriever(Retriever):
     def _search(self, texts: Sequence[str], k: int) -> Iterator[Scored]:
         """Yield at least the k best passages for each text."""
 
-    def _lexical(self, text: str, k: int) -> Scored:
-        return self._index.search_bm25(text, k, self._where)
-
 
 class Bm25Retriever(_IndexRetriever):
     """The passages of largest BM25 score; fewer than k if fewer share a term with the question."""
@@ -71,7 +67,7 @@ class Bm25Retriever(_IndexRetriever):
         self.key = f"bm25, parts {index.key} {self._filter_key}"
 
     def _search(self, texts: Sequence[str], k: int) -> Iterator[Scored]:
-        return (self._lexical(text, k) for text in texts)
+        return (self._index.search_bm25(text, k, self._where) for text in texts)
 
 
 class DenseRetriever(_IndexRetriever):
@@ -80,7 +76,7 @@ class DenseRetriever(_IndexRetriever):
     def __init__(self, index: Index, encoder: Encoder, where: Filter | None = None) -> None:
         """Search `index`, whose vectors `encoder` made, restricted to what `where` accepts."""
         super().__init__(index, where)
-        if (key := _dense_manifest(index).key) != encoder.key:
+        if (key := index.dense.manifest.key) != encoder.key:
             raise ConfigError(
                 f"the index has vectors of encoder {key}, not of {encoder.key}; use the encoder "
                 "that it was built with, or build it again"
@@ -116,7 +112,7 @@ class HybridRetriever(DenseRetriever):
     def _search(self, texts: Sequence[str], k: int) -> Iterator[Scored]:
         depth = max(k, self._depth)
         for text, dense in zip(texts, super()._search(texts, depth), strict=True):
-            yield self._fusion([self._lexical(text, depth), dense])
+            yield self._fusion([self._index.search_bm25(text, depth, self._where), dense])
 
 
 def open_retriever(
@@ -136,19 +132,6 @@ def open_retriever(
     home = Path(folder)
     engine = ENGINES[engine_of(home) or FILES]
     return engine.load().open_retriever(home, kind, encoder, where, threads)
-
-
-def encoder_of(index: Index, threads: int = 0) -> Encoder:
-    """Load the encoder that an index was built with."""
-    from jpr.encode.encoder_folder import load_encoder  # heavy: not for BM25
-
-    return load_encoder(_dense_manifest(index).encoder or None, threads=threads)
-
-
-def _dense_manifest(index: Index) -> DenseManifest:
-    if index.manifest.vectors is None:
-        raise ConfigError("the index has no vectors; build it with an encoder, or use bm25")
-    return index.manifest.vectors
 
 
 def hits_json(ranking: Ranking) -> list[Mapping[str, object]]:

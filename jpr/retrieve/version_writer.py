@@ -5,32 +5,33 @@ removed passage is no longer found; its bytes stay until the next full build.
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, replace
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, overload
+from typing import TYPE_CHECKING, Self
 
 from jpr.errors import DataError
 from jpr.formats.corpus.store import PassageStore, StoreWriter
 from jpr.io.atomic import link
+from jpr.io.checksums import sealed, sha256
+from jpr.io.json_files import write_json
 from jpr.retrieve.bm25 import ANALYZER, Bm25Writer
 from jpr.retrieve.index_manifest import (
+    NAME,
     Change,
     DenseManifest,
     IndexManifest,
-    sizes,
-    sums,
-    verified_manifest,
-    write_manifest,
+    file_sizes,
+    read_manifest,
 )
 from jpr.types import Passage
 
 if TYPE_CHECKING:  # a lexical index works without faiss
     from jpr.retrieve.dense import VectorSource
 
-MakeVectors = Callable[[Sequence[Passage], str], "VectorSource"]
-"""Returns the vectors of passages; the string is a hash of these passages."""
+MakeVectors = Callable[[Iterable[Passage], int, str], "VectorSource"]
+"""Returns the vectors of passages, given their number and a hash of them."""
 
 
 class VersionWriter:
@@ -39,7 +40,7 @@ class VersionWriter:
     def __init__(self, version: Path, base: Path | None = None) -> None:
         self.before = IndexManifest(0, 0, "", "", ANALYZER, ("title",), None, (), {})
         if base:  # all checksums are verified, or the new manifest would vouch for damaged files
-            self.before = verified_manifest(base, inf)
+            self.before = read_manifest(base, inf)
         for part in ("store", "bm25"):
             (version / part).mkdir()
         self._version, self._base = version, base
@@ -97,27 +98,35 @@ class VersionWriter:
         if self._base:
             chain = (before.corpus_sha256, what, digest, sorted(self._removed))
             digest = hashlib.sha256(repr(chain).encode()).hexdigest()
-        store = PassageStore(self._version / "store")
-        added = _StoreTail(store, self._old.end if self._old else 0)
-        found = vectors(added, written.sha256) if vectors else None
-        if found is not None and len(found) != len(added):
-            raise DataError(f"{len(found):,} vectors for {len(added):,} passages; encode again")
+        found, n_added = None, written.passages
+        if vectors:
+            store = PassageStore(self._version / "store")
+            added = (store[row] for row in range(store.end - n_added, store.end))
+            found = vectors(added, n_added, written.sha256)
+            if len(found) != n_added:
+                raise DataError(f"{len(found):,} vectors for {n_added:,} passages; encode again")
         dense = self._write_dense(found, encoder_folder, nprobe)
-        n_removed = len(self._removed)
+        n_removed, sizes = len(self._removed), file_sizes(self._version)
         manifest = replace(
             before,
-            passages=before.passages + written.passages - n_removed,
-            rows=before.rows + written.passages,
+            passages=before.passages + n_added - n_removed,
+            rows=before.rows + n_added,
             source=before.source if self._base else source,
             corpus_sha256=digest,
             fields=tuple(sorted({*before.fields, *self._fields})),
             vectors=dense,
-            history=(*before.history, Change(what, source, written.passages, n_removed)),
-            sizes=sizes(self._version),
-            sums=sums(self._version, self._base, before.sums),
+            history=(*before.history, Change(what, source, n_added, n_removed)),
+            sizes=sizes,
+            sums={name: self._sum_of(name) for name in sizes},
         )
-        write_manifest(manifest, self._version)
+        write_json(self._version / NAME, sealed(asdict(manifest)))
         return manifest
+
+    def _sum_of(self, name: str) -> str:
+        """Return the checksum of a file; that of one linked from the base is known."""
+        file, known = self._version / name, self.before.sums.get(name)
+        is_linked = known and self._base and file.samefile(self._base / name)
+        return known if known and is_linked else sha256(file)
 
     def _write_dense(
         self, source: "VectorSource | None", encoder: str, nprobe: int | None
@@ -141,21 +150,3 @@ class VersionWriter:
             )
         extend_vectors(source, base, folder)
         return known
-
-
-class _StoreTail(Sequence[Passage]):
-    """The passages of a store from one row to its end."""
-
-    def __init__(self, store: PassageStore, first: int) -> None:
-        self._store, self._first = store, first
-
-    def __len__(self) -> int:
-        return self._store.end - self._first
-
-    @overload
-    def __getitem__(self, at: int) -> Passage: ...
-    @overload
-    def __getitem__(self, at: slice) -> list[Passage]: ...
-    def __getitem__(self, at: int | slice) -> Passage | list[Passage]:
-        rows = range(self._first, self._store.end)[at]
-        return self._store[rows] if isinstance(rows, int) else [self._store[row] for row in rows]

@@ -74,14 +74,19 @@ def open_current(folder: Path, open_version: Callable[[Path], T]) -> T:
 def only_writer(folder: Path) -> Iterator[None]:
     """Create a folder and hold its lock, which the system releases when the process ends.
 
-    A folder that is new and still empty after an error is removed.
+    A folder that is new and still empty after an error is removed; one that holds another
+    program's files, with names like ours, is an error.
     """
     if folder.is_file():
         raise ConfigError(f"{folder}: is a file; an index needs a folder")
     with explain_write_errors(folder):
         is_new = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
-        _check_ours(folder)
+        names = [path.name for path in folder.iterdir()]
+        alike = [name for name in names if _VERSION.fullmatch(name) or name.startswith(UNFINISHED)]
+        # Checked second: a concurrent writer creates its lock before anything else.
+        if alike and not any((folder / ours).exists() for ours in ("lock", "CURRENT")):
+            raise ConfigError(f"{folder}: not an index, but holds {alike[0]}; choose a new folder")
         with locked(folder / "lock"):
             try:
                 yield
@@ -89,15 +94,6 @@ def only_writer(folder: Path) -> Iterator[None]:
                 if is_new and [path.name for path in folder.iterdir()] == ["lock"]:
                     shutil.rmtree(folder, ignore_errors=True)
                 raise
-
-
-def _check_ours(folder: Path) -> None:
-    """Raise an error if another program's files have names like our versions."""
-    names = [path.name for path in folder.iterdir()]
-    alike = [name for name in names if _VERSION.fullmatch(name) or name.startswith(UNFINISHED)]
-    # Checked second: a concurrent writer creates its lock before anything else.
-    if alike and not any((folder / ours).exists() for ours in ("lock", "CURRENT")):
-        raise ConfigError(f"{folder}: not an index, but holds {alike[0]}; choose a new folder")
 
 
 def _current(folder: Path) -> str | None:
