@@ -4,8 +4,8 @@ import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
-from threading import Lock
 
 import numpy as np
 import onnxruntime
@@ -64,19 +64,17 @@ class OnnxModel:
         """Open a model to run on `threads` threads; 0 is one per core."""
         self.session = open_session(path, 1)
         self._threads = threads or _cores()
-        self._process = -1
-        self._pool: ThreadPoolExecutor | None = None
-        self._lock = Lock()
 
     def read(self, outputs: Sequence[str], texts: Iterable[OnnxInputs]) -> Iterator[list[Floats]]:
         """Yield these outputs for each text, in order."""
         if self._threads == 1:
             yield from (self.session.run(outputs, text) for text in texts)
             return
+        workers = _workers(self._threads, os.getpid())
         pending: deque[Future[list[Floats]]] = deque()
         try:
             for text in texts:
-                pending.append(self._workers().submit(self.session.run, outputs, text))
+                pending.append(workers.submit(self.session.run, outputs, text))
                 if len(pending) > 2 * self._threads:  # few queued: other callers get a turn
                     yield pending.popleft().result()
             while pending:
@@ -85,13 +83,11 @@ class OnnxModel:
             for future in pending:
                 future.cancel()
 
-    def _workers(self) -> ThreadPoolExecutor:
-        """Return the threads of this process; a forked process does not inherit its parent's."""
-        with self._lock:
-            if self._pool is None or self._process != os.getpid():
-                self._process = os.getpid()
-                self._pool = ThreadPoolExecutor(self._threads, "jpr-text")
-            return self._pool
+
+@cache
+def _workers(threads: int, process: int) -> ThreadPoolExecutor:
+    """Return the threads that models of a process share; a fork does not inherit its parent's."""
+    return ThreadPoolExecutor(threads, "jpr-text")
 
 
 class OnnxTower:
@@ -100,7 +96,6 @@ class OnnxTower:
     budget = 65_536  # texts run one per thread, whatever the batch
 
     def __init__(self, path: Path, threads: int = 0) -> None:
-        """Open a model to run on `threads` threads; 0 is one per core."""
         self._model = OnnxModel(path, threads)
         inputs = [tensor.name for tensor in self._model.session.get_inputs()]
         outputs = self._model.session.get_outputs()

@@ -25,7 +25,6 @@ class TorchTower:
     """A `jpr.models.tower.Tower` on a device; threads may share it."""
 
     def __init__(self, tower: Tower, device: str) -> None:
-        """Move a tower to a device."""
         if device == "cuda" and not torch.cuda.is_available():
             raise ConfigError("device cuda: torch sees no GPU here; use cpu or auto")
         self._tower, self._device = tower.to(device), device
