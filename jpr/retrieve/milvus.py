@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
 from hashlib import sha256
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,10 @@ _REQUEST = 8_000_000
 """Bytes of text in one request: a server accepts 64 MB, vectors included."""
 _EMPTY: dict[str, Any] = {"collection": "", "passages": 0, "corpus_sha256": "", "fields": ()}
 """What a build that has not begun holds."""
+_OTHER_CORPUS = (
+    "the interrupted build was of another corpus and has been dropped; run the command again to "
+    "start from scratch"
+)
 GRAPHS = {"hnsw": "HNSW", "ivf": "IVF_SQ8"}
 """The types of vector index, with Milvus's names for them."""
 
@@ -131,28 +135,24 @@ class _Upload:
         digest, fields, n, done = sha256(), {"title"}, 0, self._state.passages
         vectors_of = _next_vectors(stored, done) if stored else encoder.encode_passages
         for chunk in batched(passages, _CHUNK):
-            for p in chunk:
-                digest.update(json.dumps([p.id, p.title, p.text, p.meta]).encode())
-                fields.update(p.meta)
+            records = (json.dumps([p.id, p.title, p.text, p.meta]) for p in chunk)
+            digest.update("".join(records).encode())
+            fields.update(*(p.meta for p in chunk))
             n += len(chunk)
             if n == done and digest.hexdigest() != self._state.corpus_sha256:
-                raise self._other_corpus()
+                raise self._dropped(_OTHER_CORPUS)
             if n > done:
                 self._upsert(chunk, vectors_of)
                 self._state = replace(self._state, passages=n, corpus_sha256=digest.hexdigest())
                 if len(chunk) == _CHUNK:  # a shorter one is the last, and may yet grow
                     self._record(_PART)
-        self._check_count(n, done, stored)
-        self._state = replace(self._state, fields=tuple(sorted(fields)))
-
-    def _check_count(self, n: int, done: int, stored: StoredVectors | None) -> None:
         if n < done:
-            raise self._other_corpus()
+            raise self._dropped(_OTHER_CORPUS)
         if not n:
-            self._drop()
-            raise DataError("the corpus has no passages; was its download cut short?")
+            raise self._dropped("the corpus has no passages; was its download cut short?")
         if stored and len(stored) != n:
             raise DataError(f"{len(stored):,} vectors for {n:,} passages; encode again")
+        self._state = replace(self._state, fields=tuple(sorted(fields)))
 
     def _upsert(
         self, chunk: Sequence[Passage], vectors_of: Callable[[Sequence[Passage]], Vectors]
@@ -172,16 +172,11 @@ class _Upload:
             size += len(passage.text)
         self._client.upsert(self._state.collection, request)
 
-    def _drop(self) -> None:
+    def _dropped(self, problem: str) -> DataError:
+        """Drop the collection and return the error that says why."""
         self._client.drop_collection(self._state.collection)
         (self._folder / _PART).unlink()
-
-    def _other_corpus(self) -> DataError:
-        self._drop()
-        return DataError(
-            "the interrupted build was of another corpus and has been dropped; run the command "
-            "again to start from scratch"
-        )
+        return DataError(problem)
 
     def publish(self, old: MilvusManifest | None) -> MilvusManifest:
         from pymilvus.exceptions import MilvusException
@@ -197,11 +192,8 @@ class _Upload:
             made.collection, output_fields=["count(*)"], consistency_level="Strong"
         )
         if counted["count(*)"] != made.passages:
-            self._drop()
-            raise DataError(
-                f"the corpus has {made.passages:,} passages but {counted['count(*)']:,} distinct "
-                "ids; ids must differ"
-            )
+            counts = f"{made.passages:,} passages but {counted['count(*)']:,} distinct ids"
+            raise self._dropped(f"the corpus has {counts}; ids must differ")
         self._record(NAME)
         (self._folder / _PART).unlink()
         try:
@@ -216,7 +208,7 @@ class _Upload:
 
 def _next_vectors(stored: StoredVectors, done: int) -> Callable[[Sequence[Passage]], Vectors]:
     """Return a function that reads the vectors of the passages after the first `done`."""
-    rest = islice((vector for block in stored.blocks() for vector in block), done, None)
+    rest = islice(chain.from_iterable(stored.blocks()), done, None)
 
     def read(chunk: Sequence[Passage]) -> Vectors:
         found = list(islice(rest, len(chunk)))

@@ -165,9 +165,8 @@ def collection_schema(dimension: int) -> Any:  # noqa: ANN401  pymilvus has no t
 
     schema = MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False)
     strings = {"element_type": DataType.VARCHAR, "max_length": _STRING}
-    schema.add_field("id", DataType.VARCHAR, is_primary=True, max_length=_STRING)
-    schema.add_field("title", DataType.VARCHAR, max_length=_STRING)
-    schema.add_field("text", DataType.VARCHAR, max_length=_STRING)
+    for name in ("id", "title", "text"):
+        schema.add_field(name, DataType.VARCHAR, is_primary=name == "id", max_length=_STRING)
     schema.add_field("more", DataType.ARRAY, max_capacity=_PIECES, **strings)
     schema.add_field("meta", DataType.JSON)
     schema.add_field("terms", DataType.ARRAY, max_capacity=_TERMS, **strings)
@@ -179,7 +178,11 @@ def row_of(passage: Passage) -> dict[str, object]:
     """Return a passage as Milvus stores it; one beyond its limits is an error."""
     if not passage.id:
         raise DataError("a passage has an empty id; give every passage an id")
-    id, title, body = (_utf8(t, passage.id) for t in (passage.id, passage.title, passage.text))
+    try:
+        id, title, body = (text.encode() for text in (passage.id, passage.title, passage.text))
+    except UnicodeEncodeError as error:
+        problem = "an unpaired surrogate, which Milvus cannot store; remove it"
+        raise DataError(f"passage {passage.id!r:.60}: {problem}") from error
     text, *more = _pieces(body)
     labels = ["", *terms(passage)]
     sizes = {
@@ -191,27 +194,10 @@ def row_of(passage: Passage) -> dict[str, object]:
     }
     for what, (size, limit, unit) in sizes.items():
         if size > limit:
-            raise DataError(
-                f"passage {passage.id!r:.60}: its {what} is {size:,} {unit} long; Milvus stores "
-                f"at most {limit:,}; shorten it"
-            )
-    return {
-        "id": passage.id,
-        "title": passage.title,
-        "text": text,
-        "more": more or [""],
-        "meta": dict(passage.meta),
-        "terms": labels,
-    }
-
-
-def _utf8(text: str, id: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError as error:
-        raise DataError(
-            f"passage {id!r:.60}: an unpaired surrogate, which Milvus cannot store; remove it"
-        ) from error
+            problem = f"its {what} is {size:,} {unit} long; Milvus stores at most {limit:,}"
+            raise DataError(f"passage {passage.id!r:.60}: {problem}; shorten it")
+    head = {"id": passage.id, "title": passage.title, "meta": dict(passage.meta)}
+    return {**head, "text": text, "more": more or [""], "terms": labels}
 
 
 def _pieces(text: bytes) -> Iterator[str]:
@@ -227,6 +213,6 @@ def _pieces(text: bytes) -> Iterator[str]:
 
 
 def _hit(found: Any) -> Hit:  # noqa: ANN401  pymilvus has no types
-    entity = found["entity"]
-    text = entity["text"] + "".join(entity["more"])
-    return Hit(Passage(found["id"], entity["title"], text, entity["meta"]), found["distance"])
+    stored = found["entity"]
+    text = stored["text"] + "".join(stored["more"])
+    return Hit(Passage(found["id"], stored["title"], text, stored["meta"]), found["distance"])
