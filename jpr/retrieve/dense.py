@@ -149,12 +149,9 @@ class _ExactNeighbors:
 
     def _recall(self, index: Any, parameters: Any) -> float:  # noqa: ANN401  faiss's own
         _, found = index.search(self._queries, self._rows.shape[1], params=parameters)
-        hits = total = 0
-        for own, exact, got in zip(self._own, self._rows, found, strict=True):
-            expected = np.setdiff1d(exact, own)
-            total += len(expected)
-            hits += len(np.intersect1d(expected, got))
-        return hits / total if total else 1.0
+        expected = self._rows != self._own
+        hits = expected & (self._rows[:, :, None] == found[:, None, :]).any(axis=2)
+        return float(hits.sum() / expected.sum()) if expected.any() else 1.0
 
     def choose_nprobe(self, index: Any, lists: int, fixed: int | None) -> tuple[int, float]:  # noqa: ANN401
         """Return how many lists to visit, and the recall of that."""
@@ -195,8 +192,7 @@ class DenseSearcher:
 
     def search(self, vectors: Vectors, k: int, rows: Rows | None = None) -> list[Scored]:
         """Return (row, score) of the k best for each vector, of `rows` if given; ties by row."""
-        queries = np.ascontiguousarray(vectors, np.float32)
-        dimension = self.manifest.dimension
+        queries, dimension = np.ascontiguousarray(vectors, np.float32), self.manifest.dimension
         if queries.shape[1:] != (dimension,):
             problem = f"do not fit an index of {dimension} dimensions"
             raise ConfigError(f"vectors of shape {queries.shape} {problem}")

@@ -31,7 +31,10 @@ def describe_index(folder: Path) -> dict[str, Any]:
     parts = dict.fromkeys(PARTS, 0)
     for name, size in manifest.sizes.items():
         parts[name.partition("/")[0]] += size
-    found = {
+    dense = manifest.vectors
+    needed = _encoder(dense.encoder, dense.key) if dense else {"encoder": None}
+    about = dense and {"dimension": dense.dimension, "kind": dense.kind, "recall": dense.recall}
+    return {
         "index": str(folder),
         "engine": FILES,
         "format": manifest.format,
@@ -40,12 +43,9 @@ def describe_index(folder: Path) -> dict[str, Any]:
         "checksums": len(manifest.sums),
         "bytes": parts,
         "lexical": True,
+        "dense": about,
+        **needed,
     }
-    dense = manifest.vectors
-    if dense is None:
-        return {**found, "dense": None, "encoder": None}
-    about = {"dimension": dense.dimension, "kind": dense.kind, "recall": dense.recall}
-    return {**found, "dense": about, **_encoder(dense.encoder, dense.key)}
 
 
 def _encoder(folder: str, key: str) -> dict[str, Any]:

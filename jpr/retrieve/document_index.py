@@ -110,11 +110,10 @@ class _Update:
             return
         same = {n for n, file in files.items() if n in known and file.sha256 == known[n].sha256}
         read = self._read({name: path for name, path in paths.items() if name not in same})
-        counts = {n: known[n].passages if n in same else len(read[n]) for n in files}
-        if not any(counts.values()):
+        files |= {n: replace(files[n], passages=len(passages)) for n, passages in read.items()}
+        if not any(file.passages for file in files.values()):
             raise nothing_read(self.folder)
-        now = {name: replace(file, passages=counts[name]) for name, file in files.items()}
-        self._change(known, now, [passage for some in read.values() for passage in some])
+        self._change(known, files, [passage for some in read.values() for passage in some])
 
     def _read(self, paths: Mapping[str, Path]) -> dict[str, list[Passage]]:
         if not paths:

@@ -112,7 +112,8 @@ class HybridRetriever(DenseRetriever):
     def _search(self, texts: Sequence[str], k: int) -> Iterator[Scored]:
         depth = max(k, self._depth)
         for text, dense in zip(texts, super()._search(texts, depth), strict=True):
-            yield self._fusion([self._index.search_bm25(text, depth, self._where), dense])
+            lexical = self._index.search_bm25(text, depth, self._where)
+            yield self._fusion([lexical, dense])
 
 
 def open_retriever(
