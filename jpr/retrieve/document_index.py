@@ -28,7 +28,7 @@ from jpr.io.checksums import sealed, sha256, unsealed
 from jpr.io.json_files import read_object
 from jpr.io.locks import locked
 from jpr.retrieve.index import Index, build_index, change_index, encoded_by
-from jpr.retrieve.index_manifest import IndexManifest, read_manifest
+from jpr.retrieve.index_manifest import read_manifest
 from jpr.retrieve.versions import open_current
 from jpr.stages import Encoder, Progress
 from jpr.types import Passage
@@ -135,7 +135,8 @@ class _Update:
         stale = [id for id in _ids(known) if id not in after]
         vectors = encoded_by(self.encoder, self.index, self._encode)
         old = Index(self.index) if known else None
-        if not old or _is_worn(old.manifest, len(after)):
+        built, rows = (old.manifest.history[0].added, old.manifest.rows) if old else (0, 0)
+        if len(after) > _GROWTH * built or rows > _GROWTH * len(after):
             kept = after - {passage.id for passage in new}
             passages = [one for one in old.store if one.id in kept] if old else []
             build_index([*passages, *new], self.index, source=source, vectors=vectors)
@@ -178,10 +179,6 @@ class _Update:
         }
         with publish(self.home / "files.json") as stream:
             json.dump(sealed(record), stream)
-
-
-def _is_worn(made: IndexManifest, passages: int) -> bool:
-    return passages > _GROWTH * made.history[0].added or made.rows > _GROWTH * passages
 
 
 def _look(path: Path, known: _File | None) -> _File:

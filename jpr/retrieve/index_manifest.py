@@ -71,10 +71,7 @@ class IndexManifest:
 
 
 def read_manifest(version: Path, verify_up_to: float | None = None) -> IndexManifest:
-    """Read the manifest of a version and compare the sizes and checksums of its files.
-
-    Files of more than `verify_up_to` bytes, by default `VERIFY_UP_TO`, are not read.
-    """
+    """Read the manifest of a version and verify its files; hash those of up to that many bytes."""
     try:
         record = read_object(version / NAME)
         if record["format"] != FORMAT:
