@@ -4,7 +4,6 @@ import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -64,13 +63,16 @@ class OnnxModel:
         """Open a model to run on `threads` threads; 0 is one per core."""
         self.session = open_session(path, 1)
         self._threads = threads or _cores()
+        self._workers: dict[int, ThreadPoolExecutor] = {}
+        """By process: a fork does not inherit its parent's threads."""
 
     def read(self, outputs: Sequence[str], texts: Iterable[OnnxInputs]) -> Iterator[list[Floats]]:
         """Yield these outputs for each text, in order."""
         if self._threads == 1:
             yield from (self.session.run(outputs, text) for text in texts)
             return
-        workers = _workers(self._threads, os.getpid())
+        idle = ThreadPoolExecutor(self._threads, "jpr-text")  # without threads until it has work
+        workers = self._workers.setdefault(os.getpid(), idle)
         pending: deque[Future[list[Floats]]] = deque()
         try:
             for text in texts:
@@ -82,12 +84,6 @@ class OnnxModel:
         finally:
             for future in pending:
                 future.cancel()
-
-
-@cache
-def _workers(threads: int, process: int) -> ThreadPoolExecutor:
-    """Return the threads that models of a process share; a fork does not inherit its parent's."""
-    return ThreadPoolExecutor(threads, "jpr-text")
 
 
 class OnnxTower:
