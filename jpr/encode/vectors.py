@@ -22,7 +22,7 @@ import numpy as np
 from jpr.encode.encoder import TextEncoder, Vectors
 from jpr.encode.encoder_folder import load_encoder
 from jpr.errors import ConfigError, DataError, FormatError
-from jpr.io.atomic import publish, publish_binary
+from jpr.io.atomic import publish_binary
 from jpr.io.checksums import sealed, unsealed
 from jpr.io.cluster import StageSpec, cluster_map
 from jpr.io.json_files import read_object, write_json
@@ -131,8 +131,7 @@ def vectors_for(
         raise DataError("the corpus has no passages; was its download cut short?")
     if _path(folder, len(digests)).exists():
         raise DataError(f"{folder}: holds vectors of more passages; is this the same corpus?")
-    with publish(folder / "done.json") as stream:
-        stream.write(json.dumps(sealed({"passages": count})) + "\n")
+    write_json(folder / "done.json", sealed({"passages": count}))
     return StoredVectors(folder, head, count)
 
 
@@ -152,9 +151,10 @@ def _begin(folder: Path, encoder: Encoder, precision: str | None, chunk: int | N
     size = chunk or (found.chunk if found else _CHUNK)
     head = VectorsHead(encoder.key, encoder.dimension, kind, size)
     if found is not None:
+        old = asdict(found)
         for name, new in asdict(head).items():
-            if (old := getattr(found, name)) != new:
-                what = f"{name} {old} instead of {new}"
+            if old[name] != new:
+                what = f"{name} {old[name]} instead of {new}"
                 raise ConfigError(f"{folder}: holds vectors with {what}; choose another folder")
         return head
     if folder.is_dir() and any(path.name[0] != "." for path in folder.iterdir()):
