@@ -18,7 +18,7 @@ from jpr.retrieve.retrievers import hits_json
 from jpr.serve.auth import AccessPolicy
 from jpr.serve.engine import RerankResult
 from jpr.serve.middleware import RequestMiddleware
-from jpr.serve.responses import ERROR_HANDLERS, Json
+from jpr.serve.responses import ERROR_HANDLERS, StrictJson
 from jpr.serve.schemas import AskRequest, RerankRequest, RerankResponse, SearchRequest
 from jpr.serve.service import Service
 
@@ -104,22 +104,21 @@ async def rerank(body: RerankRequest, service: ServiceOf, request: Request) -> J
     """Choose from documents, in the format of Jina and Cohere's version 1 or of Cohere's 2."""
     version = 1 if request.scope["route"].path == "/v1/rerank" else 2
     request.state.log_fields["passages"] = len(body.documents)
-    found = await asyncio.wrap_future(service.model.submit(body.job(service)))
+    found = await service.model.run(body.job(service))
     assert isinstance(found, RerankResult)
-    return Json(body.response(found, version, service.name))
+    return StrictJson(body.response(found, version, service.name))
 
 
 @router.post("/v1/ask")
 async def ask(body: AskRequest, service: ServiceOf) -> JSONResponse:
     """Answer a question."""
-    return Json(await asyncio.wrap_future(service.model.submit(body.job(service))))
+    return StrictJson(await service.model.run(body.job(service)))
 
 
 @router.post("/v1/search")
 async def search(body: SearchRequest, service: ServiceOf) -> JSONResponse:
     """Return passages of the first stage."""
-    found = await asyncio.wrap_future(service.first_stage.submit(body.job(service)))
-    return Json({"hits": hits_json(found)})
+    return StrictJson({"hits": hits_json(await service.first_stage.run(body.job(service)))})
 
 
 @router.post("/v1/corpora", status_code=201)
@@ -127,5 +126,5 @@ async def corpora(files: list[UploadFile], service: ServiceOf, request: Request)
     """Make a corpus of uploaded files."""
     request.state.log_fields["files"] = len(files)
     given = [(file.filename or "", await file.read()) for file in files]
-    corpus = await asyncio.wrap_future(service.uploads.submit(service.corpora.add, given))
-    return Json({"corpus": corpus.id, "passages": corpus.passages}, 201)
+    corpus = await service.uploads.run(given)
+    return StrictJson({"corpus": corpus.id, "passages": corpus.passages}, 201)

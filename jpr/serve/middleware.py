@@ -26,7 +26,6 @@ class RequestMiddleware:
     """Checks, limits, logs and counts every request to an app."""
 
     def __init__(self, app: ASGIApp, service: Service, policy: AccessPolicy) -> None:
-        """Wrap the app of a service."""
         self._app, self._service, self._policy = app, service, policy
         self._limits, self._metrics = service.limits, service.metrics
         self._limited = RequestBodyLimitMiddleware(self._answer, self._limits.body)
@@ -80,7 +79,12 @@ class RequestMiddleware:
             message = f"the body is too large; send at most {self._limits.body:,} bytes"
             raise HTTPException(error.status_code, message, {"connection": "close"}) from None
         scope["state"]["log_fields"]["bytes"] = len(body)
-        app = asyncio.ensure_future(self._app(scope, _replay(body), send))
+        messages = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+        async def replay() -> Message:
+            return next(messages, {"type": "http.disconnect"})
+
+        app = asyncio.ensure_future(self._app(scope, replay, send))
         gone = asyncio.ensure_future(receive())
         try:
             left = max(start + seconds - monotonic(), 0)
@@ -146,21 +150,11 @@ class _Response:
 
         response = error_response(error.status_code, error.detail, error.headers)
         await response(request.scope, request.receive, send)
-        size = 0
+        size, seconds = 0, 0 if "bytes" in self.log_fields else 2  # 0 if the body was read
         with suppress(TimeoutError, ClientDisconnect):
-            async with asyncio.timeout(2):
+            async with asyncio.timeout(seconds):
                 async for part in request.stream():
                     size += len(part)
                     if size > limit:
                         break
         await self.send({"type": "http.response.body", "body": b""})
-
-
-def _replay(body: bytes) -> Receive:
-    """Return a `receive` that gives a body that was read."""
-    messages = iter([{"type": "http.request", "body": body, "more_body": False}])
-
-    async def receive() -> Message:
-        return next(messages, {"type": "http.disconnect"})
-
-    return receive

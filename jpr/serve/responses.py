@@ -1,9 +1,10 @@
 """JSON responses; every error is one sentence, wherever it was raised."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from http import HTTPStatus
+from typing import Any
 
-from fastapi import Request
+from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
@@ -21,7 +22,7 @@ _REASONS = {
 }
 
 
-class Json(JSONResponse):
+class StrictJson(JSONResponse):
     """JSON that every client can parse, whatever a document held."""
 
     def render(self, content: object) -> bytes:
@@ -29,15 +30,12 @@ class Json(JSONResponse):
         return strict_json(content).encode()
 
 
-def error_response(
-    status: int, message: str, headers: Mapping[str, str] | None = None
-) -> JSONResponse:
+def error_response(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
     """Return an error: clients of Cohere read its `message`, of Jina its `detail`."""
-    return Json({"message": message, "detail": message}, status, headers)
+    return StrictJson({"message": message, "detail": message}, status, headers)
 
 
-async def _http_error(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, HTTPException)
+async def _http_error(_: Request, error: HTTPException) -> Response:
     status, message = error.status_code, error.detail
     if message == HTTPStatus(status).phrase:
         message = _HINTS.get(status, message)
@@ -46,9 +44,8 @@ async def _http_error(_: Request, error: Exception) -> JSONResponse:
     return error_response(status, message, error.headers)
 
 
-async def _invalid(request: Request, error: Exception) -> JSONResponse:
+async def _invalid(request: Request, error: RequestValidationError) -> Response:
     """Report the first mistake in a body, and where it is."""
-    assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     kind, where = first["type"], ".".join(str(part) for part in first["loc"][1:])[:_MAX_NAME]
     if kind == "json_invalid":
@@ -60,19 +57,21 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
     return error_response(422, "send a JSON object, with Content-Type: application/json")
 
 
-async def _user_error(_: Request, error: Exception) -> JSONResponse:
+async def _user_error(_: Request, error: JprError) -> Response:
     return error_response(422, str(error))
 
 
-async def _too_deep(_: Request, __: Exception) -> JSONResponse:
+async def _too_deep(_: Request, __: RecursionError) -> Response:
     return error_response(422, "a document is nested too deeply; send it flat")
 
 
-async def _internal_error(_: Request, __: Exception) -> JSONResponse:
+async def _internal_error(_: Request, __: Exception) -> Response:
     return error_response(500, "internal error; see the log of the service")
 
 
-ERROR_HANDLERS = {
+ERROR_HANDLERS: dict[
+    int | type[Exception], Callable[[Request, Any], Coroutine[Any, Any, Response]]
+] = {
     HTTPException: _http_error,
     RequestValidationError: _invalid,
     JprError: _user_error,
