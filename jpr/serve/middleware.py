@@ -137,11 +137,7 @@ class _Response:
         await self._send(message)
 
     async def send_error(self, error: HTTPException, request: Request, limit: int) -> None:
-        """Answer with an error, unless a response has started.
-
-        The rest of the body is read and dropped for two seconds: a client that is still sending
-        would not read the response.
-        """
+        """Answer with an error, unless a response has started."""
         if self.status:
             return
 
@@ -150,11 +146,17 @@ class _Response:
 
         response = error_response(error.status_code, error.detail, error.headers)
         await response(request.scope, request.receive, send)
-        size, seconds = 0, 0 if "bytes" in self.log_fields else 2  # 0 if the body was read
-        with suppress(TimeoutError, ClientDisconnect):
-            async with asyncio.timeout(seconds):
-                async for part in request.stream():
-                    size += len(part)
-                    if size > limit:
-                        break
+        if "bytes" not in self.log_fields:
+            await _drop_body(request, limit)
         await self.send({"type": "http.response.body", "body": b""})
+
+
+async def _drop_body(request: Request, limit: int) -> None:
+    """Read what is left for two seconds: a client that is still sending reads no response."""
+    size = 0
+    with suppress(TimeoutError, ClientDisconnect):
+        async with asyncio.timeout(2):
+            async for part in request.stream():
+                size += len(part)
+                if size > limit:
+                    return

@@ -75,10 +75,12 @@ class RelevantSpans(BaseModel):
 
 
 class RerankedDocument(TypedDict):
-    """A chosen document, by its position among the documents of the request, from 0."""
+    """A chosen document."""
 
-    index: int
-    relevance_score: Annotated[float, Field(description="Decreases; see docs/serve.md.")]
+    index: Annotated[int, Field(description="Its position in the request, from 0.")]
+    relevance_score: Annotated[
+        float, Field(description="Decreases from each to the next; see docs/serve.md.")
+    ]
     document: NotRequired[dict[str, object]]
     relevant_spans: NotRequired[list[dict[str, float]]]
 
@@ -92,7 +94,7 @@ class RerankResponse(TypedDict):
     results: list[RerankedDocument]
     meta: dict[str, object]
     usage: dict[str, int]
-    tree: Annotated[dict[str, object], Field(description="Documents by their indexes.")]
+    tree: Annotated[dict[str, object], Field(description="The search; documents by their indexes.")]
 
 
 class RerankRequest(BaseModel):
