@@ -8,18 +8,16 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from jpr.adapters.choose import K, check_k, choose, or_default
-from jpr.errors import ConfigError, MissingExtraError
+from jpr.errors import ConfigError, needs_extra
 from jpr.pipeline import Pipeline
 from jpr.stages import Reranker, Retriever
 from jpr.types import Question
 
-try:
+with needs_extra("the adapter for LangChain", "langchain"):
     from langchain_core.callbacks import CallbackManagerForRetrieverRun, Callbacks
     from langchain_core.documents import BaseDocumentCompressor, Document
     from langchain_core.retrievers import BaseRetriever
     from pydantic import AfterValidator, ConfigDict, SkipValidation, model_validator
-except ImportError as error:
-    raise MissingExtraError("the adapter for LangChain", "langchain") from error
 
 SCORE = "relevance_score"
 TopN = Annotated[int, AfterValidator(check_k)]

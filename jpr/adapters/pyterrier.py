@@ -5,15 +5,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from jpr.adapters.choose import K, check_k, choose_many, ranking
-from jpr.errors import MissingExtraError
+from jpr.errors import needs_extra
 from jpr.stages import Reranker
 from jpr.types import Ranking
 
-try:
+with needs_extra("the adapter for PyTerrier", "pyterrier"):
     import pyterrier
     from pandas import DataFrame
-except ImportError as error:
-    raise MissingExtraError("the adapter for PyTerrier", "pyterrier") from error
 
 
 class JprTransformer(pyterrier.Transformer):
