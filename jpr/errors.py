@@ -7,6 +7,8 @@ JprError
 └── MissingExtraError   the feature needs an optional package; names the command that installs it
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 _LONGEST = 2000
@@ -50,3 +52,12 @@ class MissingExtraError(JprError):
     def __init__(self, feature: str, extra: str) -> None:
         """Name the feature and the extra that installs it."""
         super().__init__(f"{feature} needs an extra: pip install 'jpr[{extra}]'")
+
+
+@contextmanager
+def needs_extra(feature: str, extra: str) -> Iterator[None]:
+    """Raise MissingExtraError where an import of a feature fails."""
+    try:
+        yield
+    except ImportError as error:
+        raise MissingExtraError(feature, extra) from error

@@ -12,8 +12,6 @@ K = 5
 """Documents chosen by default, as in `jpr.Pipeline`."""
 Document = tuple[str | None, Mapping[str, object], float | None]
 """Text, metadata and, where there is one, the score of the first stage."""
-Chosen = tuple[int, float]
-"""The position of a document in the input, and its score."""
 
 
 def check_k(k: int) -> int:
@@ -25,32 +23,33 @@ def check_k(k: int) -> int:
 
 def choose(
     reranker: Reranker | None, query: str, documents: Iterable[Document], k: int
-) -> list[Chosen]:
-    """Return k of the documents, best first; all if there are fewer."""
-    hits = tuple(candidate(at, document) for at, document in enumerate(documents))
-    return next(choose_many(reranker, [Ranking(Question("1", query), hits)], k))
+) -> list[tuple[int, float]]:
+    """Return the positions and scores of k of the documents, best first; all if there are fewer."""
+    return list(choose_many(reranker, [ranking("1", query, enumerate(documents))], k))
 
 
 def choose_many(
     reranker: Reranker | None, rankings: Iterable[Ranking], k: int
-) -> Iterator[list[Chosen]]:
-    """Yield k of the candidates of each query."""
+) -> Iterator[tuple[int, float]]:
+    """Do the same for the documents of each query, one query after another."""
     for found in or_default(reranker).rank_many(rankings, check_k(k)):
-        yield [(int(hit.passage.id), float(hit.score)) for hit in found.hits]
+        yield from ((int(hit.passage.id), float(hit.score)) for hit in found.hits)
 
 
-def candidate(position: int, document: Document) -> Hit:
-    """Return a document as a candidate.
+def ranking(id: str, query: str, documents: Iterable[tuple[int, Document]]) -> Ranking:
+    """Return documents with their positions as candidates.
 
-    Its id is its position, so that a repeated document stays two. Its title is the metadata's
-    `title`; without a score, it gets one that decreases with the position.
+    The id of a candidate is its position, so that a repeated document stays two. Its title is the
+    metadata's `title`; without a score, it gets one that decreases with the position.
     """
-    text, meta, score = document
-    if not isinstance(text, str):
-        raise DataError(f"document {position + 1} has no text; add it")
-    title = meta.get("title")
-    passage = Passage(str(position), title if isinstance(title, str) else "", text, meta)
-    return Hit(passage, -float(position) if score is None else float(score))
+    hits = []
+    for position, (text, meta, score) in documents:
+        if not isinstance(text, str):
+            raise DataError(f"document {position + 1} has no text; add it")
+        title = meta.get("title")
+        passage = Passage(str(position), title if isinstance(title, str) else "", text, meta)
+        hits.append(Hit(passage, -float(position) if score is None else float(score)))
+    return Ranking(Question(id, query), tuple(hits))
 
 
 def or_default(reranker: Reranker | None) -> Reranker:

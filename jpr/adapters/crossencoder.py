@@ -4,18 +4,10 @@ The library itself is not needed.
 """
 
 from collections.abc import Sequence
-from typing import NotRequired, TypedDict
+from typing import Any
 
 from jpr.adapters.choose import choose
 from jpr.stages import Reranker
-
-
-class Ranked(TypedDict):
-    """A document's position in the input, its score and, if requested, its text."""
-
-    corpus_id: int
-    score: float
-    text: NotRequired[str]
 
 
 class JprCrossEncoder:
@@ -31,12 +23,15 @@ class JprCrossEncoder:
         documents: Sequence[str],
         top_k: int | None = None,
         return_documents: bool = False,
-    ) -> list[Ranked]:
-        """Return `top_k` of the documents, best first, by default all."""
+    ) -> list[dict[str, Any]]:
+        """Return `top_k` of the documents, best first, by default all.
+
+        Each is a document's position in the input, its score and, if requested, its text.
+        """
         k = max(len(documents), 1) if top_k is None else top_k
-        ranked: list[Ranked] = []
-        for at, score in choose(self._reranker, query, [(text, {}, None) for text in documents], k):
-            ranked.append({"corpus_id": at, "score": score})
-            if return_documents:
-                ranked[-1]["text"] = documents[at]
+        chosen = choose(self._reranker, query, [(text, {}, None) for text in documents], k)
+        ranked: list[dict[str, Any]] = [{"corpus_id": at, "score": score} for at, score in chosen]
+        if return_documents:
+            for each in ranked:
+                each["text"] = documents[each["corpus_id"]]
         return ranked

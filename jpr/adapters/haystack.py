@@ -3,13 +3,11 @@
 from dataclasses import replace
 
 from jpr.adapters.choose import K, check_k, choose, or_default
-from jpr.errors import MissingExtraError
+from jpr.errors import needs_extra
 from jpr.stages import Reranker
 
-try:
+with needs_extra("the adapter for Haystack", "haystack"):
     from haystack import Document, component
-except ImportError as error:
-    raise MissingExtraError("the adapter for Haystack", "haystack") from error
 
 
 @component

@@ -8,18 +8,16 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from jpr.adapters.choose import K, check_k, choose, or_default
-from jpr.errors import ConfigError, MissingExtraError
+from jpr.errors import ConfigError, needs_extra
 from jpr.pipeline import Pipeline
 from jpr.stages import Reranker, Retriever
-from jpr.types import Hit, Question
+from jpr.types import Question
 
-try:
+with needs_extra("the adapter for LangChain", "langchain"):
     from langchain_core.callbacks import CallbackManagerForRetrieverRun, Callbacks
     from langchain_core.documents import BaseDocumentCompressor, Document
     from langchain_core.retrievers import BaseRetriever
     from pydantic import AfterValidator, ConfigDict, SkipValidation, model_validator
-except ImportError as error:
-    raise MissingExtraError("the adapter for LangChain", "langchain") from error
 
 SCORE = "relevance_score"
 TopN = Annotated[int, AfterValidator(check_k)]
@@ -77,11 +75,12 @@ class JprRetriever(BaseRetriever):
     ) -> list[Document]:
         question = Question("1", query)
         found = self.retriever.retrieve(question, self.candidates)
-        ranking = or_default(self.reranker).rank(question, found.hits, self.top_n)
-        return [_document(hit) for hit in ranking.hits]
-
-
-def _document(hit: Hit) -> Document:
-    passage = hit.passage
-    metadata = {**passage.meta, "title": passage.title, SCORE: hit.score}
-    return Document(id=passage.id, page_content=passage.text, metadata=metadata)
+        chosen = or_default(self.reranker).rank(question, found.hits, self.top_n)
+        return [
+            Document(
+                id=hit.passage.id,
+                page_content=hit.passage.text,
+                metadata={**hit.passage.meta, "title": hit.passage.title, SCORE: hit.score},
+            )
+            for hit in chosen.hits
+        ]

@@ -3,15 +3,13 @@
 from typing import Annotated
 
 from jpr.adapters.choose import K, check_k, choose
-from jpr.errors import DataError, MissingExtraError
+from jpr.errors import DataError, needs_extra
 from jpr.stages import Reranker
 
-try:
+with needs_extra("the adapter for LlamaIndex", "llamaindex"):
     from llama_index.core.postprocessor.types import BaseNodePostprocessor
     from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
     from pydantic import AfterValidator, SkipValidation
-except ImportError as error:
-    raise MissingExtraError("the adapter for LlamaIndex", "llamaindex") from error
 
 
 class JprPostprocessor(BaseNodePostprocessor):

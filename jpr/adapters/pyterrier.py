@@ -1,22 +1,17 @@
 """PyTerrier: a transformer, `bm25 % 100 >> JprTransformer()`. It needs no Java."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
-from jpr.adapters.choose import K, candidate, check_k, choose_many
-from jpr.errors import MissingExtraError
+from jpr.adapters.choose import K, check_k, choose_many, ranking
+from jpr.errors import needs_extra
 from jpr.stages import Reranker
-from jpr.types import Question, Ranking
+from jpr.types import Ranking
 
-try:
+with needs_extra("the adapter for PyTerrier", "pyterrier"):
     import pyterrier
     from pandas import DataFrame
-except ImportError as error:
-    raise MissingExtraError("the adapter for PyTerrier", "pyterrier") from error
-
-Row = dict[str, Any]
 
 
 class JprTransformer(pyterrier.Transformer):
@@ -33,25 +28,21 @@ class JprTransformer(pyterrier.Transformer):
     def transform(self, inp: DataFrame) -> DataFrame:
         """Return k rows per query, best first; all if there are fewer."""
         pyterrier.validate.columns(inp, includes=["qid", "query", "docno", "text"])
-        chosen: list[tuple[int, float, int]] = []  # row, score, rank
-        rankings = _rankings(inp.to_dict(orient="records")) if len(inp) else ()
-        for found in choose_many(self.reranker, rankings, self.k):
-            chosen += [(*one, rank) for rank, one in enumerate(found, pyterrier.model.FIRST_RANK)]
-        result = inp.iloc[[row for row, _, _ in chosen]].reset_index(drop=True)
-        result["score"] = np.array([score for _, score, _ in chosen], dtype=np.float64)
-        result["rank"] = np.array([rank for _, _, rank in chosen], dtype=np.int64)
+        frame = inp.reset_index(drop=True)
+        chosen = list(choose_many(self.reranker, _rankings(frame), self.k))
+        result = frame.iloc[[row for row, _ in chosen]].reset_index(drop=True)
+        result["score"] = np.array([score for _, score in chosen], dtype=np.float64)
+        in_query = result.groupby("qid", sort=False).cumcount()
+        result["rank"] = in_query + pyterrier.model.FIRST_RANK
         return result
 
     def __repr__(self) -> str:
         return f"JprTransformer({self.reranker!r}, k={self.k})"
 
 
-def _rankings(rows: list[Row]) -> Iterator[Ranking]:
+def _rankings(frame: DataFrame) -> Iterator[Ranking]:
     """Yield each query's rows, best first: a frame need not be sorted."""
-    positions: dict[str, list[int]] = {}
-    for at, row in enumerate(rows):
-        positions.setdefault(row["qid"], []).append(at)
-    for qid, own in positions.items():
-        own.sort(key=lambda at: rows[at].get("rank", 0))
-        hits = [candidate(at, (rows[at]["text"], rows[at], rows[at].get("score"))) for at in own]
-        yield Ranking(Question(str(qid), rows[own[0]]["query"]), tuple(hits))
+    for qid, own in frame.groupby("qid", sort=False):
+        rows = (own.sort_values("rank", kind="stable") if "rank" in own else own).to_dict("index")
+        documents = ((at, (row["text"], row, row.get("score"))) for at, row in rows.items())
+        yield ranking(str(qid), own["query"].iloc[0], documents)

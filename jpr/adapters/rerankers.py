@@ -6,15 +6,13 @@ from copy import copy
 from typing import Any, TypeAlias
 
 from jpr.adapters.choose import choose
-from jpr.errors import ConfigError, DataError, MissingExtraError
+from jpr.errors import ConfigError, DataError, needs_extra
 from jpr.stages import Reranker
 
-try:
+with needs_extra("the adapter for rerankers", "rerankers"):
     from rerankers.documents import Document
     from rerankers.models.ranker import BaseRanker
     from rerankers.results import RankedResults, Result
-except ImportError as error:
-    raise MissingExtraError("the adapter for rerankers", "rerankers") from error
 
 Docs: TypeAlias = str | Document | Sequence[str] | Sequence[Document]
 Ids = Sequence[str] | Sequence[int]

@@ -1,31 +1,28 @@
-"""The ASGI app: routes, error responses, the web page, and the middleware around them."""
+"""The ASGI app: the paths of the service, the web page, and the middleware around them."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from http import HTTPStatus
 from pathlib import Path
+from typing import Annotated
 
-from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
-from fastapi.routing import APIRoute
+from fastapi import APIRouter, Depends, FastAPI, Request, UploadFile
+from fastapi.responses import JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
-from starlette.exceptions import HTTPException
-from starlette.responses import Response
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from starlette.routing import Route
 from starlette.types import ASGIApp, Scope
 
 import jpr
-from jpr.errors import JprError
+from jpr.retrieve.retrievers import hits_json
 from jpr.serve.auth import AccessPolicy
+from jpr.serve.engine import RerankResult
 from jpr.serve.middleware import RequestMiddleware
-from jpr.serve.routes import router
-from jpr.serve.schemas import Json, error_body
+from jpr.serve.responses import ERROR_HANDLERS, StrictJson
+from jpr.serve.schemas import AskRequest, RerankRequest, RerankResponse, SearchRequest
 from jpr.serve.service import Service
 
 WEB = Path(__file__).parent / "web"
-_MAX_NAME = 100
-"""Characters of a field's name that an error repeats."""
 _PAGE_HEADERS = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -37,7 +34,7 @@ _PAGE_HEADERS = {
     "referrer-policy": "no-referrer",
     "cache-control": "no-cache",
 }
-_HINTS = {404: "no such path; see /openapi.json", 405: "method not allowed; use POST or GET"}
+router = APIRouter()
 
 
 def make_app(service: Service, policy: AccessPolicy) -> ASGIApp:
@@ -48,23 +45,21 @@ def make_app(service: Service, policy: AccessPolicy) -> ASGIApp:
         yield
         await asyncio.to_thread(service.close)
 
+    page = _Page(directory=WEB, html=True)
+    files = ["", *(file.name for file in WEB.iterdir())]
     app = FastAPI(
         title="jpr",
         version=jpr.__version__,
         summary="The k passages that together cover every distinct answer.",
         docs_url=None,  # it would load scripts from elsewhere
         redoc_url=None,
+        redirect_slashes=False,
         lifespan=lifespan,
-        exception_handlers={
-            JprError: _user_error,
-            HTTPException: _http_error,
-            RequestValidationError: _invalid,
-            Exception: _internal_error,
-        },
+        exception_handlers=ERROR_HANDLERS,
+        routes=[Route(f"/{name}", page, methods=["GET"]) for name in files],
     )
     app.state.service = service
     app.include_router(router)
-    app.mount("/", _Page(directory=WEB, html=True))
     return RequestMiddleware(app, service, policy)
 
 
@@ -72,52 +67,64 @@ class _Page(StaticFiles):
     """The files of the page, which load nothing from elsewhere."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
-        routes = [route for route in router.routes if isinstance(route, APIRoute)]
-        allowed = {
-            method for one in routes if one.path == f"/{path}" for method in one.methods or ()
-        }
-        if allowed:  # the mounted page is also asked about other methods of our paths
-            raise HTTPException(405, headers={"allow": ", ".join(sorted(allowed))})
-        if self.lookup_path(path)[1] is None:
-            raise HTTPException(404)
         response = await super().get_response(path, scope)
         response.headers.update(_PAGE_HEADERS)
         return response
 
 
-async def _http_error(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, HTTPException)
-    status, message = error.status_code, error.detail
-    if message == HTTPStatus(status).phrase:
-        message = _HINTS.get(status, message)
-    if status == 400 and error.__cause__ is not None:  # raised by the framework
-        message = "the body cannot be parsed; send UTF-8, with finite numbers and less nesting"
-    return Json(error_body(message), status, error.headers)
+def _service(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
 
 
-async def _user_error(_: Request, error: Exception) -> JSONResponse:
-    return Json(error_body(str(error)), 422)
+ServiceOf = Annotated[Service, Depends(_service)]
 
 
-async def _invalid(request: Request, error: Exception) -> JSONResponse:
-    """Report the first mistake in a body, and where it is."""
-    assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
-    kind, where = first["type"], ".".join(str(part) for part in first["loc"][1:])[:_MAX_NAME]
-    if kind == "json_invalid":
-        return Json(error_body(f"the body is not valid JSON: {first['ctx']['error']}"), 400)
-    if not where:
-        is_upload = request.url.path.endswith("/v1/corpora")
-        needed = "files" if is_upload else "a JSON object"
-        media = "multipart/form-data" if is_upload else "application/json"
-        return Json(error_body(f"send {needed}, with Content-Type: {media}"), 422)
-    reasons = {
-        "missing": "is missing",
-        "extra_forbidden": "is not a known field",
-        "too_short": "give at least one",
+@router.get("/healthz")
+async def healthz(service: ServiceOf) -> dict[str, str | int]:
+    """Return the version, the model and the kind of corpus of a running service."""
+    return {
+        "status": "ok",
+        "version": jpr.__version__,
+        "model": service.name,
+        "corpus": service.source,
+        "k": service.pipeline().k,
     }
-    return Json(error_body(f"{where}: {reasons.get(kind, first['msg'])}"), 422)
 
 
-async def _internal_error(_: Request, __: Exception) -> JSONResponse:
-    return Json(error_body("internal error; see the log of the service"), 500)
+@router.get("/metrics", response_class=Response)
+async def metrics(service: ServiceOf) -> Response:
+    """Return metrics for Prometheus."""
+    return Response(service.metrics.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+
+
+@router.post("/v1/rerank", response_model=RerankResponse)
+@router.post("/v2/rerank", response_model=RerankResponse)
+async def rerank(body: RerankRequest, service: ServiceOf, request: Request) -> JSONResponse:
+    """Choose from documents, in the format of Jina and Cohere's version 1 or of Cohere's 2."""
+    version = 1 if request.scope["route"].path == "/v1/rerank" else 2
+    request.state.log_fields["passages"] = len(body.documents)
+    found = await service.model.run(body.job(service))
+    assert isinstance(found, RerankResult)
+    return StrictJson(body.response(found, version, service.name))
+
+
+@router.post("/v1/ask")
+async def ask(body: AskRequest, service: ServiceOf) -> JSONResponse:
+    """Answer a question."""
+    return StrictJson(await service.model.run(body.job(service)))
+
+
+@router.post("/v1/search")
+async def search(body: SearchRequest, service: ServiceOf) -> JSONResponse:
+    """Return passages of the first stage."""
+    return StrictJson({"hits": hits_json(await service.first_stage.run(body.job(service)))})
+
+
+@router.post("/v1/corpora", status_code=201)
+async def corpora(files: list[UploadFile], service: ServiceOf, request: Request) -> JSONResponse:
+    """Make a corpus of uploaded files."""
+    request.state.log_fields["files"] = len(files)
+    given = [(file.filename or "", await file.read()) for file in files]
+    corpus = await service.uploads.run(given)
+    return StrictJson({"corpus": corpus.id, "passages": corpus.passages}, 201)

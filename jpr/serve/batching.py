@@ -4,7 +4,8 @@ A batch is the first job in the queue and those that arrive within some millisec
 the batch before is running. A job that fails does not affect the others of its batch.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -24,7 +25,6 @@ class BatchThread(Generic[Job, Result]):
         """Start the thread; a first job waits `wait` seconds for others."""
         self._work, self._max_batch, self._wait = work, max_batch, wait
         self._queue: SimpleQueue[tuple[Job, Future[Result]] | None] = SimpleQueue()
-        self._is_closing = False
         self.seconds_per_job = 0.0  # moving average
         self._thread = Thread(target=self._run, name="jpr-work", daemon=True)
         self._thread.start()
@@ -35,35 +35,40 @@ class BatchThread(Generic[Job, Result]):
         self._queue.put((job, future))
         return future
 
+    async def run(self, job: Job) -> Result:
+        """Process a job; a caller that is cancelled before its turn removes it."""
+        return await asyncio.wrap_future(self.submit(job))
+
     def close(self) -> None:
         """Process what is queued, and end."""
         self._queue.put(None)
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._is_closing:
-            batch = [one for one in self._gather() if one[1].set_running_or_notify_cancel()]
+        while queued := self._next_batch():
+            batch = [one for one in queued if one[1].set_running_or_notify_cancel()]
             if batch:
                 start = monotonic()
                 self._process(batch)
                 seconds = (monotonic() - start) / len(batch)
                 self.seconds_per_job += 0.2 * (seconds - self.seconds_per_job)
 
-    def _gather(self) -> "Iterator[tuple[Job, Future[Result]]]":
-        """Wait for a job, then a little for others."""
+    def _next_batch(self) -> "list[tuple[Job, Future[Result]]]":
+        """Wait for a job, then a little for others; return none after `close`."""
+        batch = []
         job = self._queue.get()
-        deadline, count = monotonic() + self._wait, 0
+        deadline = monotonic() + self._wait
         while job is not None:
-            yield job
-            count += 1
-            if count == self._max_batch:
-                return
+            batch.append(job)
+            if len(batch) == self._max_batch:
+                return batch
             left = deadline - monotonic()
             try:
                 job = self._queue.get(left > 0, max(left, 0))
             except Empty:
-                return
-        self._is_closing = True
+                return batch
+        self._queue.put(None)  # for the next call
+        return batch
 
     def _process(self, batch: "Sequence[tuple[Job, Future[Result]]]") -> None:
         left = dict(enumerate(batch))

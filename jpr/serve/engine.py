@@ -9,17 +9,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import exp, inf, nextafter
 from time import monotonic
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from jpr.decode import Rows
 from jpr.errors import ConfigError, DataError
-from jpr.formats.replies import reply_json, tree_json
+from jpr.formats.replies import Json, reply_json, tree_json
 from jpr.pipeline import OpenQuestion, Pipeline, as_question
 from jpr.rerank.decoding import Decoding
 from jpr.rerank.joint import JointReranker
 from jpr.rerank.scorer import ModelInput, Opened, Scorer
 from jpr.stages import batched
-from jpr.types import INDEPENDENT, Answer, Hit, Prefix, Ranking, Reply
+from jpr.types import INDEPENDENT, Answer, Hit, Prefix, Ranking
 
 MAX_JOINT = 20
 """Candidates of a rerank job that are chosen jointly; the others follow by their own probability.
@@ -44,15 +44,21 @@ class AskJob:
     """A question to a corpus."""
 
     pipeline: Pipeline
-    corpus: str  # its name: the same question to the same corpus has the same candidates
+    corpus: str  # its name
     question: str
     options: DecodeOptions
     compare: bool = False  # whether to return the passages ranked independently, too
 
     @property
     def key(self) -> tuple[str, str]:
-        """Identifies the candidates."""
+        """Identifies the candidates: the same question to the same corpus has the same."""
         return self.corpus, self.question
+
+    @property
+    def ways(self) -> list[dict[str, Any]]:
+        """The options of each reply."""
+        ways = [self.options, DecodeOptions(self.options.k, INDEPENDENT)]
+        return [asdict(way) for way in ways[: 1 + self.compare]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +75,7 @@ class RerankResult:
 
     order: tuple[tuple[int, float], ...]  # positions and scores, decreasing from 1 towards 0
     answers: tuple[Answer, ...]
-    tree: dict[str, object]
+    tree: Json
     tokens: int  # that the model read
 
 
@@ -83,7 +89,6 @@ class SearchJob:
 
 
 Job = TypeVar("Job")
-Key = TypeVar("Key")
 Placed = tuple[int, Job]
 """A job, or its result, after the job's position in a batch."""
 
@@ -96,7 +101,6 @@ class DeadlineScorer:
     """
 
     def __init__(self, scorer: Scorer, seconds: float) -> None:
-        """Wrap a scorer."""
         self._scorer, self._seconds = scorer, seconds
         self.batch, self.ahead, self.index_tokens = scorer.batch, scorer.ahead, scorer.index_tokens
         self.stays_open, self.reads_answers = scorer.stays_open, scorer.reads_answers
@@ -118,10 +122,8 @@ class DeadlineScorer:
 
         def ask(prefixes: Sequence[tuple[int, Prefix]]) -> Rows:
             if monotonic() > self._deadline:
-                raise DataError(
-                    f"the search did not end within {self._seconds:g} seconds; use a smaller k, "
-                    "or the decoder sets or seq"
-                )
+                problem = f"the search did not end within {self._seconds:g} seconds"
+                raise DataError(f"{problem}; use a smaller k, or the decoder sets or seq")
             return opened.ask(prefixes)
 
         return replace(opened, ask=ask)
@@ -146,17 +148,14 @@ class ServiceEngine:
         self.pipeline = replace(pipeline, reranker=self._joint)
         """The pipeline of jobs, perhaps with another retriever."""
 
-    def work(
-        self, jobs: Sequence[AskJob | RerankJob]
-    ) -> Iterator[Placed[dict[str, object] | RerankResult]]:
+    def work(self, jobs: Sequence[AskJob | RerankJob]) -> Iterator[Placed[Json | RerankResult]]:
         """Run some jobs, questions first; yield each result as soon as it is ready."""
         before = self._scorer.total_tokens
         asks = [(place, job) for place, job in enumerate(jobs) if isinstance(job, AskJob)]
         reranks = [(place, job) for place, job in enumerate(jobs) if isinstance(job, RerankJob)]
         yield from self._ask_cached(asks) if self._scorer.stays_open else self._ask_batched(asks)
-        for options, group in _grouped(reranks, lambda job: job.options).items():
-            for batch in batched(group, self._scorer.batch):
-                yield from self._rerank(batch, options)
+        for places, group in _grouped(reranks, lambda job: job.options):
+            yield from zip(places, self._rerank(group, group[0].options), strict=True)
         self._count("batches", 1)
         self._count("jobs", len(jobs))
         self._count("tokens", self._scorer.total_tokens - before)
@@ -164,21 +163,17 @@ class ServiceEngine:
     def search(self, jobs: Sequence[SearchJob]) -> Iterator[Placed[Ranking]]:
         """Run the first stage, for queries to the same corpus together; any thread may call it."""
         groups = _grouped(enumerate(jobs), lambda job: (id(job.pipeline.retriever), job.k))
-        for (_, k), group in groups.items():
-            questions = [as_question(job.query) for _, job in group]
-            found = group[0][1].pipeline.retriever.retrieve_many(questions, k)
-            yield from zip((place for place, _ in group), found, strict=True)
+        for places, group in groups:
+            questions = [as_question(job.query) for job in group]
+            found = group[0].pipeline.retriever.retrieve_many(questions, group[0].k)
+            yield from zip(places, found, strict=True)
 
-    def _ask_cached(self, asks: Sequence[Placed[AskJob]]) -> Iterator[Placed[dict[str, object]]]:
+    def _ask_cached(self, asks: Sequence[Placed[AskJob]]) -> Iterator[Placed[Json]]:
         """Answer one question after another, keeping what is encoded; cached ones come first."""
-        new = {
-            ask.key: SearchJob(ask.pipeline, ask.question, ask.pipeline.candidates)
-            for _, ask in asks
-            if ask.key not in self._cache
-        }
-        found = dict(self.search(list(new.values())))
-        candidates = {key: found[at] for at, key in enumerate(new)}
-        for place, ask in sorted(asks, key=lambda one: one[1].key in new):
+        new = list({ask.key: ask for _, ask in asks if ask.key not in self._cache}.values())
+        searches = [SearchJob(ask.pipeline, ask.question, ask.pipeline.candidates) for ask in new]
+        candidates = {new[at].key: ranking for at, ranking in self.search(searches)}
+        for place, ask in sorted(asks, key=lambda one: one[1].key in candidates):
             opened = self._cache.pop(ask.key, None)
             self._count("reused", int(opened is not None))
             opened = opened or OpenQuestion(ask.pipeline, candidates[ask.key])
@@ -186,47 +181,42 @@ class ServiceEngine:
             if len(self._cache) > CACHED_QUESTIONS:
                 self._cache.popitem(last=False)
             self._scorer.start()
-            reply = opened.reply(**asdict(ask.options))
-            alone = opened.reply(decoder=INDEPENDENT, k=ask.options.k) if ask.compare else None
-            yield place, reply_json(reply, alone)
+            yield place, reply_json(*(opened.reply(**way) for way in ask.ways))
 
-    def _ask_batched(self, asks: Sequence[Placed[AskJob]]) -> Iterator[Placed[dict[str, object]]]:
+    def _ask_batched(self, asks: Sequence[Placed[AskJob]]) -> Iterator[Placed[Json]]:
         """Answer questions with the same options together."""
         groups = _grouped(asks, lambda ask: (id(ask.pipeline.retriever), ask.options, ask.compare))
-        for (_, options, compare), group in groups.items():
-            pipeline = group[0][1].pipeline
-            questions = [as_question(ask.question) for _, ask in group]
-            replies = list(pipeline.ask_many(questions, **asdict(options)))
-            others: Iterable[Reply | None] = [None] * len(group)
-            if compare:
-                others = pipeline.ask_many(questions, decoder=INDEPENDENT, k=options.k)
-            for (place, _), reply, alone in zip(group, replies, others, strict=True):
-                yield place, reply_json(reply, alone)
+        for places, group in groups:
+            questions = [as_question(ask.question) for ask in group]
+            ask_many = group[0].pipeline.ask_many
+            replies = [list(ask_many(questions, **way)) for way in group[0].ways]
+            for place, *each in zip(places, *replies, strict=True):
+                yield place, reply_json(*each)
 
-    def _rerank(
-        self, jobs: Sequence[Placed[RerankJob]], options: DecodeOptions
-    ) -> Iterator[Placed[RerankResult]]:
+    def _rerank(self, jobs: Sequence[RerankJob], options: DecodeOptions) -> Iterator[RerankResult]:
         decoding = self._joint.decoding.with_decoder(options.decoder, options.beta)
-        encoded = self._joint.encode([job.candidates for _, job in jobs])
         k = min(options.k or MAX_JOINT, MAX_JOINT)
-        choices = list(encoded.choose(decoding, k, explain=True))
-        longest = max(len(job.candidates.hits) for _, job in jobs)
-        alone = encoded.choose(Decoding(INDEPENDENT), longest, explain=False)
-        tokens = self._scorer.tokens
-        for (place, _), choice, rest, read in zip(jobs, choices, alone, tokens, strict=True):
-            order = _decreasing([*choice.ranking.hits, *rest.ranking.hits])
-            chosen = tuple(order.items())[: options.k]
-            yield place, RerankResult(chosen, choice.answers, tree_json(choice), read)
+        for batch in batched(jobs, self._scorer.batch):
+            encoded = self._joint.encode([job.candidates for job in batch])
+            choices = list(encoded.choose(decoding, k, explain=True))
+            longest = max(len(job.candidates.hits) for job in batch)
+            alone = encoded.choose(Decoding(INDEPENDENT), longest, explain=False)
+            for choice, rest, read in zip(choices, alone, self._scorer.tokens, strict=True):
+                order = _decreasing([*choice.ranking.hits, *rest.ranking.hits])
+                chosen = tuple(order.items())[: options.k]
+                yield RerankResult(chosen, choice.answers, tree_json(choice), read)
 
 
 def _grouped(
-    jobs: Iterable[Placed[Job]], key: Callable[[Job], Key]
-) -> dict[Key, list[Placed[Job]]]:
-    """Return the jobs that can run together."""
-    groups: dict[Key, list[Placed[Job]]] = {}
+    jobs: Iterable[Placed[Job]], key: Callable[[Job], object]
+) -> Iterable[tuple[list[int], list[Job]]]:
+    """Return the positions and the jobs of each group that can run together."""
+    groups: dict[object, tuple[list[int], list[Job]]] = {}
     for place, job in jobs:
-        groups.setdefault(key(job), []).append((place, job))
-    return groups
+        places, group = groups.setdefault(key(job), ([], []))
+        places.append(place)
+        group.append(job)
+    return groups.values()
 
 
 def _decreasing(hits: Sequence[Hit]) -> dict[int, float]:

@@ -1,8 +1,8 @@
 """The pipeline for assistants: a server of the Model Context Protocol on standard input/output."""
 
-import asyncio
-from concurrent.futures import Future
-from typing import Annotated, Any, TypeVar
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
@@ -24,55 +24,43 @@ _INSTRUCTIONS = (
 )
 Text = Annotated[str, Field(min_length=1, max_length=LONGEST_QUESTION)]
 Count = Annotated[int, Field(ge=1, le=_MAX_K)]
-Result = TypeVar("Result")
 
 
-class Tools:
-    """What an assistant can call."""
+def serve_mcp(pipeline: Pipeline) -> None:
+    """Serve until standard input ends; standard output carries the protocol alone."""
+    engine = ServiceEngine(pipeline)
+    model, first_stage = BatchThread(engine.work, _BATCH), BatchThread(engine.search, _BATCH)
+    server = MCPServer("jpr", version=jpr.__version__, instructions=_INSTRUCTIONS)
 
-    def __init__(self, pipeline: Pipeline) -> None:
-        """Start the threads."""
-        engine = ServiceEngine(pipeline)
-        self._pipeline = engine.pipeline
-        self._model = BatchThread(engine.work, _BATCH)
-        self._first_stage = BatchThread(engine.search, _BATCH)
-
-    async def ask(self, question: Text, k: Count = 5) -> dict[str, Any]:
+    @server.tool()
+    async def ask(question: Text, k: Count = 5) -> dict[str, Any]:
         """Find every distinct answer to a question, and k passages that together support them.
 
         Each answer has its probability and the ids of the passages that contain it; each passage
         lists the answers that it adds to those before it.
         """
-        job = AskJob(self._pipeline, "", question, DecodeOptions(k))
-        reply = await _result(self._model.submit(job))
+        with _tool_errors():
+            reply = await model.run(AskJob(engine.pipeline, "", question, DecodeOptions(k)))
         assert isinstance(reply, dict)
         return {name: value for name, value in reply.items() if name != "tree"}
 
-    async def search(self, query: Text, k: Count = 10) -> dict[str, Any]:
+    @server.tool()
+    async def search(query: Text, k: Count = 10) -> dict[str, Any]:
         """Find the k passages that are most relevant to a query."""
-        job = SearchJob(self._pipeline, query, k)
-        return {"hits": hits_json(await _result(self._first_stage.submit(job)))}
+        with _tool_errors():
+            found = await first_stage.run(SearchJob(engine.pipeline, query, k))
+        return {"hits": hits_json(found)}
 
-    def close(self) -> None:
-        """Finish the queued jobs."""
-        self._model.close()
-        self._first_stage.close()
-
-
-async def _result(future: "Future[Result]") -> Result:
-    try:
-        return await asyncio.wrap_future(future)
-    except JprError as error:
-        raise ToolError(str(error)) from error
-
-
-def serve_mcp(pipeline: Pipeline) -> None:
-    """Serve until standard input ends; standard output carries the protocol alone."""
-    tools = Tools(pipeline)
-    server = MCPServer("jpr", version=jpr.__version__, instructions=_INSTRUCTIONS)
-    server.add_tool(tools.ask)
-    server.add_tool(tools.search)
     try:
         server.run("stdio")
     finally:
-        tools.close()
+        model.close()
+        first_stage.close()
+
+
+@contextmanager
+def _tool_errors() -> Iterator[None]:
+    try:
+        yield
+    except JprError as error:
+        raise ToolError(str(error)) from error

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jpr.serve.auth import AccessPolicy
 from jpr.serve.logs import log_event
-from jpr.serve.schemas import Json, error_body
+from jpr.serve.responses import error_response
 from jpr.serve.service import Service
 
 
@@ -26,12 +26,11 @@ class RequestMiddleware:
     """Checks, limits, logs and counts every request to an app."""
 
     def __init__(self, app: ASGIApp, service: Service, policy: AccessPolicy) -> None:
-        """Wrap the app of a service."""
         self._app, self._service, self._policy = app, service, policy
         self._limits, self._metrics = service.limits, service.metrics
         self._limited = RequestBodyLimitMiddleware(self._answer, self._limits.body)
         self._active: set[_Response] = set()
-        self._metrics.waiting.set_function(lambda: len(self._active))
+        self._metrics.waiting.set_function(self._waiting)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -47,61 +46,59 @@ class RequestMiddleware:
             else:
                 await self._app(scope, receive, response.send)
         except HTTPException as error:
-            await response.send_error(error, scope, receive, self._limits.body)
+            await response.send_error(error, Request(scope, receive), self._limits.body)
         except ClientDisconnect:
             response.status = 499  # in logs and metrics only
         finally:
             self._record(scope, response, monotonic() - start)
 
+    def _waiting(self) -> int:
+        return sum(not response.is_sent for response in self._active)
+
     async def _admit(self, scope: Scope, receive: Receive, response: "_Response") -> None:
-        if (active := len(self._active)) >= self._limits.waiting:
-            seconds = ceil(active * self._service.model.seconds_per_job)
+        if (waiting := self._waiting()) >= self._limits.waiting:
+            seconds = ceil(waiting * self._service.model.seconds_per_job)
             seconds = min(max(seconds, 1), ceil(self._limits.seconds))
-            message = f"{active} requests are waiting already; retry in {seconds} s"
+            message = f"{waiting} requests are waiting already; retry in {seconds} s"
             raise HTTPException(429, message, {"retry-after": str(seconds)})
         self._active.add(response)
-
-        async def send(message: Message) -> None:
-            if message["type"] == "http.response.body" and not message.get("more_body", False):
-                self._active.discard(response)  # its client may send the next request at once
-            await response.send(message)
-
         try:
-            await self._limited(scope, receive, send)
+            await self._limited(scope, receive, response.send)
         finally:
-            self._active.discard(response)
+            self._active.remove(response)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Read the body and let the app answer, until the deadline or a disconnect."""
-        deadline = monotonic() + self._limits.seconds
-        body = await self._body(scope, receive)
+        seconds, start = self._limits.seconds, monotonic()
+        try:
+            async with asyncio.timeout(seconds):
+                body = await Request(scope, receive).body()
+        except TimeoutError:
+            raise HTTPException(408, "the request body did not arrive in time") from None
+        except HTTPException as error:  # of Starlette's limit, which has no JSON
+            message = f"the body is too large; send at most {self._limits.body:,} bytes"
+            raise HTTPException(error.status_code, message, {"connection": "close"}) from None
         scope["state"]["log_fields"]["bytes"] = len(body)
-        app = asyncio.ensure_future(self._app(scope, _replay(body), send))
+        messages = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+        async def replay() -> Message:
+            return next(messages, {"type": "http.disconnect"})
+
+        app = asyncio.ensure_future(self._app(scope, replay, send))
         gone = asyncio.ensure_future(receive())
         try:
-            left = max(deadline - monotonic(), 0)
+            left = max(start + seconds - monotonic(), 0)
             await asyncio.wait({app, gone}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             if app.done():
                 app.result()
             elif gone.done():
                 raise ClientDisconnect
             else:
-                message = f"no response within {self._limits.seconds:g} seconds; request less"
-                raise HTTPException(504, message)
+                raise HTTPException(504, f"no response within {seconds:g} seconds; request less")
         finally:
             app.cancel()  # does nothing if it is done
             gone.cancel()
             await asyncio.gather(app, gone, return_exceptions=True)
-
-    async def _body(self, scope: Scope, receive: Receive) -> bytes:
-        try:
-            async with asyncio.timeout(self._limits.seconds):
-                return await Request(scope, receive).body()
-        except TimeoutError:
-            raise HTTPException(408, "the request body did not arrive in time") from None
-        except HTTPException as error:  # of Starlette's limit, which has no JSON
-            message = f"the body is too large; send at most {self._limits.body:,} bytes"
-            raise HTTPException(error.status_code, message, {"connection": "close"}) from None
 
     def _record(self, scope: Scope, response: "_Response", seconds: float) -> None:
         """Log and count a request; paths that are not routes are not revealed."""
@@ -127,6 +124,7 @@ class _Response:
         self._send = send
         self.id = uuid4().hex
         self.status = 0  # until the response starts
+        self.is_sent = False  # then its client may send the next request
         self.log_fields: dict[str, object] = {}  # counts that the app adds to the log line
 
     async def send(self, message: Message) -> None:
@@ -134,43 +132,31 @@ class _Response:
             self.status = message["status"]
             headers = [*message.get("headers", ()), (b"x-request-id", self.id.encode())]
             message = {**message, "headers": headers}
+        elif not message.get("more_body", False):
+            self.is_sent = True
         await self._send(message)
 
-    async def send_error(
-        self, error: HTTPException, scope: Scope, receive: Receive, limit: int
-    ) -> None:
-        """Answer with an error, unless a response has started.
-
-        The rest of the body is read and dropped for two seconds: a client that is still sending
-        would not read the response.
-        """
+    async def send_error(self, error: HTTPException, request: Request, limit: int) -> None:
+        """Answer with an error, unless a response has started."""
         if self.status:
             return
 
         async def send(message: Message) -> None:
             await self.send({**message, "more_body": True} if "body" in message else message)
 
-        await Json(error_body(error.detail), error.status_code, error.headers)(scope, receive, send)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(2):
-                await _drop(receive, limit)
+        response = error_response(error.status_code, error.detail, error.headers)
+        await response(request.scope, request.receive, send)
+        if "bytes" not in self.log_fields:
+            await _drop_body(request, limit)
         await self.send({"type": "http.response.body", "body": b""})
 
 
-async def _drop(receive: Receive, limit: int) -> None:
+async def _drop_body(request: Request, limit: int) -> None:
+    """Read what is left for two seconds: a client that is still sending reads no response."""
     size = 0
-    while size <= limit:
-        message = await receive()
-        size += len(message.get("body", b""))
-        if message["type"] != "http.request" or not message.get("more_body", False):
-            return
-
-
-def _replay(body: bytes) -> Receive:
-    """Return a `receive` that gives a body that was read."""
-    messages = iter([{"type": "http.request", "body": body, "more_body": False}])
-
-    async def receive() -> Message:
-        return next(messages, {"type": "http.disconnect"})
-
-    return receive
+    with suppress(TimeoutError, ClientDisconnect):
+        async with asyncio.timeout(2):
+            async for part in request.stream():
+                size += len(part)
+                if size > limit:
+                    return

@@ -1,5 +1,7 @@
 """Requests and responses as JSON: those of Cohere's and Jina's clients, and our own.
 
+The `job` of a request is its work, after a check of the service's limits.
+
 Fields of other clients that have no meaning here are ignored: `model`, as there is one;
 `max_tokens_per_doc` and `max_chunks_per_doc`, as the model truncates passages; `priority`.
 """
@@ -7,16 +9,15 @@ Fields of other clients that have no meaning here are ignored: `model`, as there
 from collections.abc import Sequence
 from itertools import islice
 from math import exp
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NotRequired
 from uuid import uuid4
 
-from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
+from typing_extensions import TypedDict  # pydantic takes typing's only from Python 3.12
 
-from jpr.io.json_files import strict_json
-from jpr.serve.engine import DecodeOptions, RerankJob, RerankResult
-from jpr.serve.limits import ServiceLimits
+from jpr.serve.engine import AskJob, DecodeOptions, RerankJob, RerankResult, SearchJob
+from jpr.serve.service import Service
 from jpr.types import Answer, Hit, Passage, Question, Ranking
 
 Decoder = Literal["tree", "sets", "seq", "beam", "independent"]
@@ -42,6 +43,14 @@ class AskRequest(_StrictModel):
     )
     compare: bool = Field(False, description="Also return the passages ranked independently.")
 
+    def job(self, service: Service) -> AskJob:
+        """Return the question as a job."""
+        _check_size(len(self.question), "characters", service.limits.characters)
+        pipeline = service.pipeline(self.corpus)
+        _check_k(self.k or 1, pipeline.candidates)
+        options = DecodeOptions(self.k, self.decode, self.beta)
+        return AskJob(pipeline, self.corpus or "", self.question, options, self.compare)
+
 
 class SearchRequest(_StrictModel):
     """A query to the first stage."""
@@ -50,6 +59,12 @@ class SearchRequest(_StrictModel):
     k: int = Field(10, ge=1)
     corpus: str | None = None
 
+    def job(self, service: Service) -> SearchJob:
+        """Return the query as a job."""
+        _check_size(len(self.query), "characters", service.limits.characters)
+        _check_k(self.k, service.limits.passages)
+        return SearchJob(service.pipeline(self.corpus), self.query, self.k)
+
 
 class RelevantSpans(BaseModel):
     """Whether to return where the answers are in documents."""
@@ -57,6 +72,29 @@ class RelevantSpans(BaseModel):
     mode: Literal["enabled", "disabled"] = "disabled"
     threshold: float = 0.1
     max_spans: int | None = Field(default=None, ge=1)
+
+
+class RerankedDocument(TypedDict):
+    """A chosen document."""
+
+    index: Annotated[int, Field(description="Its position in the request, from 0.")]
+    relevance_score: Annotated[
+        float, Field(description="Decreases from each to the next; see docs/serve.md.")
+    ]
+    document: NotRequired[dict[str, object]]
+    relevant_spans: NotRequired[list[dict[str, float]]]
+
+
+class RerankResponse(TypedDict):
+    """Documents in the order in which they were chosen, and the search tree."""
+
+    id: str
+    object: Literal["list"]
+    model: str
+    results: list[RerankedDocument]
+    meta: dict[str, object]
+    usage: dict[str, int]
+    tree: Annotated[dict[str, object], Field(description="The search; documents by their indexes.")]
 
 
 class RerankRequest(BaseModel):
@@ -71,13 +109,12 @@ class RerankRequest(BaseModel):
     decode: Decoder | None = None
     beta: Beta | None = None
 
-    def job(self, limits: ServiceLimits) -> RerankJob:
-        """Return the job of the request, within limits."""
-        if len(self.documents) > limits.passages:
-            message = f"{len(self.documents):,} documents; send at most {limits.passages:,}"
-            raise HTTPException(413, message)
+    def job(self, service: Service) -> RerankJob:
+        """Return the documents as candidates, each with its position as its id."""
+        _check_size(len(self.documents), "documents", service.limits.passages)
         passages = [self._passage(at, document) for at, document in enumerate(self.documents)]
-        check_characters([self.query, *(p.title + p.text for p in passages)], limits)
+        texts = sum(len(passage.title) + len(passage.text) for passage in passages)
+        _check_size(len(self.query) + texts, "characters", service.limits.characters)
         hits = tuple(Hit(passage, -float(at)) for at, passage in enumerate(passages))
         ranking = Ranking(Question("1", self.query), hits)
         return RerankJob(ranking, DecodeOptions(self.top_n, self.decode, self.beta))
@@ -92,13 +129,13 @@ class RerankRequest(BaseModel):
         title = "" if "title" in fields else document.get("title", "")
         return Passage(str(at), _text(title), "\n".join(_text(document[name]) for name in fields))
 
-    def response(self, found: RerankResult, version: int, model: str) -> dict[str, object]:
+    def response(self, found: RerankResult, version: int, model: str) -> RerankResponse:
         """Return the response; Jina's (version 1) has documents by default."""
         is_default = self.return_documents is None
         with_documents = version == 1 if is_default else self.return_documents
-        results: list[dict[str, object]] = []
+        results: list[RerankedDocument] = []
         for at, score in found.order:
-            result: dict[str, object] = {"index": at, "relevance_score": score}
+            result: RerankedDocument = {"index": at, "relevance_score": score}
             if with_documents:
                 document = self.documents[at]
                 result["document"] = {"text": document} if isinstance(document, str) else document
@@ -131,58 +168,15 @@ class RerankRequest(BaseModel):
         return list(islice(spans, self.relevant_spans.max_spans))
 
 
-class RerankedDocument(BaseModel):
-    """A chosen document."""
-
-    index: int = Field(description="Its position among the documents of the request, from 0.")
-    relevance_score: float = Field(
-        description="Decreases from each to the next; see docs/serve.md."
-    )
-    document: dict[str, object] | None = None
-    relevant_spans: list[dict[str, float]] | None = None
+def _check_size(count: int, unit: str, limit: int) -> None:
+    if count > limit:
+        raise HTTPException(413, f"{count:,} {unit}; send at most {limit:,}")
 
 
-class RerankResponse(BaseModel):
-    """Documents in the order in which they were chosen, and the search tree."""
-
-    id: str
-    model: str
-    results: list[RerankedDocument]
-    meta: dict[str, object]
-    usage: dict[str, int]
-    tree: dict[str, object] = Field(description="The search; documents by their indexes.")
-
-
-class Json(JSONResponse):
-    """JSON that every client can parse, whatever a document held."""
-
-    def render(self, content: object) -> bytes:
-        """Return the body."""
-        try:
-            return strict_json(content).encode()
-        except RecursionError:
-            raise _too_deep() from None
-
-
-def error_body(message: str) -> dict[str, str]:
-    """Return an error's body: clients of Cohere read its `message`, of Jina its `detail`."""
-    return {"message": message, "detail": message}
-
-
-def check_characters(texts: Sequence[str], limits: ServiceLimits) -> None:
-    """Raise HTTPException 413 for more text than a request may have."""
-    characters = sum(map(len, texts))
-    if characters > limits.characters:
-        message = f"{characters:,} characters; send at most {limits.characters:,}"
-        raise HTTPException(413, message)
+def _check_k(k: int, limit: int) -> None:
+    if k > limit:
+        raise HTTPException(422, f"k: must be at most {limit}")
 
 
 def _text(value: object) -> str:
-    try:
-        return "" if value is None else str(value)
-    except RecursionError:
-        raise _too_deep() from None
-
-
-def _too_deep() -> HTTPException:
-    return HTTPException(422, "a document is nested too deeply; send it flat")
+    return "" if value is None else str(value)

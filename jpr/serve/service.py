@@ -1,16 +1,23 @@
-"""A pipeline with the threads that work for it."""
+"""A pipeline with the threads that work for it, and counts of what they have done."""
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.exceptions import HTTPException
 
 from jpr.pipeline import Pipeline
 from jpr.serve.batching import BatchThread
 from jpr.serve.engine import ServiceEngine
 from jpr.serve.limits import ServiceLimits
-from jpr.serve.metrics import Metrics
 from jpr.serve.uploads import UploadedCorpora
+
+_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+_COUNTERS = {
+    "jobs": "Jobs that the model has processed.",
+    "batches": "Batches in which it processed them.",
+    "tokens": "Tokens that it has read.",
+    "reused": "Questions whose candidates it had encoded before.",
+}
 
 
 class Service:
@@ -30,13 +37,12 @@ class Service:
         self.name, self._pipeline = f"jpr-joint-{engine.weights[:8]}", engine.pipeline
         self.model = BatchThread(engine.work, limits.batch)
         self.first_stage = BatchThread(engine.search, limits.batch)
-        self.uploads = ThreadPoolExecutor(1)
+        self.uploads = BatchThread(corpora.add_many, 1)
 
     def close(self) -> None:
         """Finish the queued jobs, and remove uploaded corpora."""
-        self.model.close()
-        self.first_stage.close()
-        self.uploads.shutdown()
+        for thread in (self.model, self.first_stage, self.uploads):
+            thread.close()
         self.corpora.close()
 
     def pipeline(self, corpus: str | None = None) -> Pipeline:
@@ -46,3 +52,42 @@ class Service:
         if (found := self.corpora.get(corpus)) is None:
             raise HTTPException(404, "unknown or expired corpus; upload its files again")
         return replace(self._pipeline, retriever=found.retriever)
+
+
+class Metrics:
+    """What a service has done; threads may share it."""
+
+    def __init__(self) -> None:
+        registry = self._registry = CollectorRegistry()
+        labels = ["route", "status"]
+        self.requests = Counter(
+            "jpr_requests", "Requests answered, by route and status.", labels, registry=registry
+        )
+        self.seconds = Histogram(
+            "jpr_request_seconds",
+            "Seconds from a request's first byte to its response.",
+            ["route"],
+            buckets=_BUCKETS,
+            registry=registry,
+        )
+        self.waiting = Gauge("jpr_waiting", "Requests running or queued.", registry=registry)
+        self._counters = {
+            name: Counter(f"jpr_{name}", text, registry=registry)
+            for name, text in _COUNTERS.items()
+        }
+
+    def count(self, name: str, value: int = 1) -> None:
+        """Add to the counter `jpr_{name}_total`."""
+        self._counters[name].inc(value)
+
+    def text(self) -> str:
+        """Return the metrics in the text format of Prometheus.
+
+        >>> metrics = Metrics()
+        >>> metrics.count("tokens", 3)
+        >>> "jpr_tokens_total 3.0" in metrics.text().splitlines()
+        True
+        """
+        lines = generate_latest(self._registry).decode().splitlines(keepends=True)
+        # Prometheus takes the times of creation for metrics of their own.
+        return "".join(line for line in lines if "_created" not in line)

@@ -7,7 +7,7 @@ import secrets
 import shutil
 import tempfile
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -70,10 +70,14 @@ class UploadedCorpora:
         """Make a corpus of files."""
         folder = Path(tempfile.mkdtemp(dir=self._home))
         try:
-            corpus = self._build(files, folder)
+            passages = self._read(files, folder)
+            encoder = self._encoder() if self._encoder else None
+            build_index(passages, folder / "index", source="files", encoder=encoder)
+            retriever = open_retriever(folder / "index", encoder=encoder)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
+        corpus = UploadedCorpus(secrets.token_urlsafe(12), retriever, len(passages), folder)
         with self._lock:
             self._corpora[corpus.id] = corpus
             is_full = len(self._corpora) > self._limits.corpora
@@ -82,36 +86,34 @@ class UploadedCorpora:
             shutil.rmtree(oldest.folder, ignore_errors=True)
         return corpus
 
-    def _build(self, files: Sequence[UploadedFile], folder: Path) -> UploadedCorpus:
+    def add_many(
+        self, uploads: Sequence[Sequence[UploadedFile]]
+    ) -> Iterator[tuple[int, UploadedCorpus]]:
+        """Do the same for several uploads, as the work of a `BatchThread`."""
+        return enumerate(map(self.add, uploads))
+
+    def _read(self, files: Sequence[UploadedFile], folder: Path) -> list[Passage]:
+        """Read files under their own names, from which some kinds take their title."""
         passages: list[Passage] = []
         limit = self._limits.corpus_passages
         names = _names([name for name, _ in files])
         for name, (_, content) in zip(names, files, strict=True):
-            passages += self._read(name, content, folder)
-            if len(passages) > limit:
-                raise DataError(
-                    f"the files hold more than {limit:,} passages; send fewer, or use jpr index"
-                )
-        encoder = self._encoder() if self._encoder else None
-        build_index(passages, folder / "index", source="files", encoder=encoder)
-        retriever = open_retriever(folder / "index", encoder=encoder)
-        return UploadedCorpus(secrets.token_urlsafe(12), retriever, len(passages), folder)
-
-    def _read(self, name: str, content: bytes, folder: Path) -> list[Passage]:
-        """Read a file under its own name, from which some kinds take their title."""
-        ending = PurePosixPath(name).suffix.lower()
-        if ending not in READERS:
-            raise DataError(f"{name}: unknown kind of file; send {' '.join(READERS)}")
-        if not all(map(find_spec, READERS[ending].needs)):
-            raise MissingExtraError(f"to read {ending} files, the service", EXTRA)
-        path = folder / name
-        path.write_bytes(content)
-        try:
-            return read_document(path, name, self._tokenizer, self._limits.corpus_passages)
-        except FormatError as error:
-            raise FormatError(name, error.line, error.problem) from error
-        finally:
+            path = folder / name
+            ending = path.suffix.lower()
+            if ending not in READERS:
+                raise DataError(f"{name}: unknown kind of file; send {' '.join(READERS)}")
+            if not all(map(find_spec, READERS[ending].needs)):
+                raise MissingExtraError(f"to read {ending} files, the service", EXTRA)
+            path.write_bytes(content)
+            try:
+                passages += read_document(path, name, self._tokenizer, limit)
+            except FormatError as error:
+                raise FormatError(name, error.line, error.problem) from error
             path.unlink()
+            if len(passages) > limit:
+                problem = f"the files hold more than {limit:,} passages"
+                raise DataError(f"{problem}; send fewer, or use jpr index")
+        return passages
 
 
 def _names(paths: Sequence[str]) -> list[str]:

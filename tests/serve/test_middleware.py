@@ -1,5 +1,6 @@
 """Which requests are rejected, with what status, and what is logged of them."""
 
+import asyncio
 import json
 import logging
 import socket
@@ -11,13 +12,16 @@ from threading import Event
 
 import httpx
 import pytest
+from starlette.types import Message
 
 from jpr.pipeline import Pipeline
 from jpr.retrieve.custom import FunctionRetriever
+from jpr.serve.auth import AccessPolicy
 from jpr.serve.limits import ServiceLimits
 from jpr.serve.logs import JsonLines
+from jpr.serve.middleware import RequestMiddleware
 from jpr.types import Hit
-from tests.serve.running import HITS, QUESTION, running
+from tests.serve.running import HITS, QUESTION, make_service, running
 
 ASK = {"question": QUESTION}
 
@@ -93,6 +97,30 @@ def test_a_request_ends_at_its_deadline(pipeline: Pipeline) -> None:
         assert len(held.asked) == 2  # the one that waited was not begun any more
 
 
+def test_after_a_deadline_no_more_of_the_body_is_waited_for(pipeline: Pipeline) -> None:
+    """The next request on the connection would wait, too."""
+    messages = iter([{"type": "http.request", "body": b"{}"}, {}])
+    sent: list[Message] = []
+
+    async def forever(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    async def receive() -> Message:
+        message = next(messages)  # the second call waits for a disconnect; a third one fails
+        await asyncio.sleep(0 if message else 60)
+        return message
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    service = make_service(pipeline, ServiceLimits(seconds=0.1))
+    scope = {"type": "http", "method": "POST", "path": "/v1/ask", "headers": []}
+    asyncio.run(RequestMiddleware(forever, service, AccessPolicy())(scope, receive, send))
+    assert sent[0]["status"] == 504
+    assert sent[-1] == {"type": "http.response.body", "body": b""}
+    service.close()
+
+
 def test_a_client_that_disconnects_is_not_served(pipeline: Pipeline) -> None:
     with held_up(pipeline, ServiceLimits(batch=1)) as (url, held):
         for at in range(2):
@@ -158,6 +186,11 @@ def test_another_method_of_a_path_is_not_allowed(url: str) -> None:
     assert [answer.status_code for answer in answers] == [405, 405, 405]
     assert [answer.headers.get("allow") for answer in answers[:2]] == ["POST", "GET"]
     assert httpx.get(f"{url}/v1/nothing").status_code == 404
+
+
+@pytest.mark.parametrize("path", ["/" + "x" * 3000, "/a%00b", "/../app.py", "/%2e%2e/app.py"])
+def test_paths_that_no_file_can_have_are_not_found(url: str, path: str) -> None:
+    assert httpx.get(url + path).status_code == 404
 
 
 def test_texts_and_passages_have_limits(pipeline: Pipeline) -> None:

@@ -1,0 +1,80 @@
+"""JSON responses; every error is one sentence, wherever it was raised."""
+
+from collections.abc import Callable, Coroutine, Mapping
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from jpr.errors import JprError
+from jpr.io.json_files import strict_json
+
+_MAX_NAME = 100
+"""Characters of a field's name that an error repeats."""
+_HINTS = {404: "no such path; see /openapi.json", 405: "method not allowed; use POST or GET"}
+_REASONS = {
+    "missing": "is missing",
+    "extra_forbidden": "is not a known field",
+    "too_short": "give at least one",
+}
+
+
+class StrictJson(JSONResponse):
+    """JSON that every client can parse, whatever a document held."""
+
+    def render(self, content: object) -> bytes:
+        """Return the body."""
+        return strict_json(content).encode()
+
+
+def error_response(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
+    """Return an error: clients of Cohere read its `message`, of Jina its `detail`."""
+    return StrictJson({"message": message, "detail": message}, status, headers)
+
+
+async def _http_error(_: Request, error: HTTPException) -> Response:
+    status, message = error.status_code, error.detail
+    if message == HTTPStatus(status).phrase:
+        message = _HINTS.get(status, message)
+    if status == 400 and error.__cause__ is not None:  # raised by the framework
+        message = "the body cannot be parsed; send UTF-8, with finite numbers and less nesting"
+    return error_response(status, message, error.headers)
+
+
+async def _invalid(request: Request, error: RequestValidationError) -> Response:
+    """Report the first mistake in a body, and where it is."""
+    first = error.errors()[0]
+    kind, where = first["type"], ".".join(str(part) for part in first["loc"][1:])[:_MAX_NAME]
+    if kind == "json_invalid":
+        return error_response(400, f"the body is not valid JSON: {first['ctx']['error']}")
+    if where:
+        return error_response(422, f"{where}: {_REASONS.get(kind, first['msg'])}")
+    if request.url.path.endswith("/v1/corpora"):
+        return error_response(422, "send files, with Content-Type: multipart/form-data")
+    return error_response(422, "send a JSON object, with Content-Type: application/json")
+
+
+async def _user_error(_: Request, error: JprError) -> Response:
+    return error_response(422, str(error))
+
+
+async def _too_deep(_: Request, __: RecursionError) -> Response:
+    return error_response(422, "a document is nested too deeply; send it flat")
+
+
+async def _internal_error(_: Request, __: Exception) -> Response:
+    return error_response(500, "internal error; see the log of the service")
+
+
+ERROR_HANDLERS: dict[
+    int | type[Exception], Callable[[Request, Any], Coroutine[Any, Any, Response]]
+] = {
+    HTTPException: _http_error,
+    RequestValidationError: _invalid,
+    JprError: _user_error,
+    RecursionError: _too_deep,
+    Exception: _internal_error,
+}
