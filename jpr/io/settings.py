@@ -70,7 +70,7 @@ def parse_settings(cls: type[T], pairs: Sequence[str], option: str = "--set") ->
         name = key.replace("-", "_")
         name = f"{name}_" if f"{name}_" in hints else name
         kind = hints.get(name)
-        value = text.strip() if _is_bare_text(kind, text) else _value_of(text)
+        value = _value_of(text, kind)
         if get_origin(kind) is tuple and not isinstance(value, list):
             earlier = given.get(name, [])
             value = [*(earlier if isinstance(earlier, list) else []), value]
@@ -115,7 +115,15 @@ def apply_changes(given: Mapping[str, object], changes: Sequence[str]) -> dict[s
     for change in changes:
         key, text = _split(change, "for example loop.steps=100", "--set")
         *tables, name = key.split(".")
-        _table(changed, tables, key)[name] = _value_of(text)
+        given_here: dict[str, Any] = changed
+        for table in tables:
+            inner = given_here.setdefault(table, {})
+            if isinstance(inner, list) and len(inner) == 1:
+                (inner,) = inner  # a list of tables stands for its only one
+            if not isinstance(inner, dict):
+                raise ConfigError(f"--set {key}: {table} is not a single table; edit the recipe")
+            given_here = inner
+        given_here[name] = _value_of(text)
     return changed
 
 
@@ -130,25 +138,11 @@ def _keys(names: Iterable[str]) -> str:
     return f"known: {', '.join(name.rstrip('_') for name in names) or 'none'}"
 
 
-def _table(given: dict[str, Any], tables: Sequence[str], key: str) -> dict[str, Any]:
-    """Return the table of a key; a list of tables stands for its only one."""
-    for table in tables:
-        inner = given.setdefault(table, {})
-        if isinstance(inner, list) and len(inner) == 1:
-            inner = inner[0]
-        if not isinstance(inner, dict):
-            raise ConfigError(f"--set {key}: {table} is not a single table; edit the recipe")
-        given = inner
-    return given
-
-
-def _is_bare_text(kind: object, text: str) -> bool:
-    """Whether a field takes the text as it stands: a string without quotes, `123` included."""
-    is_text = any(one in (kind, *get_args(kind)) for one in (str, Path))
-    return is_text and text.strip()[:1] not in {"'", '"', "["}
-
-
-def _value_of(text: str) -> object:
+def _value_of(text: str, kind: object = None) -> object:
+    """Decode a value as in TOML; without quotes, `123` is a string if the field is one."""
+    takes_text = any(one in (kind, *get_args(kind)) for one in (str, Path))
+    if takes_text and text.strip()[:1] not in {"'", '"', "["}:
+        return text.strip()
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
