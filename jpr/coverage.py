@@ -176,20 +176,14 @@ _Found = tuple[list[list[tuple[int, ...]]], list[str]]
 
 def _search(rankings: Sequence[Ranking], strict: bool, workers: int) -> Iterator[_Found]:
     search = partial(_search_chunk, strict=strict)
+    texts = ((r.question, [(h.passage.title, h.passage.text) for h in r.hits]) for r in rankings)
+    chunks = batched(texts, _CHUNK)
     if workers <= 1 or len(rankings) < _MIN_PARALLEL:
-        yield from map(search, _chunks(rankings))
+        yield from map(search, chunks)
         return
     # spawn: a forked copy of a process with threads (a progress display has one) may deadlock
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(search, _chunks(rankings))
-
-
-def _chunks(rankings: Sequence[Ranking]) -> Iterator[_Chunk]:
-    for batch in batched(rankings, _CHUNK):
-        yield [
-            (ranking.question, [(hit.passage.title, hit.passage.text) for hit in ranking.hits])
-            for ranking in batch
-        ]
+        yield from pool.map(search, chunks)
 
 
 def _search_chunk(chunk: _Chunk, strict: bool) -> _Found:

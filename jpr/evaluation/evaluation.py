@@ -25,7 +25,7 @@ from jpr.evaluation.pool import (
 from jpr.evaluation.statistics import bootstrap
 from jpr.formats.runs.align import align, align_predictions
 from jpr.formats.runs.trec import Judgement
-from jpr.oracle import Floats, Order, best_cover, found, greedy
+from jpr.oracle import Floats, Order, best_cover, greedy
 from jpr.stages import Progress
 from jpr.types import Prediction, Question, Ranking
 
@@ -257,15 +257,13 @@ def _oracle(judged: JudgedRun, measures: Sequence[Measure]) -> OracleScores:
     def exact_order(k: int) -> Order:
         return best_cover(run, k)
 
-    values, quick, bounds = [], [], []
+    scores = []
     for measure in measures:
-        quick.append(measure.of(greedy_order(1.0 if measure.alpha is None else measure.alpha)))
-        if measure.of_found is None or measure.greedy_is_optimal:
-            values.append(quick[-1])
-            bounds.append(quick[-1])
-            continue
-        order = exact_order(measure.k)
-        covered = found(run.reorder(order.positions), measure.k)
-        values.append(measure.of_found(covered, run.n_answers, measure.k))
-        bounds.append(measure.of_found(order.bounds, run.n_answers, measure.k))
-    return OracleScores(np.column_stack(values), np.column_stack(quick), np.column_stack(bounds))
+        alpha = 1.0 if measure.alpha is None else measure.alpha
+        value = bound = quick = measure.of(greedy_order(alpha))
+        if measure.of_found and not measure.greedy_is_optimal:
+            order = exact_order(measure.k)
+            value = measure.of(JudgedRun(run.reorder(order.positions), judged.pool))
+            bound = measure.of_counts(order.bounds, run.n_answers)
+        scores.append((value, quick, bound))
+    return OracleScores(*map(np.column_stack, zip(*scores, strict=True)))

@@ -10,6 +10,7 @@ from jpr.evaluation.answers import AnswerMeasure
 from jpr.evaluation.compare import Comparison
 from jpr.evaluation.evaluation import ALL, MULTI, Evaluation, RunScores, Score
 from jpr.evaluation.measures import Measure
+from jpr.oracle import Floats
 
 HEADER = ("run", "measure", "all", "95 % interval", "n", "multi", "n multi", "oracle")
 COMPARED = (
@@ -137,19 +138,6 @@ def as_json(evaluation: Evaluation, comparisons: Sequence[Comparison] = ()) -> d
 
 
 def _run_json(evaluation: Evaluation, run: RunScores) -> dict[str, object]:
-    measures = {
-        repr(measure): {
-            "all": _number(overall.value),
-            "multi": _number(multi.value),
-            "low": _number(overall.low),
-            "high": _number(overall.high),
-            "multi_low": _number(multi.low),
-            "multi_high": _number(multi.high),
-            "by_answers": _by_answers(evaluation, run, i),
-            **_oracle_json(run, i),
-        }
-        for i, (measure, overall, multi) in enumerate(_scores(evaluation, run))
-    }
     return {
         "run": run.name,
         "n": len(evaluation.questions),
@@ -158,7 +146,19 @@ def _run_json(evaluation: Evaluation, run: RunScores) -> dict[str, object]:
         "unknown": list(run.unknown),
         "flat": run.flat,
         "bare": run.bare,
-        "measures": measures,
+        "measures": {
+            repr(measure): {
+                "all": _number(overall.value),
+                "multi": _number(multi.value),
+                "low": _number(overall.low),
+                "high": _number(overall.high),
+                "multi_low": _number(multi.low),
+                "multi_high": _number(multi.high),
+                "by_answers": _by_answers(evaluation, run.values[:, i]),
+                **_oracle_json(run, i),
+            }
+            for i, (measure, overall, multi) in enumerate(_scores(evaluation, run))
+        },
     }
 
 
@@ -167,21 +167,20 @@ def _number(value: float) -> float | None:
     return None if np.isnan(value) else 100 * value
 
 
-def _by_answers(evaluation: Evaluation, run: RunScores, i: int) -> dict[str, object]:
+def _by_answers(evaluation: Evaluation, values: Floats) -> dict[str, object]:
+    groups = {n: values[evaluation.n_answers == n] for n in np.unique(evaluation.n_answers)}
     return {
-        str(n): {"n": int(here.sum()), "value": 100 * float(run.values[here, i].mean())}
-        for n in np.unique(evaluation.n_answers).tolist()
-        if (here := evaluation.n_answers == n).any()
+        str(n): {"n": len(group), "value": 100 * float(group.mean())} for n, group in groups.items()
     }
 
 
 def _oracle_json(run: RunScores, i: int) -> dict[str, object]:
     if run.oracle is None:
         return {}
-    values, bounds = run.oracle.values[:, i], run.oracle.bounds[:, i]
+    values, greedy, bounds = (scores[:, i] for scores in run.oracle)
     return {
         "best_order": 100 * float(values.mean()),
-        "best_order_greedy": 100 * float(run.oracle.greedy[:, i].mean()),
+        "best_order_greedy": 100 * float(greedy.mean()),
         "best_order_bound": 100 * float(bounds.mean()),
         "best_order_unproven": int((bounds > values).sum()),
     }
