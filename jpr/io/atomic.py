@@ -107,7 +107,7 @@ def publish_path(path: Path) -> Iterator[Path]:
         temporary = temporary_path(path)
         try:
             yield temporary
-            _sync(temporary)
+            sync(temporary)
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
@@ -127,7 +127,7 @@ def publish_folder(folder: Path) -> Iterator[Path]:
                 shutil.rmtree(made, ignore_errors=True)
                 made.mkdir()
                 yield made
-                sync_folder(made)
+                sync(made)
                 made.rename(folder)
             finally:
                 shutil.rmtree(temporary, ignore_errors=True)
@@ -152,18 +152,14 @@ def link(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
 
 
-def sync_folder(folder: Path) -> None:
-    """Flush all of a folder to the disk, before anything points to it."""
-    for path in (*folder.rglob("*"), folder):
-        _sync(path)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def sync(path: Path) -> None:
+    """Flush a file, or all of a folder, to the disk, before anything points to it."""
+    for inner in (*path.rglob("*"), path):
+        handle = os.open(inner, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def _open_exclusively(path: Path) -> int:

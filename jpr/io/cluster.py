@@ -11,20 +11,17 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from importlib import import_module
-from itertools import chain, islice
+from itertools import islice
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from jpr.errors import ConfigError, DataError, JprError, MissingExtraError
 from jpr.stages import batched
 
 if TYPE_CHECKING:
     from distributed import Client, Future
-
-T = TypeVar("T")
-U = TypeVar("U")
 
 _IN_FLIGHT = 3  # tasks for each thread of a worker: one at work, the others on their way
 _OPENING = Lock()  # the threads of a worker share the stage that one of them opens
@@ -58,8 +55,7 @@ def cluster_runner(client: "Client", spec: StageSpec) -> BatchRunner:
     """Return a runner that opens the same stage on the workers of a cluster."""
 
     def run(work: Work, stage: object, items: Iterable[Any], batch: int) -> Iterable[Any]:
-        found = cluster_map(client, spec, partial(_as_list, work), batched(items, batch))
-        return chain.from_iterable(found)
+        return cluster_map(client, spec, work, items, batch)
 
     return run
 
@@ -106,25 +102,25 @@ def open_cluster(workers: str) -> Iterator["Client"]:
 
 
 def cluster_map(
-    client: "Client", spec: StageSpec, work: Callable[[Any, T], U], items: Iterable[T]
-) -> Iterator[U]:
-    """Yield the result of each item, in their order."""
-    rest = iter(items)
-    in_flight: deque[Future[U]] = deque()
+    client: "Client", spec: StageSpec, work: Work, items: Iterable[Any], batch: int
+) -> Iterator[Any]:
+    """Yield the result of each item, in their order; a task is a batch of them."""
+    rest = batched(items, batch)
+    in_flight: deque[Future[list[Any]]] = deque()
     while True:
         threads: dict[str, int] = client.nthreads()  # type: ignore[no-untyped-call]  # not typed
         free = _IN_FLIGHT * max(1, sum(threads.values())) - len(in_flight)
-        for item in islice(rest, max(0, free)):
+        for some in islice(rest, max(0, free)):
             with warnings.catch_warnings():
-                # An item travels with its task, so that the task can be done again.
+                # The items travel with their task, so that the task can be done again.
                 warnings.filterwarnings("ignore", "Sending large graph")
-                in_flight.append(client.submit(_run_task, spec, work, item, pure=False, retries=2))
+                in_flight.append(client.submit(_run_task, spec, work, some, pure=False, retries=2))
         if not in_flight:
             return
-        yield _result(in_flight.popleft())
+        yield from _result(in_flight.popleft())
 
 
-def _result(future: "Future[U]") -> U:
+def _result(future: "Future[list[Any]]") -> list[Any]:
     from distributed import KilledWorker
 
     try:
@@ -136,12 +132,12 @@ def _result(future: "Future[U]") -> U:
         raise DataError("the scheduler was lost; run the same command again to resume") from error
 
 
-def _run_task(spec: StageSpec, work: Callable[[Any, T], U], item: T) -> U:
+def _run_task(spec: StageSpec, work: Work, items: list[Any]) -> list[Any]:
     """Do one task; this runs on a worker."""
     try:
         with _OPENING:
             stage = _opened(spec)
-        return work(stage, item)
+        return list(work(stage, items))
     except JprError as error:  # as a plain one, which can always be pickled
         raise JprError(f"on a worker: {error}") from None
 
@@ -152,7 +148,3 @@ def _opened(spec: StageSpec) -> Any:  # noqa: ANN401  any stage
     if key != spec.key:
         raise JprError(f"{spec.name}: differs between client and worker; copy it to the worker")
     return stage
-
-
-def _as_list(work: Work, stage: object, items: list[Any]) -> list[Any]:
-    return list(work(stage, items))
