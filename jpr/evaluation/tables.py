@@ -10,7 +10,6 @@ from jpr.evaluation.answers import AnswerMeasure
 from jpr.evaluation.compare import Comparison
 from jpr.evaluation.evaluation import ALL, MULTI, Evaluation, RunScores, Score
 from jpr.evaluation.measures import Measure
-from jpr.oracle import Floats
 
 HEADER = ("run", "measure", "all", "95 % interval", "n", "multi", "n multi", "oracle")
 COMPARED = (
@@ -154,8 +153,7 @@ def _run_json(evaluation: Evaluation, run: RunScores) -> dict[str, object]:
                 "high": _number(overall.high),
                 "multi_low": _number(multi.low),
                 "multi_high": _number(multi.high),
-                "by_answers": _by_answers(evaluation, run.values[:, i]),
-                **_oracle_json(run, i),
+                **_details_json(evaluation, run, i),
             }
             for i, (measure, overall, multi) in enumerate(_scores(evaluation, run))
         },
@@ -167,20 +165,21 @@ def _number(value: float) -> float | None:
     return None if np.isnan(value) else 100 * value
 
 
-def _by_answers(evaluation: Evaluation, values: Floats) -> dict[str, object]:
-    groups = {n: values[evaluation.n_answers == n] for n in np.unique(evaluation.n_answers)}
-    return {
-        str(n): {"n": len(group), "value": 100 * float(group.mean())} for n, group in groups.items()
+def _details_json(evaluation: Evaluation, run: RunScores, i: int) -> dict[str, object]:
+    """Return a measure's means by the number of answers, and those of the oracle ordering."""
+    n_answers, values = evaluation.n_answers, run.values[:, i]
+    groups = {str(n): values[n_answers == n] for n in np.unique(n_answers)}
+    details: dict[str, object] = {
+        "by_answers": {
+            n: {"n": len(group), "value": 100 * float(group.mean())} for n, group in groups.items()
+        }
     }
-
-
-def _oracle_json(run: RunScores, i: int) -> dict[str, object]:
-    if run.oracle is None:
-        return {}
-    values, greedy, bounds = (scores[:, i] for scores in run.oracle)
-    return {
-        "best_order": 100 * float(values.mean()),
-        "best_order_greedy": 100 * float(greedy.mean()),
-        "best_order_bound": 100 * float(bounds.mean()),
-        "best_order_unproven": int((bounds > values).sum()),
-    }
+    if run.oracle is not None:
+        best, greedy, bounds = (scores[:, i] for scores in run.oracle)
+        details |= {
+            "best_order": 100 * float(best.mean()),
+            "best_order_greedy": 100 * float(greedy.mean()),
+            "best_order_bound": 100 * float(bounds.mean()),
+            "best_order_unproven": int((bounds > best).sum()),
+        }
+    return details

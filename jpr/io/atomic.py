@@ -78,8 +78,9 @@ def _compressed(stream: BinaryIO, suffix: str) -> AbstractContextManager[Any]:
 @contextmanager
 def publish_binary(path: Path) -> Iterator[BinaryIO]:
     """Write a binary file; the target of a symbolic link is replaced, a pipe written directly."""
+    is_open = path.parent in (Path("/dev"), Path("/dev/fd"), Path("/proc/self/fd"))  # as stdout
     with explain_write_errors(path):
-        if _is_stream(path):
+        if path.exists() and not path.is_dir() and (is_open or not path.is_file()):
             with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND), "wb") as stream:
                 yield stream
             return
@@ -173,9 +174,3 @@ def _open_exclusively(path: Path) -> int:
                 os.ftruncate(handle, 0)
                 return handle
         os.close(handle)  # the other process has renamed or removed it meanwhile
-
-
-def _is_stream(path: Path) -> bool:
-    """Return whether a path is written in place: a pipe, a device, an open file such as stdout."""
-    opened = path.parent in (Path("/dev"), Path("/dev/fd"), Path("/proc/self/fd"))
-    return path.exists() and not path.is_dir() and (opened or not path.is_file())

@@ -105,6 +105,8 @@ def cluster_map(
     client: "Client", spec: StageSpec, work: Work, items: Iterable[Any], batch: int
 ) -> Iterator[Any]:
     """Yield the result of each item, in their order; a task is a batch of them."""
+    from distributed import KilledWorker
+
     rest = batched(items, batch)
     in_flight: deque[Future[list[Any]]] = deque()
     while True:
@@ -117,19 +119,15 @@ def cluster_map(
                 in_flight.append(client.submit(_run_task, spec, work, some, pure=False, retries=2))
         if not in_flight:
             return
-        yield from _result(in_flight.popleft())
-
-
-def _result(future: "Future[list[Any]]") -> list[Any]:
-    from distributed import KilledWorker
-
-    try:
-        return future.result()
-    except KilledWorker as error:
-        problem = "a task was given up, for every worker that took it was lost"
-        raise DataError(f"{problem}; do they run out of memory?") from error
-    except CancelledError as error:
-        raise DataError("the scheduler was lost; run the same command again to resume") from error
+        try:
+            results = in_flight.popleft().result()
+        except KilledWorker as error:
+            problem = "a task was given up, for every worker that took it was lost"
+            raise DataError(f"{problem}; do they run out of memory?") from error
+        except CancelledError as error:
+            problem = "the scheduler was lost; run the same command again to resume"
+            raise DataError(problem) from error
+        yield from results
 
 
 def _run_task(spec: StageSpec, work: Work, items: list[Any]) -> list[Any]:

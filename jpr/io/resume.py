@@ -48,8 +48,13 @@ def write_resumably(
         streams = [stack.enter_context(stream) for stream in opened]
         progress(done)
         for record in records_from(done):
+            made = [StringIO(newline="\n") for _ in streams]
             with explain_write_errors(names):
-                _append(record, write, streams)
+                write(record, made)
+                for stream, line in zip(streams, made, strict=True):
+                    text = line.getvalue()
+                    stream.write(_hashed(text.encode()).decode() + text)
+                    stream.flush()
             progress(1)
         for part, path in zip(parts, paths, strict=True):
             with part.open(encoding="utf-8", newline="\n") as lines, publish(path) as out:
@@ -67,17 +72,6 @@ def _parts(paths: Sequence[Path]) -> list[Path]:
     if len({part.absolute() for part in parts}) < len(parts):
         raise ConfigError(f"{paths[0]}: two results cannot share a file; name one for each")
     return parts
-
-
-def _append(
-    record: T, write: Callable[[T, Sequence[TextIO]], None], streams: Sequence[TextIO]
-) -> None:
-    lines = [StringIO(newline="\n") for _ in streams]
-    write(record, lines)
-    for stream, line in zip(streams, lines, strict=True):
-        text = line.getvalue()
-        stream.write(_hashed(text.encode()).decode() + text)
-        stream.flush()
 
 
 def _prepare(parts: Sequence[Path], head: bytes) -> int:

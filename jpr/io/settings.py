@@ -64,7 +64,7 @@ def parse_settings(cls: type[T], pairs: Sequence[str], option: str = "--set") ->
     Options(beta=1.0, any_text=True)
     """
     hints = get_type_hints(cls)
-    given: dict[str, object] = {}
+    given: dict[str, Any] = {}
     for pair in pairs:
         key, text = _split(pair, _keys(hints), option)
         name = key.replace("-", "_")
@@ -72,8 +72,7 @@ def parse_settings(cls: type[T], pairs: Sequence[str], option: str = "--set") ->
         kind = hints.get(name)
         value = _value_of(text, kind)
         if get_origin(kind) is tuple and not isinstance(value, list):
-            earlier = given.get(name, [])
-            value = [*(earlier if isinstance(earlier, list) else []), value]
+            value = [*given.get(name, []), value]
         given[name] = value
     return parse_table(cls, given, option)
 
