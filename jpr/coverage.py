@@ -75,23 +75,17 @@ class Coverage:
 
     def matrix(self, question: int) -> NDArray[np.bool_]:
         """Return one question's answers × passages."""
-        shape = (int(self.n_answers[question]), int(self.n_passages[question]))
-        found = np.zeros(shape, dtype=np.bool_)
-        mine = self._entries_of(question)
-        found[self.answer[mine], self.rank[mine]] = True
+        found = np.zeros((self.n_answers[question], self.n_passages[question]), dtype=np.bool_)
+        first, last = np.searchsorted(self.question, (question, question + 1))
+        found[self.answer[first:last], self.rank[first:last]] = True
         return found
 
     def covers(self, question: int) -> list[frozenset[int]]:
         """Return, for each passage of one question, the answers it contains."""
-        mine = self._entries_of(question)
         sets: list[set[int]] = [set() for _ in range(self.n_passages[question])]
-        for rank, answer in zip(self.rank[mine].tolist(), self.answer[mine].tolist(), strict=True):
+        for rank, answer in np.argwhere(self.matrix(question).T).tolist():
             sets[rank].add(answer)
         return [frozenset(answers) for answers in sets]
-
-    def _entries_of(self, question: int) -> slice:
-        first, last = np.searchsorted(self.question, (question, question + 1))
-        return slice(int(first), int(last))
 
     def reorder(self, positions: Sequence[Sequence[int]]) -> "Coverage":
         """Return the coverage of other rankings of the same passages.
