@@ -73,11 +73,6 @@ class RunScores:
     """Passages without text, in which no answer can be found."""
     oracle: OracleScores | None = None
 
-    def first(self, n: int) -> "RunScores":
-        """Keep the first n measures."""
-        oracle = self.oracle and OracleScores(*(scores[:, :n] for scores in self.oracle))
-        return replace(self, values=self.values[:, :n], oracle=oracle)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evaluation:
@@ -110,8 +105,11 @@ class Evaluation:
 
     def first(self, n: int) -> "Evaluation":
         """Keep the first n measures."""
-        runs = tuple(run.first(n) for run in self.runs)
-        return replace(self, measures=self.measures[:n], runs=runs)
+        runs = []
+        for run in self.runs:
+            oracle = run.oracle and OracleScores(*(scores[:, :n] for scores in run.oracle))
+            runs.append(replace(run, values=run.values[:, :n], oracle=oracle))
+        return replace(self, measures=self.measures[:n], runs=tuple(runs))
 
     def run(self, name: str) -> RunScores:
         """Return the run with this name."""

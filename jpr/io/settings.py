@@ -77,7 +77,7 @@ def parse_settings(cls: type[T], pairs: Sequence[str], option: str = "--set") ->
     return parse_table(cls, given, option)
 
 
-def parse_table(cls: type[T], given: Mapping[str, object], where: str) -> T:
+def parse_table(cls: type[T], given: object, where: str) -> T:
     """Make settings of a TOML table; the error names all problems at once."""
     problems: list[str] = []
     made = _make(cls, given, "", problems)
@@ -88,11 +88,8 @@ def parse_table(cls: type[T], given: Mapping[str, object], where: str) -> T:
 
 def parse_section(cls: type[T], record: Mapping[str, object], name: str, file: Path) -> T:
     """Make settings of an object within the JSON record that a file holds."""
-    section = record.get(name)
     try:
-        if not isinstance(section, dict):
-            raise ConfigError(f"{section!r} is not an object")
-        return parse_table(cls, section, name)
+        return parse_table(cls, record.get(name), name)
     except ConfigError as error:
         raise FormatError(file, 0, f"its {name} is not known: {error}; copy it again") from error
 
@@ -151,7 +148,7 @@ def _value_of(text: str, kind: object = None) -> object:
 def _make(cls: type[T], given: object, where: str, problems: list[str]) -> T | None:
     """Make a dataclass of a table, or append its problems and return None."""
     if not isinstance(given, Mapping):
-        problems.append(f"{where.rstrip('.')} must be a table")
+        problems.append(f"{where.rstrip('.') or repr(given)} must be a table")
         return None
     known: dict[str, Field[Any]] = {one.name: one for one in fields(cls)}  # type: ignore[arg-type]  # a dataclass
     keys = [name.rstrip("_") for name in known]
