@@ -2,6 +2,7 @@
 
 import bz2
 import lzma
+import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -88,7 +89,7 @@ def _chunks(path: Path) -> Iterator[bytes]:
 def _pieces(stream: BinaryIO, path: Path, size: int) -> Iterator[bytes]:
     while piece := stream.read(size):
         if (positions := _positions.get()) is not None:
-            positions[path] = stream.tell()
+            positions[path] = os.lseek(stream.fileno(), 0, os.SEEK_CUR)
         yield piece
 
 
