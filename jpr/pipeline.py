@@ -119,16 +119,20 @@ class OpenQuestion:
         self, *, beta: float | None = None, decoder: str | None = None, k: int | None = None
     ) -> Reply:
         """Answer, with another β, decoder or k if given; after the first time in milliseconds."""
-        count, given = self._pipeline._checked_k(k), self.candidates
+        count = self._pipeline._checked_k(k)
         reranker = _decoding_by(self._pipeline.reranker, decoder, beta)
-        if not isinstance(reranker, JointReranker):
-            reply = Reply((), reranker.rank(given.question, given.hits, count), given)
-        elif not given.hits:
-            reply = reranker.empty_reply(given)
-        else:
+        if isinstance(reranker, JointReranker):
             with self._lock:
-                encoded = self._encoded or reranker.encode([given])
-                if encoded.stays_open:
-                    self._encoded = encoded
-                reply = next(encoded.choose(reranker.decoding, count, explain=True))
+                reply = self._chosen(reranker, count)
+        else:
+            given = self.candidates
+            reply = Reply((), reranker.rank(given.question, given.hits, count), given)
         return next(self._pipeline._with_answers([reply]))
+
+    def _chosen(self, reranker: JointReranker, k: int) -> Reply:
+        if not self.candidates.hits:
+            return reranker.empty_reply(self.candidates)
+        encoded = self._encoded or reranker.encode([self.candidates])
+        if encoded.stays_open:
+            self._encoded = encoded
+        return next(encoded.choose(reranker.decoding, k, explain=True))

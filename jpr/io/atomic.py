@@ -108,7 +108,8 @@ def publish_path(path: Path) -> Iterator[Path]:
         temporary = temporary_path(path)
         try:
             yield temporary
-            sync(temporary)
+            with temporary.open("rb") as written:
+                os.fsync(written.fileno())
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
@@ -128,7 +129,7 @@ def publish_folder(folder: Path) -> Iterator[Path]:
                 shutil.rmtree(made, ignore_errors=True)
                 made.mkdir()
                 yield made
-                sync(made)
+                sync_folder(made)
                 made.rename(folder)
             finally:
                 shutil.rmtree(temporary, ignore_errors=True)
@@ -153,10 +154,10 @@ def link(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
 
 
-def sync(path: Path) -> None:
-    """Flush a file, or all of a folder, to the disk, before anything points to it."""
-    for inner in (*path.rglob("*"), path):
-        handle = os.open(inner, os.O_RDONLY)
+def sync_folder(folder: Path) -> None:
+    """Flush all of a folder to the disk, before anything points to it."""
+    for path in (*folder.rglob("*"), folder):
+        handle = os.open(path, os.O_RDONLY)
         try:
             os.fsync(handle)
         finally:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from jpr.errors import ConfigError, FormatError
-from jpr.io.atomic import explain_write_errors, publish, sync
+from jpr.io.atomic import explain_write_errors, publish, sync_folder
 from jpr.io.locks import locked
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ def next_version(folder: Path) -> Iterator[tuple[Path | None, Path]]:
         version.mkdir()
         try:
             yield (folder / current if current else None), version
-            sync(version)
+            sync_folder(version)
         except BaseException:
             shutil.rmtree(version, ignore_errors=True)
             raise

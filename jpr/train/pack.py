@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jpr.errors import ConfigError, DataError, FormatError
-from jpr.io.atomic import explain_write_errors, sync, temporary_path
+from jpr.io.atomic import explain_write_errors, sync_folder, temporary_path
 from jpr.io.checksums import check_sums, sealed, sha256, unsealed
 from jpr.io.json_files import read_json, read_object
 
@@ -144,7 +144,7 @@ def write_pack(folder: Path, pack: Pack, *, part_mb: int = PART_MB) -> None:
                 shutil.rmtree(path, ignore_errors=True)
             made.mkdir(parents=True)
             _write_files(made, pack, part_mb)
-            sync(made)
+            sync_folder(made)
             if folder.exists():
                 folder.rename(old)
             made.rename(folder)
