@@ -75,23 +75,17 @@ class Coverage:
 
     def matrix(self, question: int) -> NDArray[np.bool_]:
         """Return one question's answers × passages."""
-        shape = (int(self.n_answers[question]), int(self.n_passages[question]))
-        found = np.zeros(shape, dtype=np.bool_)
-        mine = self._entries_of(question)
-        found[self.answer[mine], self.rank[mine]] = True
+        found = np.zeros((self.n_answers[question], self.n_passages[question]), dtype=np.bool_)
+        first, last = np.searchsorted(self.question, (question, question + 1))
+        found[self.answer[first:last], self.rank[first:last]] = True
         return found
 
     def covers(self, question: int) -> list[frozenset[int]]:
         """Return, for each passage of one question, the answers it contains."""
-        mine = self._entries_of(question)
         sets: list[set[int]] = [set() for _ in range(self.n_passages[question])]
-        for rank, answer in zip(self.rank[mine].tolist(), self.answer[mine].tolist(), strict=True):
+        for rank, answer in np.argwhere(self.matrix(question).T).tolist():
             sets[rank].add(answer)
         return [frozenset(answers) for answers in sets]
-
-    def _entries_of(self, question: int) -> slice:
-        first, last = np.searchsorted(self.question, (question, question + 1))
-        return slice(int(first), int(last))
 
     def reorder(self, positions: Sequence[Sequence[int]]) -> "Coverage":
         """Return the coverage of other rankings of the same passages.
@@ -176,20 +170,14 @@ _Found = tuple[list[list[tuple[int, ...]]], list[str]]
 
 def _search(rankings: Sequence[Ranking], strict: bool, workers: int) -> Iterator[_Found]:
     search = partial(_search_chunk, strict=strict)
+    texts = ((r.question, [(h.passage.title, h.passage.text) for h in r.hits]) for r in rankings)
+    chunks = batched(texts, _CHUNK)
     if workers <= 1 or len(rankings) < _MIN_PARALLEL:
-        yield from map(search, _chunks(rankings))
+        yield from map(search, chunks)
         return
     # spawn: a forked copy of a process with threads (a progress display has one) may deadlock
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(search, _chunks(rankings))
-
-
-def _chunks(rankings: Sequence[Ranking]) -> Iterator[_Chunk]:
-    for batch in batched(rankings, _CHUNK):
-        yield [
-            (ranking.question, [(hit.passage.title, hit.passage.text) for hit in ranking.hits])
-            for ranking in batch
-        ]
+        yield from pool.map(search, chunks)
 
 
 def _search_chunk(chunk: _Chunk, strict: bool) -> _Found:

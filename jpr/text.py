@@ -82,8 +82,7 @@ def tokens(text: str) -> list[str]:
     >>> tokens("The U.S. won 9–2.")
     ['the', 'u', '.', 's', '.', 'won', '9', '–', '2', '.']
     """
-    found: list[str] = _compiled(_TOKEN).findall(fold(text))
-    return found
+    return list(_compiled(_TOKEN).findall(fold(text)))
 
 
 def has_answer(text: str, answer: str) -> bool:

@@ -26,7 +26,7 @@ _WRONG: list[object] = [
 
 def without_sums(file: Path) -> dict[str, Any]:
     """Make a model's record one of before there were checksums, and return it."""
-    record = read_record(file)
+    record, _ = read_record(file)
     file.write_text(json.dumps(record), encoding="utf-8")
     return record
 

@@ -67,7 +67,7 @@ def read_settings(folder: Path) -> EncoderSettings:
     """Read a folder's settings, or derive them from a Hugging Face folder."""
     own, tower = folder / ABOUT, folder / "passage"
     if own.exists():
-        where, given = own, read_record(own)
+        where, given = own, read_record(own)[0]
     elif tower.is_dir():
         where, given = tower, {**_derived(tower), "towers": "separate"}
     else:

@@ -59,7 +59,7 @@ def encode_on_workers(client: "Client", encoder: TextEncoder, device: str = "aut
     def map_chunks(chunks: Iterable[Chunk], local: Encoder) -> Iterator[tuple[int, Vectors]]:
         spec = StageSpec(_open_on_worker, (encoder.folder, device), local.key, name)
         sent = ((number, [(p.title, p.text) for p in passages]) for number, passages in chunks)
-        return cluster_map(client, spec, _encode_on_worker, sent)
+        return cluster_map(client, spec, _encode_on_worker, sent, batch=1)
 
     return map_chunks
 
@@ -70,10 +70,11 @@ def _open_on_worker(folder: Path | None, device: str) -> tuple[TextEncoder, str]
 
 
 def _encode_on_worker(
-    encoder: TextEncoder, chunk: tuple[int, list[tuple[str, str]]]
-) -> tuple[int, Vectors]:
-    number, rows = chunk
-    return number, encoder.encode_passages([Passage("", title, text) for title, text in rows])
+    encoder: TextEncoder, chunks: Iterable[tuple[int, list[tuple[str, str]]]]
+) -> Iterator[tuple[int, Vectors]]:
+    for number, rows in chunks:
+        passages = [Passage("", title, text) for title, text in rows]
+        yield number, encoder.encode_passages(passages)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 
 from jpr.errors import ConfigError
-from jpr.evaluation.evaluation import ALL, MULTI, Evaluation, RunScores
+from jpr.evaluation.evaluation import ALL, MULTI, Evaluation
 from jpr.evaluation.statistics import bootstrap, holm, mcnemar, permutation
 
 
@@ -40,46 +41,34 @@ def compare(
     if baseline not in {run.name for run in evaluation.runs}:
         raise ConfigError(f"baseline {baseline!r} is not among the runs")
     base = evaluation.run(baseline)
-    found = [
-        comparison
-        for run in evaluation.runs
-        if run is not base
-        for slice in slices
-        for comparison in _compare(evaluation, run, base, slice)
-    ]
+    found: list[Comparison] = []
+    for run, slice in product(evaluation.runs, slices):
+        inside = evaluation.slice(slice)
+        if run is base or not inside.any():
+            continue
+        ids = [q.id for q, here in zip(evaluation.questions, inside, strict=True) if here]
+        ours, theirs = run.values[inside], base.values[inside]
+        low, high = bootstrap(ours - theirs)
+        for i, measure in enumerate(evaluation.measures):
+            test = mcnemar if measure.binary else permutation
+            difference = ours[:, i] - theirs[:, i]
+            order = np.argsort(-np.abs(difference), kind="stable").tolist()
+            found.append(
+                Comparison(
+                    run.name,
+                    base.name,
+                    repr(measure),
+                    slice,
+                    len(ids),
+                    float(difference.mean()),
+                    float(low[i]),
+                    float(high[i]),
+                    "McNemar" if measure.binary else "permutation",
+                    test(ours[:, i], theirs[:, i]),
+                    1.0,  # corrected below, when all comparisons are known
+                    wins=tuple(ids[j] for j in order if difference[j] > 0),
+                    losses=tuple(ids[j] for j in order if difference[j] < 0),
+                )
+            )
     corrected = holm([comparison.p for comparison in found])
     return [replace(c, p_holm=p) for c, p in zip(found, corrected, strict=True)]
-
-
-def _compare(
-    evaluation: Evaluation, run: RunScores, base: RunScores, slice: str
-) -> list[Comparison]:
-    inside = evaluation.slice(slice)
-    if not inside.any():
-        return []
-    ids = [q.id for q, here in zip(evaluation.questions, inside, strict=True) if here]
-    ours, theirs = run.values[inside], base.values[inside]
-    low, high = bootstrap(ours - theirs)
-    rows = []
-    for i, measure in enumerate(evaluation.measures):
-        test = mcnemar if measure.binary else permutation
-        difference = ours[:, i] - theirs[:, i]
-        order = np.argsort(-np.abs(difference), kind="stable").tolist()
-        rows.append(
-            Comparison(
-                run.name,
-                base.name,
-                repr(measure),
-                slice,
-                len(ids),
-                float(difference.mean()),
-                float(low[i]),
-                float(high[i]),
-                "McNemar" if measure.binary else "permutation",
-                test(ours[:, i], theirs[:, i]),
-                1.0,  # corrected when all comparisons are known
-                tuple(ids[j] for j in order if difference[j] > 0),
-                tuple(ids[j] for j in order if difference[j] < 0),
-            )
-        )
-    return rows

@@ -25,7 +25,7 @@ from jpr.evaluation.pool import (
 from jpr.evaluation.statistics import bootstrap
 from jpr.formats.runs.align import align, align_predictions
 from jpr.formats.runs.trec import Judgement
-from jpr.oracle import Floats, Order, best_cover, found, greedy
+from jpr.oracle import Floats, Order, best_cover, greedy
 from jpr.stages import Progress
 from jpr.types import Prediction, Question, Ranking
 
@@ -73,11 +73,6 @@ class RunScores:
     """Passages without text, in which no answer can be found."""
     oracle: OracleScores | None = None
 
-    def first(self, n: int) -> "RunScores":
-        """Keep the first n measures."""
-        oracle = self.oracle and OracleScores(*(scores[:, :n] for scores in self.oracle))
-        return replace(self, values=self.values[:, :n], oracle=oracle)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evaluation:
@@ -110,8 +105,11 @@ class Evaluation:
 
     def first(self, n: int) -> "Evaluation":
         """Keep the first n measures."""
-        runs = tuple(run.first(n) for run in self.runs)
-        return replace(self, measures=self.measures[:n], runs=runs)
+        runs = []
+        for run in self.runs:
+            oracle = run.oracle and OracleScores(*(scores[:, :n] for scores in run.oracle))
+            runs.append(replace(run, values=run.values[:, :n], oracle=oracle))
+        return replace(self, measures=self.measures[:n], runs=tuple(runs))
 
     def run(self, name: str) -> RunScores:
         """Return the run with this name."""
@@ -257,15 +255,13 @@ def _oracle(judged: JudgedRun, measures: Sequence[Measure]) -> OracleScores:
     def exact_order(k: int) -> Order:
         return best_cover(run, k)
 
-    values, quick, bounds = [], [], []
+    scores = []
     for measure in measures:
-        quick.append(measure.of(greedy_order(1.0 if measure.alpha is None else measure.alpha)))
-        if measure.of_found is None or measure.greedy_is_optimal:
-            values.append(quick[-1])
-            bounds.append(quick[-1])
-            continue
-        order = exact_order(measure.k)
-        covered = found(run.reorder(order.positions), measure.k)
-        values.append(measure.of_found(covered, run.n_answers, measure.k))
-        bounds.append(measure.of_found(order.bounds, run.n_answers, measure.k))
-    return OracleScores(np.column_stack(values), np.column_stack(quick), np.column_stack(bounds))
+        alpha = 1.0 if measure.alpha is None else measure.alpha
+        value = bound = quick = measure.of(greedy_order(alpha))
+        if measure.of_found and not measure.greedy_is_optimal:
+            order = exact_order(measure.k)
+            value = measure.of(JudgedRun(run.reorder(order.positions), judged.pool))
+            bound = measure.of_counts(order.bounds, run.n_answers)
+        scores.append((value, quick, bound))
+    return OracleScores(*map(np.column_stack, zip(*scores, strict=True)))

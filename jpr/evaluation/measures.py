@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +40,7 @@ class Measure:
     """
 
     name: str
-    of_found: Callable[[Ints, Ints, int], Floats] | None = None
+    of_found: Callable[[Ints, Ints, int], NDArray[Any]] | None = None
     """The value from (answers found in the first k, number of answers, k)."""
     of_ranks: Callable[[JudgedRun, int, float], Floats] | None = None
     """The value from the ranks of the answers, k and α."""
@@ -84,12 +85,16 @@ class Measure:
         self.check()
         if self.of_ranks is not None and self.alpha is not None:
             return self.of_ranks(judged, self.k, self.alpha)
+        return self.of_counts(found(judged.run, self.k), judged.run.n_answers)
+
+    def of_counts(self, found: Ints, n_answers: Ints) -> Floats:
+        """Return the value for each question from the answers found in the first k."""
         assert self.of_found is not None
-        return self.of_found(found(judged.run, self.k), judged.run.n_answers, self.k)
+        return self.of_found(found, n_answers, self.k).astype(np.float64)
 
 
-def _recall(found: Ints, n: Ints, k: int) -> Floats:
-    return np.where(found > 0, 1.0, 0.0)
+def _recall(found: Ints, n: Ints, k: int) -> NDArray[np.bool_]:
+    return found > 0
 
 
 def mrecall(found: NDArray[np.integer], n: NDArray[np.integer], k: int) -> NDArray[np.bool_]:
@@ -98,12 +103,8 @@ def mrecall(found: NDArray[np.integer], n: NDArray[np.integer], k: int) -> NDArr
     return reached
 
 
-def _mrecall(found: Ints, n: Ints, k: int) -> Floats:
-    return mrecall(found, n, k).astype(np.float64)
-
-
-def _mrecall_superset(found: Ints, n: Ints, k: int) -> Floats:
-    return np.where((found == n) & (n > 0), 1.0, 0.0)
+def _mrecall_superset(found: Ints, n: Ints, k: int) -> NDArray[np.bool_]:
+    return (found >= n) & (n > 0)
 
 
 def _subtopic_recall(found: Ints, n: Ints, k: int) -> Floats:
@@ -142,9 +143,9 @@ def _gains(run: Coverage, k: int, alpha: float) -> Floats:
     return sums_of(cell, gain, len(run) * k).reshape(len(run), k)
 
 
-MRecall = Measure("MRecall", _mrecall, binary=True, greedy_is_optimal=True)
+MRecall = Measure("MRecall", mrecall, binary=True, greedy_is_optimal=True)
 MRecall_superset = Measure("MRecall_superset", _mrecall_superset, binary=True)
-MRecall_clusters = Measure("MRecall_clusters", _mrecall, binary=True, greedy_is_optimal=True)
+MRecall_clusters = Measure("MRecall_clusters", mrecall, binary=True, greedy_is_optimal=True)
 Recall = Measure("Recall", _recall, binary=True, greedy_is_optimal=True)
 StRecall = Measure("StRecall", _subtopic_recall)
 alpha_nDCG = Measure("alpha_nDCG", of_ranks=_alpha_ndcg)

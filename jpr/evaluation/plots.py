@@ -141,13 +141,9 @@ def _labels(evaluation: Evaluation) -> dict[str, str]:
 
 def _legend(figure: "Figure") -> None:
     """Put the legend above the plot."""
-    handles, labels = [], []
-    for axes in figure.axes:
-        of_axes = axes.get_legend_handles_labels()
-        handles += of_axes[0]
-        labels += of_axes[1]
+    labels = [label for axes in figure.axes for label in axes.get_legend_handles_labels()[1]]
     columns = _LEGEND_WIDTH // (max(map(len, labels)) + 7)  # 7: the line or box and the gaps
-    figure.legend(handles, labels, loc="outside upper center", ncols=max(1, columns))
+    figure.legend(loc="outside upper center", ncols=max(1, columns))
 
 
 def _save(figure: "Figure", path: Path) -> None:

@@ -137,19 +137,6 @@ def as_json(evaluation: Evaluation, comparisons: Sequence[Comparison] = ()) -> d
 
 
 def _run_json(evaluation: Evaluation, run: RunScores) -> dict[str, object]:
-    measures = {
-        repr(measure): {
-            "all": _number(overall.value),
-            "multi": _number(multi.value),
-            "low": _number(overall.low),
-            "high": _number(overall.high),
-            "multi_low": _number(multi.low),
-            "multi_high": _number(multi.high),
-            "by_answers": _by_answers(evaluation, run, i),
-            **_oracle_json(run, i),
-        }
-        for i, (measure, overall, multi) in enumerate(_scores(evaluation, run))
-    }
     return {
         "run": run.name,
         "n": len(evaluation.questions),
@@ -158,7 +145,18 @@ def _run_json(evaluation: Evaluation, run: RunScores) -> dict[str, object]:
         "unknown": list(run.unknown),
         "flat": run.flat,
         "bare": run.bare,
-        "measures": measures,
+        "measures": {
+            repr(measure): {
+                "all": _number(overall.value),
+                "multi": _number(multi.value),
+                "low": _number(overall.low),
+                "high": _number(overall.high),
+                "multi_low": _number(multi.low),
+                "multi_high": _number(multi.high),
+                **_details_json(evaluation, run, i),
+            }
+            for i, (measure, overall, multi) in enumerate(_scores(evaluation, run))
+        },
     }
 
 
@@ -167,21 +165,21 @@ def _number(value: float) -> float | None:
     return None if np.isnan(value) else 100 * value
 
 
-def _by_answers(evaluation: Evaluation, run: RunScores, i: int) -> dict[str, object]:
-    return {
-        str(n): {"n": int(here.sum()), "value": 100 * float(run.values[here, i].mean())}
-        for n in np.unique(evaluation.n_answers).tolist()
-        if (here := evaluation.n_answers == n).any()
+def _details_json(evaluation: Evaluation, run: RunScores, i: int) -> dict[str, object]:
+    """Return a measure's means by the number of answers, and those of the oracle ordering."""
+    n_answers, values = evaluation.n_answers, run.values[:, i]
+    groups = {str(n): values[n_answers == n] for n in np.unique(n_answers)}
+    details: dict[str, object] = {
+        "by_answers": {
+            n: {"n": len(group), "value": 100 * float(group.mean())} for n, group in groups.items()
+        }
     }
-
-
-def _oracle_json(run: RunScores, i: int) -> dict[str, object]:
-    if run.oracle is None:
-        return {}
-    values, bounds = run.oracle.values[:, i], run.oracle.bounds[:, i]
-    return {
-        "best_order": 100 * float(values.mean()),
-        "best_order_greedy": 100 * float(run.oracle.greedy[:, i].mean()),
-        "best_order_bound": 100 * float(bounds.mean()),
-        "best_order_unproven": int((bounds > values).sum()),
-    }
+    if run.oracle is not None:
+        best, greedy, bounds = (scores[:, i] for scores in run.oracle)
+        details |= {
+            "best_order": 100 * float(best.mean()),
+            "best_order_greedy": 100 * float(greedy.mean()),
+            "best_order_bound": 100 * float(bounds.mean()),
+            "best_order_unproven": int((bounds > best).sum()),
+        }
+    return details

@@ -78,8 +78,9 @@ def _compressed(stream: BinaryIO, suffix: str) -> AbstractContextManager[Any]:
 @contextmanager
 def publish_binary(path: Path) -> Iterator[BinaryIO]:
     """Write a binary file; the target of a symbolic link is replaced, a pipe written directly."""
+    is_open = path.parent in (Path("/dev"), Path("/dev/fd"), Path("/proc/self/fd"))  # as stdout
     with explain_write_errors(path):
-        if _is_stream(path):
+        if path.exists() and not path.is_dir() and (is_open or not path.is_file()):
             with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND), "wb") as stream:
                 yield stream
             return
@@ -107,7 +108,8 @@ def publish_path(path: Path) -> Iterator[Path]:
         temporary = temporary_path(path)
         try:
             yield temporary
-            _sync(temporary)
+            with temporary.open("rb") as written:
+                os.fsync(written.fileno())
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
@@ -155,15 +157,11 @@ def link(source: Path, target: Path) -> None:
 def sync_folder(folder: Path) -> None:
     """Flush all of a folder to the disk, before anything points to it."""
     for path in (*folder.rglob("*"), folder):
-        _sync(path)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def _open_exclusively(path: Path) -> int:
@@ -177,9 +175,3 @@ def _open_exclusively(path: Path) -> int:
                 os.ftruncate(handle, 0)
                 return handle
         os.close(handle)  # the other process has renamed or removed it meanwhile
-
-
-def _is_stream(path: Path) -> bool:
-    """Return whether a path is written in place: a pipe, a device, an open file such as stdout."""
-    opened = path.parent in (Path("/dev"), Path("/dev/fd"), Path("/proc/self/fd"))
-    return path.exists() and not path.is_dir() and (opened or not path.is_file())

@@ -71,12 +71,7 @@ def write_folder(
     write_json(file, with_sums(record, file.parent, [*write(), "tokenizer.json"]))
 
 
-def read_record(file: Path) -> dict[str, object]:
-    """Read a model's record without its checksums."""
-    return read_record_and_sums(file)[0]
-
-
-def read_record_and_sums(file: Path) -> tuple[dict[str, object], dict[Path, str]]:
+def read_record(file: Path) -> tuple[dict[str, object], dict[Path, str]]:
     """Read a model's record, and the hashes it holds of the files beside it."""
     record = unsealed(file, read_object(file))
     sums = record.pop(_SUMS, {})
@@ -85,14 +80,9 @@ def read_record_and_sums(file: Path) -> tuple[dict[str, object], dict[Path, str]
     return record, {file.parent / name: expected for name, expected in sums.items()}
 
 
-def known_sums(file: Path) -> dict[Path, str]:
-    """Return the hashes that a model's record holds of the files beside it."""
-    return read_record_and_sums(file)[1] if file.exists() else {}
-
-
 def checked_sums(file: Path) -> dict[Path, str]:
-    """Return the same after comparing the files with them."""
-    sums = known_sums(file)
+    """Return the hashes in a model's record, if there is one, after a check of the files."""
+    sums = read_record(file)[1] if file.exists() else {}
     check_sums(sums)
     return sums
 

@@ -11,11 +11,11 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache, partial
-from itertools import chain, islice
+from functools import lru_cache
+from importlib import import_module
+from itertools import islice
 from threading import Lock
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from jpr.errors import ConfigError, DataError, JprError, MissingExtraError
 from jpr.stages import batched
@@ -23,19 +23,15 @@ from jpr.stages import batched
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-S = TypeVar("S")
-T = TypeVar("T")
-U = TypeVar("U")
-
 _IN_FLIGHT = 3  # tasks for each thread of a worker: one at work, the others on their way
 _OPENING = Lock()  # the threads of a worker share the stage that one of them opens
 
 
 @dataclass(frozen=True, slots=True)
-class StageSpec(Generic[S]):
+class StageSpec:
     """How a worker opens the stage that it runs."""
 
-    open: Callable[..., tuple[S, str]]
+    open: Callable[..., tuple[Any, str]]
     """Returns the stage and its key; a function of a module, so that it can be pickled."""
     arguments: tuple[Hashable, ...]
     key: str
@@ -55,44 +51,46 @@ def run_locally(work: Work, stage: object, items: Iterable[Any], batch: int) -> 
     return work(stage, items)
 
 
-def cluster_runner(client: "Client", spec: StageSpec[Any]) -> BatchRunner:
+def cluster_runner(client: "Client", spec: StageSpec) -> BatchRunner:
     """Return a runner that opens the same stage on the workers of a cluster."""
 
     def run(work: Work, stage: object, items: Iterable[Any], batch: int) -> Iterable[Any]:
-        found = cluster_map(client, spec, partial(_as_list, work), batched(items, batch))
-        return chain.from_iterable(found)
+        return cluster_map(client, spec, work, items, batch)
 
     return run
 
 
-def cluster_map(
-    client: "Client", spec: StageSpec[S], work: Callable[[S, T], U], items: Iterable[T]
-) -> Iterator[U]:
-    """Yield the result of each item, in their order."""
-    rest = iter(items)
-    in_flight: deque[Future[U]] = deque()
-    while True:
-        threads: dict[str, int] = client.nthreads()  # type: ignore[no-untyped-call]  # not typed
-        free = _IN_FLIGHT * max(1, sum(threads.values())) - len(in_flight)
-        for item in islice(rest, max(0, free)):
-            with warnings.catch_warnings():
-                # An item travels with its task, so that the task can be done again.
-                warnings.filterwarnings("ignore", "Sending large graph")
-                in_flight.append(client.submit(_run_task, spec, work, item, pure=False, retries=2))
-        if not in_flight:
-            return
-        yield _result(in_flight.popleft())
+@contextmanager
+def open_runner(workers: str | None, spec: StageSpec) -> Iterator[BatchRunner]:
+    """Return what runs a stage: this process, or the workers of `open_cluster`."""
+    if workers is None:
+        yield run_locally
+        return
+    with open_cluster(workers) as client:
+        yield cluster_runner(client, spec)
 
 
 @contextmanager
-def local_cluster(workers: int) -> Iterator["Client"]:
-    """Start worker processes on this machine, each with one thread."""
-    if workers < 1:
-        raise ConfigError(f"--workers {workers}: must be at least 1")
-    distributed = _distributed()
+def open_cluster(workers: str) -> Iterator["Client"]:
+    """Start a number of local processes, or connect to the address of a scheduler."""
+    try:
+        distributed: Any = import_module("distributed")  # its classes have no types
+    except ImportError as error:
+        raise MissingExtraError("work over Dask workers", "dask") from error
+    if "://" in workers:
+        try:
+            client = distributed.Client(workers, timeout=10)
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{workers}: no Dask scheduler answers there ({error})") from error
+        with client:
+            yield client
+        return
+    if not workers.isdecimal() or not int(workers):
+        problem = "give a number from 1, or an address (tcp://host:8786)"
+        raise ConfigError(f"--workers {workers}: {problem}")
     with (
         distributed.LocalCluster(
-            n_workers=workers,
+            n_workers=int(workers),
             threads_per_worker=1,
             memory_limit=0,  # a memory-mapped index would count as memory, and end its worker
             dashboard_address=None,
@@ -103,74 +101,48 @@ def local_cluster(workers: int) -> Iterator["Client"]:
         yield client
 
 
-@contextmanager
-def remote_cluster(address: str) -> Iterator["Client"]:
-    """Connect to a running scheduler, such as tcp://node1:8786."""
-    distributed = _distributed()
-    try:
-        client = distributed.Client(address, timeout=10)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{address}: no Dask scheduler answers there ({error})") from error
-    with client:
-        yield client
+def cluster_map(
+    client: "Client", spec: StageSpec, work: Work, items: Iterable[Any], batch: int
+) -> Iterator[Any]:
+    """Yield the result of each item, in their order; a task is a batch of them."""
+    from distributed import KilledWorker
+
+    rest = batched(items, batch)
+    in_flight: deque[Future[list[Any]]] = deque()
+    while True:
+        threads: dict[str, int] = client.nthreads()  # type: ignore[no-untyped-call]  # not typed
+        free = _IN_FLIGHT * max(1, sum(threads.values())) - len(in_flight)
+        for some in islice(rest, max(0, free)):
+            with warnings.catch_warnings():
+                # The items travel with their task, so that the task can be done again.
+                warnings.filterwarnings("ignore", "Sending large graph")
+                in_flight.append(client.submit(_run_task, spec, work, some, pure=False, retries=2))
+        if not in_flight:
+            return
+        try:
+            results = in_flight.popleft().result()
+        except KilledWorker as error:
+            problem = "a task was given up, for every worker that took it was lost"
+            raise DataError(f"{problem}; do they run out of memory?") from error
+        except CancelledError as error:
+            problem = "the scheduler was lost; run the same command again to resume"
+            raise DataError(problem) from error
+        yield from results
 
 
-@contextmanager
-def open_cluster(workers: str) -> Iterator["Client"]:
-    """Start a number of local processes, or connect to the address of a scheduler."""
-    is_address = "://" in workers
-    if not is_address and not workers.isdecimal():
-        raise ConfigError(f"--workers {workers}: give a number, or an address (tcp://host:8786)")
-    with remote_cluster(workers) if is_address else local_cluster(int(workers)) as client:
-        yield client
-
-
-@contextmanager
-def open_runner(workers: str | None, spec: StageSpec[Any]) -> Iterator[BatchRunner]:
-    """Return what runs a stage: this process, or the workers of `open_cluster`."""
-    if workers is None:
-        yield run_locally
-        return
-    with open_cluster(workers) as client:
-        yield cluster_runner(client, spec)
-
-
-def _result(future: "Future[U]") -> U:
-    distributed = _distributed()
-    try:
-        return future.result()
-    except distributed.KilledWorker as error:
-        problem = "a task was given up, for every worker that took it was lost"
-        raise DataError(f"{problem}; do they run out of memory?") from error
-    except CancelledError as error:
-        raise DataError("the scheduler was lost; run the same command again to resume") from error
-
-
-def _run_task(spec: StageSpec[S], work: Callable[[S, T], U], item: T) -> U:
+def _run_task(spec: StageSpec, work: Work, items: list[Any]) -> list[Any]:
     """Do one task; this runs on a worker."""
     try:
         with _OPENING:
             stage = _opened(spec)
-        return work(stage, item)
+        return list(work(stage, items))
     except JprError as error:  # as a plain one, which can always be pickled
         raise JprError(f"on a worker: {error}") from None
 
 
 @lru_cache(maxsize=2)
-def _opened(spec: StageSpec[S]) -> S:
+def _opened(spec: StageSpec) -> Any:  # noqa: ANN401  any stage
     stage, key = spec.open(*spec.arguments)
     if key != spec.key:
         raise JprError(f"{spec.name}: differs between client and worker; copy it to the worker")
     return stage
-
-
-def _as_list(work: Work, stage: object, items: list[Any]) -> list[Any]:
-    return list(work(stage, items))
-
-
-def _distributed() -> ModuleType:
-    try:
-        import distributed
-    except ImportError as error:
-        raise MissingExtraError("work over Dask workers", "dask") from error
-    return distributed

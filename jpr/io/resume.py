@@ -7,10 +7,9 @@ appears under its name when it is complete.
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from io import StringIO
-from itertools import accumulate, takewhile
 from pathlib import Path
 from typing import TextIO, TypeVar
 
@@ -37,39 +36,32 @@ def write_resumably(
     call are used if it had the same `key`, and discarded if not.
     """
     parts, names = _parts(paths), ", ".join(map(str, paths))
-    with ExitStack() as stack:
-        for part, path in zip(parts, paths, strict=True):
-            stack.enter_context(_only_writer(part, path))
+    locks = [part.with_suffix(".lock") for part in parts]
+    with ExitStack() as stack:  # a lock ends with the process, in whatever way
+        for lock, path in zip(locks, paths, strict=True):
+            with explain_write_errors(path):
+                lock.parent.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(locked(lock))
         with explain_write_errors(names):
-            done = _prepare(parts, f"{hashlib.sha256(key.encode()).hexdigest()}\n")
+            done = _prepare(parts, f"{hashlib.sha256(key.encode()).hexdigest()}\n".encode())
             opened = [part.open("a", encoding="utf-8", newline="\n") for part in parts]
         streams = [stack.enter_context(stream) for stream in opened]
         progress(done)
         for record in records_from(done):
+            made = [StringIO(newline="\n") for _ in streams]
             with explain_write_errors(names):
-                _append(record, write, streams)
+                write(record, made)
+                for stream, line in zip(streams, made, strict=True):
+                    text = line.getvalue()
+                    stream.write(_hashed(text.encode()).decode() + text)
+                    stream.flush()
             progress(1)
         for part, path in zip(parts, paths, strict=True):
             with part.open(encoding="utf-8", newline="\n") as lines, publish(path) as out:
                 lines.readline()
                 out.writelines(line[_HASH:] for line in lines)
-        for part in parts:  # only now: killed before, all can be published again
-            part.unlink()
-
-
-def _append(
-    record: T, write: Callable[[T, Sequence[TextIO]], None], streams: Sequence[TextIO]
-) -> None:
-    lines = [StringIO(newline="\n") for _ in streams]
-    write(record, lines)
-    for stream, line in zip(streams, lines, strict=True):
-        text = line.getvalue()
-        stream.write(_hashed(text.encode()).decode() + text)
-        stream.flush()
-
-
-def _hashed(line: bytes) -> bytes:
-    return b"%s " % hashlib.sha256(line).hexdigest()[: _HASH - 1].encode()
+        for file in (*parts, *locks):  # only now: killed before, all can be published again
+            file.unlink(missing_ok=True)
 
 
 def _parts(paths: Sequence[Path]) -> list[Path]:
@@ -82,42 +74,32 @@ def _parts(paths: Sequence[Path]) -> list[Path]:
     return parts
 
 
-@contextmanager
-def _only_writer(part: Path, path: Path) -> Iterator[None]:
-    """Hold the lock on a partial file until the process ends, in whatever way."""
-    lock = part.with_suffix(".lock")
-    with ExitStack() as stack:
-        with explain_write_errors(path):
-            lock.parent.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(locked(lock))
-        yield
-        lock.unlink(missing_ok=True)
-
-
-def _prepare(parts: Sequence[Path], head: str) -> int:
+def _prepare(parts: Sequence[Path], head: bytes) -> int:
     """Truncate the parts to the records that all of them hold; return the number of these."""
-    ends = [_ends(part, head.encode()) for part in parts]
+    ends = [_ends(part, head) for part in parts]
     done = max(min(map(len, ends)) - 1, 0)
     for part, known in zip(parts, ends, strict=True):
         if known:
             os.truncate(part, known[done])
         else:
-            part.parent.mkdir(parents=True, exist_ok=True)
-            part.write_text(head, encoding="utf-8", newline="\n")
+            part.write_bytes(head)
     return done
 
 
 def _ends(part: Path, head: bytes) -> list[int]:
     """Return where the head and each undamaged line end; nothing if the head is another."""
-    try:
-        with part.open("rb") as stream:
-            if stream.readline() != head:
-                return []
-            lengths = [len(line) for line in takewhile(_is_whole, stream)]
-    except FileNotFoundError:
+    if not part.exists():
         return []
-    return list(accumulate(lengths, initial=len(head)))
+    with part.open("rb") as stream:
+        if stream.readline() != head:
+            return []
+        ends = [len(head)]
+        for line in stream:
+            if not line.endswith(b"\n") or line[:_HASH] != _hashed(line[_HASH:]):
+                break
+            ends.append(ends[-1] + len(line))
+    return ends
 
 
-def _is_whole(line: bytes) -> bool:
-    return line.endswith(b"\n") and line[:_HASH] == _hashed(line[_HASH:])
+def _hashed(line: bytes) -> bytes:
+    return b"%s " % hashlib.sha256(line).hexdigest()[: _HASH - 1].encode()

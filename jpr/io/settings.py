@@ -64,21 +64,20 @@ def parse_settings(cls: type[T], pairs: Sequence[str], option: str = "--set") ->
     Options(beta=1.0, any_text=True)
     """
     hints = get_type_hints(cls)
-    given: dict[str, object] = {}
+    given: dict[str, Any] = {}
     for pair in pairs:
         key, text = _split(pair, _keys(hints), option)
         name = key.replace("-", "_")
         name = f"{name}_" if f"{name}_" in hints else name
         kind = hints.get(name)
-        value = text.strip() if _is_bare_text(kind, text) else _value_of(text)
+        value = _value_of(text, kind)
         if get_origin(kind) is tuple and not isinstance(value, list):
-            earlier = given.get(name, [])
-            value = [*(earlier if isinstance(earlier, list) else []), value]
+            value = [*given.get(name, []), value]
         given[name] = value
     return parse_table(cls, given, option)
 
 
-def parse_table(cls: type[T], given: Mapping[str, object], where: str) -> T:
+def parse_table(cls: type[T], given: object, where: str) -> T:
     """Make settings of a TOML table; the error names all problems at once."""
     problems: list[str] = []
     made = _make(cls, given, "", problems)
@@ -89,11 +88,8 @@ def parse_table(cls: type[T], given: Mapping[str, object], where: str) -> T:
 
 def parse_section(cls: type[T], record: Mapping[str, object], name: str, file: Path) -> T:
     """Make settings of an object within the JSON record that a file holds."""
-    section = record.get(name)
     try:
-        if not isinstance(section, dict):
-            raise ConfigError(f"{section!r} is not an object")
-        return parse_table(cls, section, name)
+        return parse_table(cls, record.get(name), name)
     except ConfigError as error:
         raise FormatError(file, 0, f"its {name} is not known: {error}; copy it again") from error
 
@@ -115,7 +111,15 @@ def apply_changes(given: Mapping[str, object], changes: Sequence[str]) -> dict[s
     for change in changes:
         key, text = _split(change, "for example loop.steps=100", "--set")
         *tables, name = key.split(".")
-        _table(changed, tables, key)[name] = _value_of(text)
+        given_here: dict[str, Any] = changed
+        for table in tables:
+            inner = given_here.setdefault(table, {})
+            if isinstance(inner, list) and len(inner) == 1:
+                (inner,) = inner  # a list of tables stands for its only one
+            if not isinstance(inner, dict):
+                raise ConfigError(f"--set {key}: {table} is not a single table; edit the recipe")
+            given_here = inner
+        given_here[name] = _value_of(text)
     return changed
 
 
@@ -130,25 +134,11 @@ def _keys(names: Iterable[str]) -> str:
     return f"known: {', '.join(name.rstrip('_') for name in names) or 'none'}"
 
 
-def _table(given: dict[str, Any], tables: Sequence[str], key: str) -> dict[str, Any]:
-    """Return the table of a key; a list of tables stands for its only one."""
-    for table in tables:
-        inner = given.setdefault(table, {})
-        if isinstance(inner, list) and len(inner) == 1:
-            inner = inner[0]
-        if not isinstance(inner, dict):
-            raise ConfigError(f"--set {key}: {table} is not a single table; edit the recipe")
-        given = inner
-    return given
-
-
-def _is_bare_text(kind: object, text: str) -> bool:
-    """Whether a field takes the text as it stands: a string without quotes, `123` included."""
-    is_text = any(one in (kind, *get_args(kind)) for one in (str, Path))
-    return is_text and text.strip()[:1] not in {"'", '"', "["}
-
-
-def _value_of(text: str) -> object:
+def _value_of(text: str, kind: object = None) -> object:
+    """Decode a value as in TOML; without quotes, `123` is a string if the field is one."""
+    takes_text = any(one in (kind, *get_args(kind)) for one in (str, Path))
+    if takes_text and text.strip()[:1] not in {"'", '"', "["}:
+        return text.strip()
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -158,7 +148,7 @@ def _value_of(text: str) -> object:
 def _make(cls: type[T], given: object, where: str, problems: list[str]) -> T | None:
     """Make a dataclass of a table, or append its problems and return None."""
     if not isinstance(given, Mapping):
-        problems.append(f"{where.rstrip('.')} must be a table")
+        problems.append(f"{where.rstrip('.') or repr(given)} must be a table")
         return None
     known: dict[str, Field[Any]] = {one.name: one for one in fields(cls)}  # type: ignore[arg-type]  # a dataclass
     keys = [name.rstrip("_") for name in known]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from jpr.errors import FormatError
-from jpr.io.checksums import read_record_and_sums
+from jpr.io.checksums import read_record
 
 JOINT_JSON = "joint.json"
 KIND, FORMAT = "joint", 1
@@ -34,7 +34,7 @@ def read_model_json(
     file: Path, kind: str, format: int
 ) -> tuple[dict[str, object], dict[Path, str]]:
     """Read a model's record and its hashes; the record must be of this kind and format."""
-    about, sums = read_record_and_sums(file)
+    about, sums = read_record(file)
     if about.get("kind") != kind or about.get("format") != format:
         found = f"kind {about.get('kind')!r}, format {about.get('format')!r}"
         raise FormatError(file, 0, f"is of {found}; this program reads {kind}, {format}")

@@ -13,7 +13,7 @@ from typing import TypeVar
 from jpr.encode.encoder_folder import weight_files, weights_digest
 from jpr.encode.tokenizer import read_tokenizer
 from jpr.errors import ConfigError, MissingExtraError
-from jpr.io.checksums import known_sums, with_sums
+from jpr.io.checksums import read_record, with_sums
 from jpr.io.json_files import write_json
 from jpr.models.joint_config import ENCODER_FILE, JOINT_JSON, STEP_FILE, read_joint_json
 from jpr.rerank.joint import model_input
@@ -45,7 +45,8 @@ def export_joint(
         if not isinstance(model.head, PointerHead):
             raise ConfigError(f"{source}: has an index head; a prior is for a pointer head")
         model.head.prior.data.fill_(prior)
-    weights = weights_digest(weight_files(source), known_sums(source / JOINT_JSON))
+    _, sums = read_record(source / JOINT_JSON)
+    weights = weights_digest(weight_files(source), sums)
     weights += "" if prior is None else f", prior {prior:g}"
     tokenizer = read_tokenizer(source / "tokenizer.json")
     numbers = len(model.head.tokens) if isinstance(model.head, IndexHead) else 0

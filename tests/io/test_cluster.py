@@ -17,7 +17,7 @@ from jpr.formats.corpus import write_passages
 from jpr.formats.questions import write_questions
 from jpr.formats.runs import write_rankings
 from jpr.io.atomic import publish_folder
-from jpr.io.cluster import StageSpec, cluster_runner, local_cluster, remote_cluster
+from jpr.io.cluster import StageSpec, cluster_runner, open_cluster
 from jpr.rerank.decoding import StoppingRule, write_stopping_rule
 from jpr.rerank.methods import METHODS, RerankOptions, open_reranker
 from jpr.rerank.save import export_joint
@@ -37,7 +37,7 @@ RANKINGS = [ranking(NAMES[i % 7 :], str(i)) for i in range(20)]
 
 @pytest.fixture(scope="module")
 def client() -> Iterator["Client"]:
-    with local_cluster(2) as client:
+    with open_cluster("2") as client:
         yield client
 
 
@@ -189,18 +189,18 @@ def test_what_a_worker_cannot_open_is_reported(
 
 
 def test_clusters_that_cannot_be() -> None:
-    with pytest.raises(ConfigError, match="--workers 0"), local_cluster(0):
+    with pytest.raises(ConfigError, match="--workers 0"), open_cluster("0"):
         pass
     with (
         pytest.raises(ConfigError, match="nonsense:x"),
-        remote_cluster("nonsense:x"),
+        open_cluster("tcp://nonsense:x"),
     ):
         pass
 
 
 def test_dask_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'jpr\[dask\]'"), local_cluster(1):
+    with pytest.raises(MissingExtraError, match=r"pip install 'jpr\[dask\]'"), open_cluster("1"):
         pass
 
 
