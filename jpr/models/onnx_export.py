@@ -114,8 +114,8 @@ def _relative_bias(graph: Graph, positions: str, table: str, farthest: int) -> s
 
 def _bert(graph: Graph, bert: Bert, words: str, positions: str) -> str:
     """Add a BERT or MPNet, from embeddings to vectors (B, T, d)."""
-    table, offset = bert.positions.weight, bert.config.pad_token_id + 1
-    table = table[offset:] if bert.is_mpnet else table + bert.segments.weight[0]
+    table = bert.positions.weight
+    table = table[bert.first_position :] if bert.is_mpnet else table + bert.segments.weight[0]
     x = graph.add("Add", words, graph.add("Gather", graph.constant("positions", table), positions))
     x = graph.layer_norm("norm", x, bert.norm)
     bias: tuple[str, ...] = ()

@@ -130,12 +130,6 @@ class CrossAttention(nn.Module):
         q: Tensor = self.q(x).unflatten(-1, (self.heads, -1))
         return attend(q).flatten(-2)
 
-    def keys_and_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Return keys and values of a memory (…, d), each (…, heads, d_kv)."""
-        k: Tensor = self.k(memory).unflatten(-1, (self.heads, -1))
-        v: Tensor = self.v(memory).unflatten(-1, (self.heads, -1))
-        return k, v
-
 
 class EncoderBlock(nn.Module):
     """Self-attention and a feed-forward layer, each with a norm before and a residual."""
