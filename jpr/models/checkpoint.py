@@ -71,9 +71,7 @@ def read_checkpoint(folder: Path) -> tuple[dict[str, object], dict[str, Tensor]]
     config = read_object(folder / "config.json")
     weights: dict[str, Tensor] = {}
     for path in _weight_files(folder):
-        found = _load(path)
-        _check_finite(path, found)
-        weights |= found
+        weights |= _load(path)
     return config, weights
 
 
@@ -100,6 +98,7 @@ def unstack_weights(weights: Weights, names: Names) -> dict[str, Tensor]:
 
 
 def _load(path: Path) -> dict[str, Tensor]:
+    """Read the weights of a file, which must be finite."""
     try:
         if path.suffix == ".bin":
             found = torch.load(path, map_location="cpu", weights_only=True)
@@ -110,16 +109,13 @@ def _load(path: Path) -> dict[str, Tensor]:
         raise FormatError(path, 0, f"holds no weights ({reason}); copy it again") from error
     if not isinstance(found, dict) or not all(isinstance(w, Tensor) for w in found.values()):
         raise FormatError(path, 0, "holds something else than weights by name; save those alone")
-    return found
-
-
-def _check_finite(path: Path, weights: Weights) -> None:
-    for name, weight in weights.items():
+    for name, weight in found.items():
         if weight.is_floating_point() and weight.numel():
             largest = torch.stack(torch.aminmax(weight)).abs().max()  # propagates NaN
             if not bool(largest.isfinite()):
                 problem = f"the weight {name} holds NaN or infinity; use an earlier checkpoint"
                 raise FormatError(path, 0, problem)
+    return found
 
 
 def write_checkpoint(
