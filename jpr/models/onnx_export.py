@@ -48,8 +48,7 @@ def tower_to_onnx(tower: Tower, sample: Sample | None = None) -> bytes:
     words, positions = graph.embedding(tower.bert.words.weight), _positions(graph)
     x = _bert(graph, tower.bert, words, positions)
     vector = _vector_head(graph, tower, x, positions)
-    shape: Shape = (TensorProto.FLOAT, ["B", tower.dimension])
-    return graph.model(_INPUTS, {"vectors": (vector, shape)})
+    return graph.model(_INPUTS, {"vectors": (vector, (TensorProto.FLOAT, ["B", tower.dimension]))})
 
 
 def joint_to_onnx(model: JointModel, weights: str, sample: Sample | None = None) -> JointOnnx:

@@ -1,6 +1,7 @@
 """A builder of ONNX graphs: operations, norms, and matrices in float32 or int8."""
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 
 import numpy as np
 import torch
@@ -34,7 +35,7 @@ class Graph:
 
     def constant(self, name: str, value: "Tensor | NDArray[np.generic] | np.generic") -> str:
         """Store a value and return its name."""
-        array = value.detach().numpy() if isinstance(value, Tensor) else np.asarray(value)
+        array = value.detach().numpy() if isinstance(value, Tensor) else value
         self.weights[name] = numpy_helper.from_array(np.asarray(array, order="C"), name)
         return name
 
@@ -63,9 +64,8 @@ class Graph:
         codes, steps = _int8_rows(table.detach())
         found = self.add("Gather", self.constant("words", codes), "ids")
         values = self.add("Cast", found, to=TensorProto.FLOAT)
-        return self.add(
-            "Mul", values, self.add("Gather", self.constant("words.step", steps), "ids")
-        )
+        step = self.add("Gather", self.constant("words.step", steps), "ids")
+        return self.add("Mul", values, step)
 
     def matrix(self, name: str, weight: Tensor) -> str:
         """Store a matrix (out, in) and return the name of its float32 values."""
@@ -80,8 +80,8 @@ class Graph:
 
         Its quantized layers round their inputs and multiply integers, or multiply in float32.
         """
-        found = Graph(matrices=self._matrices)
-        found._prefix, found._rounds_inputs, found.weights = f"{name}.", rounds_inputs, self.weights
+        found = copy(self)
+        found.nodes, found._prefix, found._rounds_inputs = [], f"{name}.", rounds_inputs
         return found
 
     def either(self, condition: str, branches: Sequence[tuple["Graph", Outputs]]) -> Outputs:
@@ -111,21 +111,23 @@ class Graph:
 
     def rms_norm(self, name: str, x: str, norm: nn.RMSNorm) -> str:
         """Add a norm by the root mean square."""
-        weight = self.constant(f"{name}.weight", norm.weight)
-        epsilon = norm.eps or 0.0
-        return self.add("SimplifiedLayerNormalization", x, weight, axis=-1, epsilon=epsilon)
+        weight, eps = self.constant(f"{name}.weight", norm.weight), norm.eps or 0.0
+        return self.add("SimplifiedLayerNormalization", x, weight, axis=-1, epsilon=eps)
 
     def linear(self, name: str, x: str, linear: nn.Linear) -> str:
         """Add a linear layer; its product is in float32, or of integers if it is quantized."""
-        bias = _bias(linear)
-        matrix = self._matrices.get(name)
+        bias, matrix = _bias(linear), self._matrices.get(name)
         if matrix is None:
             product = self.add("MatMul", x, self.constant(f"{name}.weight", linear.weight.T))
         else:
-            x, codes, steps = self._smooth(name, x, matrix)
+            scale = matrix.scale
+            if not bool((scale.smoothing == 1).all()):
+                x = self.add("Mul", x, self.constant(f"{name}.smoothing", 1 / scale.smoothing))
+            codes = self.constant(f"{name}.weight", matrix.codes.to(torch.int8).T)
+            steps = self.constant(f"{name}.step", matrix.steps)
             if self._rounds_inputs:
-                step = self.constant(f"{name}.input_step", np.float32(matrix.scale.step))
-                zero = self.constant(f"{name}.input_zero", np.uint8(matrix.scale.zero))
+                step = self.constant(f"{name}.input_step", np.float32(scale.step))
+                zero = self.constant(f"{name}.input_zero", np.uint8(scale.zero))
                 last = () if bias is None else ("", self.constant(f"{name}.bias", bias))
                 inputs = self.add("QuantizeLinear", x, step, zero), codes, step, steps, zero, *last
                 return self.add("MatMulIntegerToFloat", *inputs, domain=MICROSOFT)
@@ -133,14 +135,6 @@ class Graph:
         if bias is None:
             return product
         return self.add("Add", product, self.constant(f"{name}.bias", bias))
-
-    def _smooth(self, name: str, x: str, matrix: QuantizedMatrix) -> tuple[str, str, str]:
-        """Return the smoothed input of a matrix, its codes and their steps."""
-        smoothing = matrix.scale.smoothing
-        if not bool((smoothing == 1).all()):
-            x = self.add("Mul", x, self.constant(f"{name}.smoothing", 1 / smoothing))
-        codes = self.constant(f"{name}.weight", matrix.codes.to(torch.int8).T)
-        return x, codes, self.constant(f"{name}.step", matrix.steps)
 
     def model(
         self, inputs: Mapping[str, Shape], outputs: Outputs, about: Mapping[str, str] | None = None
