@@ -67,7 +67,7 @@ def row_lengths(lengths: Tensor, total: int) -> Ints:
 
 
 def parts(lengths: Ints, budget: int) -> list[slice]:
-    """Cut rows into runs of at most `budget` tokens each, or of one longer row."""
+    """Cut rows, or other sizes, into runs of at most `budget` each, or of one larger one."""
     ends = lengths.cumsum()
     found, first = [], 0
     while first < len(lengths):

@@ -16,19 +16,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from jpr.errors import DataError
-from jpr.models import padding
+from jpr.models import padding, t5_blocks
 from jpr.models.config import T5Config
 from jpr.models.kernels import dispatch
-from jpr.models.t5_blocks import (
-    Attend,
-    AttendCross,
-    CrossAttention,
-    DecoderBlock,
-    EncoderBlock,
-    RelativeBias,
-    T5Norm,
-    attention,
-)
 
 _KERNEL_HEADS = (16, 32, 64, 128)  # head sizes that the training kernels take
 
@@ -40,9 +30,11 @@ class T5Encoder(nn.Module):
         super().__init__()
         self.config, self.dropout = config, dropout
         self.words = nn.Embedding(config.vocab_size, config.d_model)
-        self.relative = RelativeBias.of(config, both_ways=True)
-        self.blocks = nn.ModuleList(EncoderBlock(config, dropout) for _ in range(config.num_layers))
-        self.norm = T5Norm(config)
+        self.relative = t5_blocks.RelativeBias.of(config, both_ways=True)
+        self.blocks = nn.ModuleList(
+            t5_blocks.EncoderBlock(config, dropout) for _ in range(config.num_layers)
+        )
+        self.norm = t5_blocks.T5Norm(config)
         self.checkpointing = False  # recompute activations in the backward pass, to save memory
 
     def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
@@ -95,7 +87,7 @@ class T5Encoder(nn.Module):
             mixed = []
             for group, shape, mask in zip(groups, to.shapes, masks, strict=True):
                 q, k, v = (part.view(*shape, *part.shape[1:]) for part in group)
-                mixed.append(attention(q, k, v, mask, dropout).flatten(0, 1))
+                mixed.append(t5_blocks.attention(q, k, v, mask, dropout).flatten(0, 1))
             return mixed[0] if len(mixed) == 1 else torch.cat(mixed)
 
         return self._run_blocks(padded, attend)[slots]
@@ -114,7 +106,7 @@ class T5Encoder(nn.Module):
             masks.append(mask)
         return masks
 
-    def _run_blocks(self, ids: Tensor, attend: Attend) -> Tensor:
+    def _run_blocks(self, ids: Tensor, attend: t5_blocks.Attend) -> Tensor:
         x = F.dropout(self.words(ids), self.dropout, self.training)
         x = padding.run_blocks(self.blocks, x, attend, self.checkpointing)
         return F.dropout(self.norm(x), self.dropout, self.training)
@@ -139,10 +131,12 @@ class Memory:
             mask = mask.masked_fill(~inside, torch.finfo(dtype).min)[:, None, None]
             self._mask = mask.to(vectors.device)
 
-    def attend(self, cross: CrossAttention, dropout: float = 0.0) -> AttendCross:
+    def attend(
+        self, cross: t5_blocks.CrossAttention, dropout: float = 0.0
+    ) -> t5_blocks.AttendCross:
         """Return a layer's attention; its keys and values are computed now, once."""
         k, v = (self._padded(part(self._vectors), cross.heads) for part in (cross.k, cross.v))
-        return lambda q: attention(q, k, v, self._mask, dropout)
+        return lambda q: t5_blocks.attention(q, k, v, self._mask, dropout)
 
     def _padded(self, part: Tensor, heads: int) -> Tensor:
         """Pad (N, heads · d_kv) to (B, T, heads, d_kv)."""
@@ -159,15 +153,15 @@ class T5Decoder(nn.Module):
     def __init__(self, config: T5Config, dropout: float = 0.0) -> None:
         super().__init__()
         self.config, self.dropout = config, dropout
-        self.relative = RelativeBias.of(config, both_ways=False)
+        self.relative = t5_blocks.RelativeBias.of(config, both_ways=False)
         layers = range(config.num_decoder_layers)
-        self.blocks = nn.ModuleList(DecoderBlock(config, dropout) for _ in layers)
-        self.norm = T5Norm(config)
+        self.blocks = nn.ModuleList(t5_blocks.DecoderBlock(config, dropout) for _ in layers)
+        self.norm = t5_blocks.T5Norm(config)
 
     @property
-    def layers(self) -> list[DecoderBlock]:
+    def layers(self) -> list[t5_blocks.DecoderBlock]:
         """The blocks with their type."""
-        return [block for block in self.blocks if isinstance(block, DecoderBlock)]
+        return [block for block in self.blocks if isinstance(block, t5_blocks.DecoderBlock)]
 
     def forward(self, x: Tensor, memory: Memory) -> Tensor:
         """Map whole sequences (B, T, d), causally, to (B, T, d)."""
@@ -179,7 +173,7 @@ class T5Decoder(nn.Module):
         mask = bias.masked_fill(ahead, torch.finfo(dtype).min).expand(len(x), -1, -1, -1)
         for block in self.layers:
             cross = memory.attend(block.cross, dropout)
-            x = block(x, partial(attention, mask=mask, dropout=dropout), cross)
+            x = block(x, partial(t5_blocks.attention, mask=mask, dropout=dropout), cross)
         return F.dropout(self.norm(x), self.dropout, self.training)
 
 
