@@ -1,6 +1,6 @@
 """A builder of ONNX graphs: operations, norms, and matrices in float32 or int8."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 
 import numpy as np
@@ -15,6 +15,8 @@ from jpr.models.quantize import QuantizedMatrix
 MICROSOFT = "com.microsoft"  # the domain of ONNX Runtime's own operations
 _MAX_BYTES = 2**31 - 2**24  # protobuf's limit, less some for the operations
 
+Modules = Iterable[tuple[str, nn.Module]]
+"""Layers by the names under which their weights are stored."""
 Shape = tuple[int, Sequence[int | str]]
 """The type of a tensor and its axes, variable ones by name."""
 Outputs = Mapping[str, tuple[str, Shape]]
@@ -25,10 +27,11 @@ class Graph:
     """An ONNX graph under construction."""
 
     def __init__(
-        self, int8: bool = False, matrices: Mapping[str, QuantizedMatrix] | None = None
+        self, modules: Modules, int8: bool, matrices: Mapping[str, QuantizedMatrix]
     ) -> None:
         """Begin an empty graph; `int8` stores its matrices, `matrices` are its quantized layers."""
-        self._int8, self._matrices = int8, matrices or {}
+        self.names = {module: name for name, module in modules}
+        self._int8, self._matrices = int8, matrices
         self._prefix, self._rounds_inputs = "", True
         self.nodes: list[NodeProto] = []
         self.weights: dict[str, TensorProto] = {}
@@ -104,19 +107,21 @@ class Graph:
         weights = [] if self._prefix else list(self.weights.values())
         return helper.make_graph(self.nodes, self._prefix or "jpr", starts, ends, weights)
 
-    def layer_norm(self, name: str, x: str, norm: nn.LayerNorm) -> str:
+    def layer_norm(self, x: str, norm: nn.LayerNorm) -> str:
         """Add a layer norm."""
+        name = self.names[norm]
         weight, bias = (self.constant(f"{name}.{k}", getattr(norm, k)) for k in ("weight", "bias"))
         return self.add("LayerNormalization", x, weight, bias, axis=-1, epsilon=norm.eps)
 
-    def rms_norm(self, name: str, x: str, norm: nn.RMSNorm) -> str:
+    def rms_norm(self, x: str, norm: nn.RMSNorm) -> str:
         """Add a norm by the root mean square."""
-        weight, eps = self.constant(f"{name}.weight", norm.weight), norm.eps or 0.0
+        weight, eps = self.constant(f"{self.names[norm]}.weight", norm.weight), norm.eps or 0.0
         return self.add("SimplifiedLayerNormalization", x, weight, axis=-1, epsilon=eps)
 
-    def linear(self, name: str, x: str, linear: nn.Linear) -> str:
+    def linear(self, x: str, linear: nn.Linear) -> str:
         """Add a linear layer; its product is in float32, or of integers if it is quantized."""
-        bias, matrix = _bias(linear), self._matrices.get(name)
+        name, bias = self.names[linear], _bias(linear)
+        matrix = self._matrices.get(name)
         if matrix is None:
             product = self.add("MatMul", x, self.constant(f"{name}.weight", linear.weight.T))
         else:

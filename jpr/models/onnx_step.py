@@ -38,7 +38,7 @@ def step_to_onnx(model: JointModel, int8: bool, about: Mapping[str, str]) -> byt
     for i, block in enumerate(model.decoder.layers):
         x, cache = graph.block(i, x, block, bias)
         caches.append(cache)
-    hidden = graph.rms_norm("norm", x, model.decoder.norm)
+    hidden = graph.rms_norm(x, model.decoder.norm)
     least = graph.constant("least", np.float32(-np.inf))
     logits = graph.add("Where", "taken", least, graph.logits(head, hidden))
     keys, values = (graph.add("Concat", *part, axis=0) for part in zip(*caches, strict=True))
@@ -63,15 +63,15 @@ def step_to_onnx(model: JointModel, int8: bool, about: Mapping[str, str]) -> byt
     return graph.model(inputs, outputs, about)
 
 
-def add_feed_forward(graph: Graph, name: str, x: str, feed: FeedForward) -> str:
+def add_feed_forward(graph: Graph, x: str, feed: FeedForward) -> str:
     """Add a feed-forward layer of a T5."""
-    wide = graph.linear(f"{name}.up", x, feed.up)
+    wide = graph.linear(x, feed.up)
     if feed.gated:
         gate, wide = graph.split(wide, 2)
         wide = graph.add("Mul", graph.add("FastGelu", gate, domain=MICROSOFT), wide)
     else:
         wide = graph.add("Relu", wide)
-    return graph.linear(f"{name}.down", wide, feed.down)
+    return graph.linear(wide, feed.down)
 
 
 class _StepGraph(Graph):
@@ -79,7 +79,7 @@ class _StepGraph(Graph):
 
     def __init__(self, model: JointModel, int8: bool) -> None:
         """Store the head's matrices; of a T5's vocabulary only the index tokens."""
-        super().__init__(int8)
+        super().__init__(model.decoder.named_modules(), int8, {})
         head = model.head
         if isinstance(head, PointerHead):
             parts = {name: getattr(head, name).weight for name in ("query", "key", "chosen")}
@@ -114,9 +114,12 @@ class _StepGraph(Graph):
         prior = self.add("Mul", "prior", self.constant("head.prior", head.prior))
         return self.add("Add", agreement, prior)
 
-    def linear(self, name: str, x: str, linear: nn.Linear) -> str:
+    def linear(self, x: str, linear: nn.Linear) -> str:
         """Add a linear layer without bias, (P, in) to (P, out)."""
-        return self.add("Gemm", x, self.matrix(f"{name}.weight", linear.weight), transB=1)
+        return self.add("Gemm", x, self._matrix_of(linear), transB=1)
+
+    def _matrix_of(self, linear: nn.Linear) -> str:
+        return self.matrix(f"{self.names[linear]}.weight", linear.weight)
 
     def bias(self, decoder: T5Decoder) -> str:
         """Add the bias of ancestors' scores (P, heads, 1, D)."""
@@ -132,18 +135,12 @@ class _StepGraph(Graph):
 
     def block(self, i: int, x: str, block: DecoderBlock, bias: str) -> tuple[str, tuple[str, str]]:
         """Add a block, (P, d) to (P, d); also return new keys and values (1, P, inner)."""
-        name = f"blocks.{i}"
-        normed = self.rms_norm(f"{name}.norm1", x, block.norm1)
-        qkv = self.linear(f"{name}.attention.qkv", normed, block.attention.qkv)
-        q, k, v = self.split(qkv, 3)
+        normed = self.rms_norm(x, block.norm1)
+        q, k, v = self.split(self.linear(normed, block.attention.qkv), 3)
         mixed = self._attend_ancestors(i, q, (k, v), bias)
-        mixed = self.linear(f"{name}.attention.o", mixed, block.attention.o)
-        x = self.add("Add", x, mixed)
-        normed = self.rms_norm(f"{name}.norm2", x, block.norm2)
-        x = self.add("Add", x, self._attend_memory(f"{name}.cross", normed, block.cross))
-        normed = self.rms_norm(f"{name}.norm3", x, block.norm3)
-        fed = add_feed_forward(self, f"{name}.feed", normed, block.feed)
-        x = self.add("Add", x, fed)
+        x = self.add("Add", x, self.linear(mixed, block.attention.o))
+        x = self.add("Add", x, self._attend_memory(self.rms_norm(x, block.norm2), block.cross))
+        x = self.add("Add", x, add_feed_forward(self, self.rms_norm(x, block.norm3), block.feed))
         first = self.ints(0)
         return x, (self.add("Unsqueeze", k, first), self.add("Unsqueeze", v, first))
 
@@ -163,15 +160,14 @@ class _StepGraph(Graph):
         mixed = self.add("MatMul", self.add("Softmax", scores, axis=-1), values)
         return self.add("Reshape", mixed, self._flat)
 
-    def _attend_memory(self, name: str, x: str, cross: CrossAttention) -> str:
+    def _attend_memory(self, x: str, cross: CrossAttention) -> str:
         """Add attention to the memory (P, inner)."""
         d = cross.k.in_features
-        q = self.add("Reshape", self.linear(f"{name}.q", x, cross.q), self._by_head)
+        q = self.add("Reshape", self.linear(x, cross.q), self._by_head)
         shape = self.ints(self._heads, -1, d)
-        key, value = (
-            self.add("Reshape", self.matrix(f"{name}.{part}.weight", w.weight), shape)
-            for part, w in (("k", cross.k), ("v", cross.v))
-        )  # (heads, d_kv, d)
+        key, value = (  # (heads, d_kv, d)
+            self.add("Reshape", self._matrix_of(part), shape) for part in (cross.k, cross.v)
+        )
         query = self.add("MatMul", self.add("Transpose", q, perm=[1, 0, 2]), key)
         query = self.add("Reshape", query, self.ints(-1, d))  # (heads · P, d)
         scores = self.add("Gemm", query, "memory", transB=1)  # (heads · P, M)
@@ -179,4 +175,4 @@ class _StepGraph(Graph):
         mixed = self.add("Reshape", mixed, shape)  # (heads, P, d)
         mixed = self.add("MatMul", mixed, self.add("Transpose", value, perm=[0, 2, 1]))
         mixed = self.add("Reshape", self.add("Transpose", mixed, perm=[1, 0, 2]), self._flat)
-        return self.linear(f"{name}.o", mixed, cross.o)
+        return self.linear(mixed, cross.o)

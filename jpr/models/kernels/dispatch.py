@@ -58,7 +58,15 @@ def rms_norm(x: Tensor, norm: nn.RMSNorm) -> Tensor:
 def activation(x: Tensor, up: nn.Linear, gated: bool, dropout: float) -> Tensor:
     """Map (…, d) to (…, f): a linear layer, then ReLU or gates by GELU, then dropout."""
     if uses_inference_kernels(x):
-        return _fast_activation(x.view(-1, x.shape[-1]), up, gated).view(*x.shape[:-1], -1)
+        rows = x.view(-1, x.shape[-1])
+        if gated:
+            from jpr.models.kernels import inference
+
+            fast = inference.gated_gelu(up(rows))
+        else:
+            none = x.new_zeros(up.out_features)
+            fast = torch._addmm_activation(none, rows, up.weight.t(), use_gelu=False)
+        return fast.view(*x.shape[:-1], -1)
     wide: Tensor = up(x)
     if uses_training_kernels(x):
         from jpr.models.kernels import training
@@ -70,16 +78,6 @@ def activation(x: Tensor, up: nn.Linear, gated: bool, dropout: float) -> Tensor:
     else:
         wide = F.relu(wide, inplace=True)
     return F.dropout(wide, dropout, dropout > 0)
-
-
-def _fast_activation(x: Tensor, up: nn.Linear, gated: bool) -> Tensor:
-    """Do the same for rows (N, d) in fewer passes over memory."""
-    if gated:
-        from jpr.models.kernels import inference
-
-        return inference.gated_gelu(up(x))
-    none = x.new_zeros(up.out_features)
-    return torch._addmm_activation(none, x, up.weight.t(), use_gelu=False)
 
 
 def add_linear(x: Tensor, linear: nn.Linear, inner: Tensor, dropout: float) -> Tensor:
