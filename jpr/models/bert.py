@@ -111,18 +111,26 @@ class Bert(nn.Module):
         row = torch.searchsorted(ends, token, right=True) - 1
         last = len(self.positions.weight) - 1 - self.first_position
         position = (token - ends[row]).clamp(max=last).long()
-        attend = self._mpnet_attend(ends, longest) if self.is_mpnet else _attend(ends, longest)
+        attend = self._attend_packed(ends, longest)
         return run_blocks(self.blocks, self._embed(ids, position), attend, self.checkpointing)
 
-    def _mpnet_attend(self, ends: Tensor, longest: int) -> Attend:
-        """Return attention with a relative bias: T5's, with scaled queries."""
-        from jpr.models.kernels import inference, training
+    def _attend_packed(self, ends: Tensor, longest: int) -> Attend:
+        """Return attention over concatenated rows, within each row."""
+        if self.is_mpnet:  # with a relative bias: T5's, with scaled queries
+            from jpr.models.kernels import inference, training
 
-        tiles = self.relative.tiles(inference.TILE, torch.float32)
+            tiles = self.relative.tiles(inference.TILE, torch.float32)
 
-        def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            q, k, v = q * q.shape[-1] ** -0.5, k.contiguous(), v.contiguous()  # equal strides
-            return training.attend(q, k, v, tiles, ends, longest, 0.0)
+            def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+                q, k, v = q * q.shape[-1] ** -0.5, k.contiguous(), v.contiguous()  # equal strides
+                return training.attend(q, k, v, tiles, ends, longest, 0.0)
+        else:
+            from torch.nn.attention.varlen import varlen_attn
+
+            def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+                mixed = varlen_attn(q, k, v, ends, ends, longest, longest)
+                assert isinstance(mixed, Tensor)  # it returns a tuple only on request
+                return mixed
 
         return attend
 
@@ -134,18 +142,6 @@ class Bert(nn.Module):
         x = F.dropout(self.norm(x), self.dropout, self.training)
         kind = x.device.type
         return x.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else x
-
-
-def _attend(ends: Tensor, longest: int) -> Attend:
-    """Return attention over concatenated rows, within each row."""
-    from torch.nn.attention.varlen import varlen_attn
-
-    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        mixed = varlen_attn(q, k, v, ends, ends, longest, longest)
-        assert isinstance(mixed, Tensor)  # it returns a tuple only on request
-        return mixed
-
-    return attend
 
 
 def pool(hidden: Tensor, lengths: Tensor, how: str) -> Tensor:

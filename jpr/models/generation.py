@@ -205,12 +205,12 @@ class _SpanTokens:
         """(R · size + …,) for each node of each sequence, twice the number of its spans that were
         not begun, plus one where a span ends that was not generated."""
         self._farther = self._left.unfold(0, widest, 1)
-        self._column = torch.arange(widest + 3, device=device)
-        self._column[widest:] = -1
-        self._least = torch.full((widest + 3,), 2, dtype=torch.int32, device=device)
-        self._least[-2], self._least[-1] = 1, 0
-        self._gain = torch.zeros(widest + 3, device=device)
-        self._gain[-2], self._gain[-1] = -options.stop_penalty, _NEVER
+        # Of each choice, the last three being the ends: its column among the children, the least
+        # `left` with which it is possible, and what is added to its log-probability.
+        least = torch.tensor([2, 1, 0], dtype=torch.int32, device=device)
+        gain = torch.tensor([0.0, -options.stop_penalty, _NEVER], device=device)
+        self._column = F.pad(torch.arange(widest, device=device), (0, 3), value=-1)
+        self._least, self._gain = F.pad(least, (widest, 0), value=2), F.pad(gain, (widest, 0))
 
     def scores(self, log_probs: Tensor) -> Tensor:
         self._found = self._children[self._node]

@@ -91,15 +91,7 @@ def _inputs(
 
 
 def quantize_matrix(inputs: Tensor, weight: Tensor) -> QuantizedMatrix:
-    """Quantize a matrix (out, in) for its inputs (tokens, in)."""
-    scale = _best_scale(inputs, weight)
-    smooth = weight * scale.smoothing
-    steps = _steps(smooth)
-    return QuantizedMatrix(_round(smooth / steps[:, None], scale.codes(inputs)), steps, scale)
-
-
-def _best_scale(inputs: Tensor, weight: Tensor) -> InputScale:
-    """Return the smoothing whose products have the least error."""
+    """Quantize a matrix (out, in) for its inputs (tokens, in), with the best smoothing."""
     some = inputs[:: max(1, len(inputs) // _TOKENS_TRIED)]
     exact = some @ weight.T
 
@@ -110,7 +102,10 @@ def _best_scale(inputs: Tensor, weight: Tensor) -> InputScale:
         found = (scale.codes(some) @ codes.T) * steps * scale.step
         return float((found - exact).square().mean())
 
-    return min((_scale(inputs, weight, power) for power in _SMOOTHINGS), key=error)
+    scale = min((_scale(inputs, weight, power) for power in _SMOOTHINGS), key=error)
+    smooth = weight * scale.smoothing
+    steps = _steps(smooth)
+    return QuantizedMatrix(_round(smooth / steps[:, None], scale.codes(inputs)), steps, scale)
 
 
 def _scale(inputs: Tensor, weight: Tensor, power: float) -> InputScale:
