@@ -11,7 +11,7 @@ replayed; a `CachePool` keeps the buffers for the next questions.
 
 import threading
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 import numpy as np
@@ -191,25 +191,20 @@ class PrefixScorer:
     def __call__(self, requests: Sequence[Request]) -> list[NDArray[np.float32]]:
         """Return log P(candidate | prefix) for each request, a number per candidate."""
         assert self._cache.owner is self, "another search has taken the cache"
-        found: dict[Request, NDArray[np.float32]] = {}
-        for pairs in self._rounds(requests):
-            found |= self._step(pairs)
-        return [found[pair] for pair in requests]
-
-    def _rounds(self, requests: Sequence[Request]) -> list[list[Request]]:
-        """Put ancestors that are not cached yet first, each length in a round of its own."""
-        needed = dict.fromkeys(requests)
         for question, prefix in requests:
             n = self._counts[question]
             if len(set(prefix)) < len(prefix) or any(not 0 <= p < n for p in prefix):
                 raise DataError(f"prefix {prefix} is not a choice of {n} candidates")
-            for length in range(len(prefix)):
-                if (question, prefix[:length]) not in self._slots:
-                    needed.setdefault((question, prefix[:length]))
-        if all((question, prefix[:-1]) in self._slots for question, prefix in needed if prefix):
-            return [list(needed)]  # every parent is known: one round for all lengths
-        lengths = sorted({len(prefix) for _, prefix in needed})
-        return [[pair for pair in needed if len(pair[1]) == length] for length in lengths]
+        found = self._run(dict.fromkeys(requests))
+        return [found[pair] for pair in requests]
+
+    def _run(self, requests: Iterable[Request]) -> dict[Request, NDArray[np.float32]]:
+        """Run the decoder, on parents first whose keys and values are not cached."""
+        parents = dict.fromkeys((question, prefix[:-1]) for question, prefix in requests if prefix)
+        new = [parent for parent in parents if parent not in self._slots]
+        found = self._run(new) if new else {}
+        rest = [pair for pair in requests if pair not in found]
+        return found | self._step(rest) if rest else found
 
     def _step(self, pairs: list[Request]) -> dict[Request, NDArray[np.float32]]:
         """Run one step for prefixes, each in a column of its question's row."""
