@@ -102,7 +102,7 @@ class DecoderCache:
         question = torch.arange(len(requests), device=requests.device) // width
         length = requests[:, :1].long()
         last = passages.gather(1, (length - 1).clamp(min=0)).clamp(min=0)[:, 0]
-        first = model.head.start_input().to(self.inputs.dtype)
+        first = model.head.start.to(self.inputs.dtype)
         x = torch.where(length > 0, self.inputs[rows][question, last], first)  # (P, d)
         bias = model.decoder.relative(-torch.arange(depth, device=requests.device)).float()
         for own, block in zip(self.cache, model.decoder.layers, strict=True):

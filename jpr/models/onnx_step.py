@@ -100,7 +100,7 @@ class _StepGraph(Graph):
             chosen = self.add("Gather", self._head["words"], self.add("Gather", "numbers", "last"))
         some = self.add("GreaterOrEqual", "last", self.constant("none", np.int64(0)))
         is_chosen = self.add("Unsqueeze", some, self.ints(1))
-        start = self.constant("head.start", head.start_input())
+        start = self.constant("head.start", head.start)
         return self.add("Where", is_chosen, chosen, start)
 
     def logits(self, head: PointerHead | IndexHead, hidden: str) -> str:
