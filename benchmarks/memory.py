@@ -4,7 +4,7 @@ PYTHONPATH=. python benchmarks/memory.py [--tiny] [--commit NAME] [--out FILE.js
 
 Training is a step of `jpr.train.loop`: `encoder.forward_packed`, logits of the answer, cross
 entropy, backward, gradient clipping, AdamW (fused), under autocast in bfloat16, dropout 0.1.
-Inference is `encoder.forward_packed` and `generate_tokens` in bfloat16. Weights and tokens are
+Inference is `encoder.forward_packed` and `generate_answers` in bfloat16. Weights and tokens are
 random, all passages equally long. The peak is `torch.cuda.max_memory_allocated` of the second and
 third step: the first makes AdamW's moments. "before" is what was allocated before the model.
 """
@@ -25,7 +25,7 @@ from lines import line
 from torch import Tensor, nn
 
 from jpr.models.config import T5Config
-from jpr.models.generation import generate_tokens
+from jpr.models.generation import GenerateOptions, generate_answers
 from jpr.models.t5 import T5
 from recipes.reader_memory import SHAPES, Load, Peak, inference, training
 
@@ -114,12 +114,11 @@ def read(setting: Setting, device: str) -> Callable[[], None]:
     """Return a function that reads and generates."""
     model = reader(setting, device)
     ids, lengths, memory, _ = tokens(setting, device)
+    options = GenerateOptions(separator=0, longest=setting.load.answer)
 
     @torch.inference_mode()
     def step() -> None:
-        generate_tokens(
-            model, model.encoder.forward_packed(ids, lengths), memory, setting.load.answer
-        )
+        generate_answers(model, model.encoder.forward_packed(ids, lengths), memory, options)
 
     return step
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from jpr.models.checkpoint import stack_weights, unstack_weights
 from jpr.models.config import BertConfig
-from jpr.models.padding import length_mask, pad_rows, run_block
+from jpr.models.padding import length_mask, pad_rows, run_blocks
 from jpr.models.t5_blocks import Attend, RelativeBias
 
 _MAX_DISTANCE = 128  # MPNet's relative bias is constant from this distance on
@@ -62,6 +62,7 @@ class Bert(nn.Module):
         self.dropout = dropout
         self.checkpointing = False  # recompute activations in the backward pass, to save memory
         self.is_mpnet = config.model_type == "mpnet"
+        self.first_position = config.pad_token_id + 1 if self.is_mpnet else 0
         self.words = nn.Embedding(config.vocab_size, d)
         self.positions = nn.Embedding(config.max_position_embeddings, d)
         self.norm = nn.LayerNorm(d, eps=config.layer_norm_eps)
@@ -76,17 +77,20 @@ class Bert(nn.Module):
 
     def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """Map padded ids (B, T) with `lengths` (B,) to (B, T, d)."""
-        x = self._embed(ids, torch.arange(ids.shape[1], device=ids.device))
-        kind = ids.device.type  # the mask is large: it is made once, in attention's precision
-        half = torch.is_autocast_enabled(kind)
-        dtype = torch.get_autocast_dtype(kind) if half else x.dtype
-        mask = self._mask(length_mask(lengths, ids.shape[1]), dtype)  # (B, 1 or heads, T, T)
+        t = ids.shape[1]
+        x = self._embed(ids, torch.arange(t, device=ids.device))
+        outside = ~length_mask(lengths, t)
+        mask = torch.zeros(ids.shape, dtype=x.dtype, device=x.device)
+        mask = mask.masked_fill(outside, torch.finfo(x.dtype).min)[:, None, None]
+        if self.is_mpnet:
+            mask = mask + self.relative.square(t)[None].to(x.dtype)
+        mask = mask.expand(-1, -1, t, -1)  # (B, 1 or heads, T, T) for all layers: it is large
 
         def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             q, k, v = (part.transpose(1, 2) for part in (q, k, v))  # (B, heads, T, d/heads)
             return F.scaled_dot_product_attention(q, k, v, attn_mask=mask).transpose(1, 2)
 
-        return self._run_blocks(x, attend)
+        return run_blocks(self.blocks, x, attend, self.checkpointing)
 
     def forward_packed(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """Map concatenated rows of `lengths` (B,), ids (N,), to (N, d)."""
@@ -105,60 +109,39 @@ class Bert(nn.Module):
         """
         token = torch.arange(len(ids), device=ids.device, dtype=torch.int32)
         row = torch.searchsorted(ends, token, right=True) - 1
-        last = len(self.positions.weight) - 1 - self._first_position
+        last = len(self.positions.weight) - 1 - self.first_position
         position = (token - ends[row]).clamp(max=last).long()
-        attend = self._mpnet_attend(ends, longest) if self.is_mpnet else _attend(ends, longest)
-        return self._run_blocks(self._embed(ids, position), attend)
+        attend = self._attend_packed(ends, longest)
+        return run_blocks(self.blocks, self._embed(ids, position), attend, self.checkpointing)
 
-    def _mpnet_attend(self, ends: Tensor, longest: int) -> Attend:
-        """Return attention with a relative bias: T5's, with scaled queries."""
-        from jpr.models.kernels import inference, training
+    def _attend_packed(self, ends: Tensor, longest: int) -> Attend:
+        """Return attention over concatenated rows, within each row."""
+        if self.is_mpnet:  # with a relative bias: T5's, with scaled queries
+            from jpr.models.kernels import inference, training
 
-        tiles = self.relative.tiles(inference.TILE, torch.float32)
+            tiles = self.relative.tiles(inference.TILE, torch.float32)
 
-        def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            q, k, v = q * q.shape[-1] ** -0.5, k.contiguous(), v.contiguous()  # equal strides
-            return training.attend(q, k, v, tiles, ends, longest, 0.0)
+            def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+                q, k, v = q * q.shape[-1] ** -0.5, k.contiguous(), v.contiguous()  # equal strides
+                return training.attend(q, k, v, tiles, ends, longest, 0.0)
+        else:
+            from torch.nn.attention.varlen import varlen_attn
+
+            def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+                mixed = varlen_attn(q, k, v, ends, ends, longest, longest)
+                assert isinstance(mixed, Tensor)  # it returns a tuple only on request
+                return mixed
 
         return attend
 
-    @property
-    def _first_position(self) -> int:
-        return self.config.pad_token_id + 1 if self.is_mpnet else 0
-
     def _embed(self, ids: Tensor, position: Tensor) -> Tensor:
-        x: Tensor = self.words(ids) + self.positions(position + self._first_position)
+        """Return the input of the blocks, in the precision in which they work."""
+        x: Tensor = self.words(ids) + self.positions(position + self.first_position)
         if not self.is_mpnet:
             x = x + self.segments.weight[0]
-        return F.dropout(self.norm(x), self.dropout, self.training)
-
-    def _mask(self, inside: Tensor, dtype: torch.dtype) -> Tensor:
-        """Return what is added to the attention scores, given which tokens count (B, T)."""
-        t = inside.shape[1]
-        mask = torch.zeros(inside.shape, dtype=dtype, device=inside.device)
-        mask = mask.masked_fill(~inside, torch.finfo(dtype).min)[:, None, None]
-        if self.is_mpnet:
-            mask = mask + self.relative.square(t)[None].to(dtype)
-        return mask.expand(-1, -1, t, -1)
-
-    def _run_blocks(self, x: Tensor, attend: Attend) -> Tensor:
-        if torch.is_autocast_enabled(x.device.type):
-            x = x.to(torch.get_autocast_dtype(x.device.type))
-        for block in self.blocks:
-            x = run_block(block, x, attend, self.checkpointing)
-        return x
-
-
-def _attend(ends: Tensor, longest: int) -> Attend:
-    """Return attention over concatenated rows, within each row."""
-    from torch.nn.attention.varlen import varlen_attn
-
-    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        mixed = varlen_attn(q, k, v, ends, ends, longest, longest)
-        assert isinstance(mixed, Tensor)  # it returns a tuple only on request
-        return mixed
-
-    return attend
+        x = F.dropout(self.norm(x), self.dropout, self.training)
+        kind = x.device.type
+        return x.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else x
 
 
 def pool(hidden: Tensor, lengths: Tensor, how: str) -> Tensor:

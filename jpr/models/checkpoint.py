@@ -9,6 +9,7 @@ from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -18,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 from jpr.errors import DataError, FormatError
 from jpr.io.atomic import publish_path
 from jpr.io.json_files import read_object, write_json
+from jpr.models.padding import parts
 
 Weights = Mapping[str, Tensor]
 Names = Mapping[str, tuple[str, ...]]
@@ -71,9 +73,7 @@ def read_checkpoint(folder: Path) -> tuple[dict[str, object], dict[str, Tensor]]
     config = read_object(folder / "config.json")
     weights: dict[str, Tensor] = {}
     for path in _weight_files(folder):
-        found = _load(path)
-        _check_finite(path, found)
-        weights |= found
+        weights |= _load(path)
     return config, weights
 
 
@@ -100,6 +100,7 @@ def unstack_weights(weights: Weights, names: Names) -> dict[str, Tensor]:
 
 
 def _load(path: Path) -> dict[str, Tensor]:
+    """Read the weights of a file, which must be finite."""
     try:
         if path.suffix == ".bin":
             found = torch.load(path, map_location="cpu", weights_only=True)
@@ -110,16 +111,13 @@ def _load(path: Path) -> dict[str, Tensor]:
         raise FormatError(path, 0, f"holds no weights ({reason}); copy it again") from error
     if not isinstance(found, dict) or not all(isinstance(w, Tensor) for w in found.values()):
         raise FormatError(path, 0, "holds something else than weights by name; save those alone")
-    return found
-
-
-def _check_finite(path: Path, weights: Weights) -> None:
-    for name, weight in weights.items():
+    for name, weight in found.items():
         if weight.is_floating_point() and weight.numel():
             largest = torch.stack(torch.aminmax(weight)).abs().max()  # propagates NaN
             if not bool(largest.isfinite()):
                 problem = f"the weight {name} holds NaN or infinity; use an earlier checkpoint"
                 raise FormatError(path, 0, problem)
+    return found
 
 
 def write_checkpoint(
@@ -127,7 +125,12 @@ def write_checkpoint(
 ) -> list[str]:
     """Write a folder that `read_checkpoint` and Hugging Face read; return its file names."""
     folder.mkdir(parents=True, exist_ok=True)
-    shards = _shards(weights, shard_bytes)
+    groups = parts(np.array([weight.nbytes for weight in weights.values()]), shard_bytes)
+    n, names = len(groups), list(weights)
+    shards = {
+        f"model-{i:05}-of-{n:05}.safetensors" if n > 1 else _WHOLE: names[group]
+        for i, group in enumerate(groups, 1)
+    }
     with ExitStack() as stack:
         for name, shard in shards.items():
             contiguous = {weight: weights[weight].contiguous() for weight in shard}
@@ -143,22 +146,6 @@ def write_checkpoint(
         index.unlink(missing_ok=True)
     write_json(folder / "config.json", config)
     return [*shards, "config.json", *([index.name] if len(shards) > 1 else [])]
-
-
-def _shards(weights: Weights, limit: int) -> dict[str, list[str]]:
-    """Group weights into files of at most `limit` bytes, or of one weight that is larger."""
-    shards: list[list[str]] = [[]]
-    size = 0
-    for name, weight in weights.items():
-        if shards[-1] and size + weight.nbytes > limit:
-            shards.append([])
-            size = 0
-        shards[-1].append(name)
-        size += weight.nbytes
-    if len(shards) == 1:
-        return {_WHOLE: shards[0]}
-    n = len(shards)
-    return {f"model-{i:05}-of-{n:05}.safetensors": shard for i, shard in enumerate(shards, 1)}
 
 
 def _weight_files(folder: Path) -> list[Path]:

@@ -10,9 +10,8 @@ replayed; a `CachePool` keeps the buffers for the next questions.
 """
 
 import threading
-from collections import Counter
-from collections.abc import Sequence
-from copy import copy
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 import numpy as np
@@ -25,11 +24,11 @@ from jpr.errors import DataError
 from jpr.models.candidates import EncodedBatch, PackedCandidates
 from jpr.models.joint import JointModel, masked_log_softmax
 from jpr.models.kernels import dispatch
-from jpr.models.kernels.cuda_graph import CudaGraph, CudaGraphCache
-from jpr.models.padding import Grouping, Ints, in_parts, row_lengths
+from jpr.models.kernels.cuda_graph import CudaGraphCache
+from jpr.models.padding import Ints, in_parts, row_lengths
 from jpr.models.t5_blocks import CrossAttention
+from jpr.types import Prefix
 
-Prefix = tuple[int, ...]
 Request = tuple[int, Prefix]
 """A question, by its place in the batch, and a prefix of its candidates."""
 GRAPH_WIDTHS = (1, 4, 12)
@@ -51,7 +50,8 @@ class DecoderCache:
         self.prior = torch.zeros(questions, candidates, device=like.device)
         self.mask = torch.zeros(questions, candidates, dtype=torch.bool, device=like.device)
         self.owner: object = None
-        self._graphs: dict[tuple[int, int], CudaGraph] = {}
+        self.uses_graphs = dispatch.uses_inference_kernels(like)
+        self._graphs = CudaGraphCache()
         self.slots = 32 * questions  # of prefixes; one more is for unused rows of a step
         size = len(model.decoder.layers), self.slots + 1, 2, config.num_heads, config.d_kv
         self.cache = like.new_zeros(size)
@@ -60,7 +60,7 @@ class DecoderCache:
         """Double the slots for prefixes."""
         self.cache = torch.cat([self.cache[:, :-1], self.cache], dim=1)
         self.slots *= 2
-        self._graphs.clear()
+        self._graphs = CudaGraphCache()
 
     def load(self, encoded: EncodedBatch, owner: object) -> None:
         """Put questions into the buffers, in place of others."""
@@ -78,65 +78,46 @@ class DecoderCache:
         self.mask[:count, :candidates] = encoded.mask
         self.mask[count:, 0] = True  # a softmax over nothing is NaN
 
-    @property
-    def uses_graphs(self) -> bool:
-        """Whether steps have a few fixed shapes, each for all questions."""
-        return dispatch.uses_inference_kernels(self.memory)
+    def step(self, requests: NDArray[np.int32], questions: list[int]) -> Tensor:
+        """Return log-probabilities (Q, W, C) of prefixes, and store their keys and values.
 
-    def select(self, questions: list[int]) -> "DecoderCache":
-        """Return a cache of some questions, with the same slots."""
-        if len(questions) == self.shape[0]:
-            return self
-        part = copy(self)
-        part.shape = len(questions), *self.shape[1:]
-        for name in ("memory", "lengths", "inputs", "keys", "prior", "mask"):
-            setattr(part, name, getattr(self, name)[questions])
-        return part
+        `requests` (Q, W, 1 + 2 · depth) has each prefix's length, the slots of its ancestors and,
+        after them, its own, then its passages; -1 beyond them.
+        """
+        rows = slice(None) if len(questions) == self.shape[0] else questions
+        _, width, size = requests.shape
+        given, device = torch.from_numpy(requests).flatten(0, 1), self.memory.device
+        run = partial(self._run_decoder, rows=rows)
+        if self.uses_graphs and width in GRAPH_WIDTHS:
+            return self._graphs.run((width, size), run, given, device=device)
+        return run(given.to(device))
 
-    def step(self, requests: NDArray[np.int32], depth: int) -> Tensor:
-        """Return log-probabilities (Q, W, C) for requests (Q · W, 1 + 2 · depth); see `step`."""
-        width = len(requests) // self.shape[0]
-        given = torch.from_numpy(requests)
-        if not self.uses_graphs or width not in GRAPH_WIDTHS:
-            return step(self, given.to(self.memory.device), depth)
-        if (width, depth) not in self._graphs:
-            blank = torch.full(requests.shape, -1, dtype=torch.int32)
-            blank[:, :2] = torch.tensor([0, self.slots])  # the empty prefix, stored nowhere
-            work = partial(step, self, depth=depth)
-            self._graphs[width, depth] = CudaGraph(work, [blank], self.memory.device)
-        return self._graphs[width, depth](given)
-
-
-def step(cache: DecoderCache, requests: Tensor, depth: int) -> Tensor:
-    """Run the decoder on the last passage of each prefix, and store its keys and values.
-
-    `requests` (P, 1 + 2 · depth) has each prefix's length, the slots of its ancestors and, after
-    them, its own, then its passages; -1 beyond them.
-    """
-    questions, _, candidates = cache.shape
-    model, width = cache.model, len(requests) // questions
-    path, passages = requests[:, : 1 + depth], requests[:, 1 + depth :].long()
-    question = torch.arange(len(requests), device=requests.device) // width
-    length = requests[:, :1].long()
-    last = passages.gather(1, (length - 1).clamp(min=0)).clamp(min=0)[:, 0]
-    first = model.head.start_input().to(cache.inputs.dtype)
-    x = torch.where(length > 0, cache.inputs[question, last], first)  # (P, d)
-    bias = model.decoder.relative(-torch.arange(depth, device=requests.device)).float()
-    for layer, block in enumerate(model.decoder.layers):
-        own = cache.cache[layer]  # (slots, 2, heads, d_kv)
-        attend_self = partial(dispatch.prefix_attention, cache=own, path=path, bias=bias)
-        attend_cross = partial(
-            _attend_memory, cross=block.cross, memory=cache.memory, lengths=cache.lengths
-        )
-        x = block(x, attend_self, attend_cross)
-    hidden = model.decoder.norm(x).view(questions, width, -1)
-    taken = torch.zeros(len(requests), candidates + 1, dtype=torch.bool, device=requests.device)
-    taken = taken.scatter(1, passages.where(passages >= 0, candidates), True)[:, :-1]
-    excluded = taken.view(questions, width, -1) | ~cache.mask[:, None]
-    return masked_log_softmax(model.head.logits(hidden, cache.keys, cache.prior), excluded)
+    def _run_decoder(self, requests: Tensor, rows: slice | list[int]) -> Tensor:
+        """Run the decoder on the last passage of each prefix (P, 1 + 2 · depth)."""
+        model, depth = self.model, requests.shape[1] // 2
+        memory, lengths, mask = self.memory[rows], self.lengths[rows], self.mask[rows]
+        questions, candidates = mask.shape
+        width = len(requests) // questions
+        path, passages = requests[:, : 1 + depth], requests[:, 1 + depth :].long()
+        question = torch.arange(len(requests), device=requests.device) // width
+        length = requests[:, :1].long()
+        last = passages.gather(1, (length - 1).clamp(min=0)).clamp(min=0)[:, 0]
+        first = model.head.start.to(self.inputs.dtype)
+        x = torch.where(length > 0, self.inputs[rows][question, last], first)  # (P, d)
+        bias = model.decoder.relative(-torch.arange(depth, device=requests.device)).float()
+        for own, block in zip(self.cache, model.decoder.layers, strict=True):
+            attend_self = partial(dispatch.prefix_attention, cache=own, path=path, bias=bias)
+            attend_cross = partial(_attend_memory, block.cross, memory, lengths)
+            x = block(x, attend_self, attend_cross)
+        hidden = model.decoder.norm(x).view(questions, width, -1)
+        taken = torch.zeros(len(requests), candidates + 1, dtype=torch.bool, device=x.device)
+        taken = taken.scatter(1, passages.where(passages >= 0, candidates), True)[:, :-1]
+        excluded = taken.view(questions, width, -1) | ~mask[:, None]
+        logits = model.head.logits(hidden, self.keys[rows], self.prior[rows])
+        return masked_log_softmax(logits, excluded)
 
 
-def _attend_memory(q: Tensor, cross: CrossAttention, memory: Tensor, lengths: Tensor) -> Tensor:
+def _attend_memory(cross: CrossAttention, memory: Tensor, lengths: Tensor, q: Tensor) -> Tensor:
     """Attend to each prefix's own memory, queries (P, heads, d_kv) to the same."""
     heads, d_kv = q.shape[1:]
     questions, _, d = memory.shape
@@ -150,12 +131,12 @@ def _attend_memory(q: Tensor, cross: CrossAttention, memory: Tensor, lengths: Te
     return mixed.transpose(0, 1)
 
 
-class CachePool:
-    """The caches of a model, one of each shape for each thread, and CUDA graphs of its encoder."""
+class CachePool(threading.local):
+    """Of each thread: a model's caches, one of each shape, and CUDA graphs of its encoder."""
 
     def __init__(self, model: JointModel) -> None:
-        self._model, self._thread = model, threading.local()
-        self._graphs = CudaGraphCache()
+        self._model, self._graphs = model, CudaGraphCache()
+        self._caches: dict[tuple[int, int, int], DecoderCache] = {}
 
     @torch.inference_mode()
     def encode(self, candidates: PackedCandidates) -> EncodedBatch:
@@ -166,8 +147,7 @@ class CachePool:
 
     def _encode_packed(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """Map concatenated rows of `lengths` (B,), ids (N,), to (N, d)."""
-        rows = row_lengths(lengths, len(ids))
-        return in_parts(ids, rows, Grouping.of(ids.device).budget, self._encode_part)
+        return in_parts(ids, row_lengths(lengths, len(ids)), self._encode_part)
 
     def _encode_part(self, ids: Tensor, rows: Ints) -> Tensor:
         """Pad to a shape that recurs; what lies after the last row's end belongs to none."""
@@ -190,11 +170,9 @@ class CachePool:
         multiple = 2048 if longest > 2048 else 64
         padded = -(-longest // multiple) * multiple
         shape = next_power_of_2(questions), padded, -(-candidates // 32) * 32
-        known: dict[tuple[int, int, int], DecoderCache]
-        known = self._thread.__dict__.setdefault("caches", {})
-        if shape not in known:
-            known[shape] = DecoderCache(self._model, shape)
-        return known[shape]
+        if shape not in self._caches:
+            self._caches[shape] = DecoderCache(self._model, shape)
+        return self._caches[shape]
 
 
 class PrefixScorer:
@@ -213,63 +191,47 @@ class PrefixScorer:
     def __call__(self, requests: Sequence[Request]) -> list[NDArray[np.float32]]:
         """Return log P(candidate | prefix) for each request, a number per candidate."""
         assert self._cache.owner is self, "another search has taken the cache"
-        found: dict[Request, NDArray[np.float32]] = {}
-        for pairs in self._rounds(requests):
-            found |= self._step(pairs)
-        return [found[pair] for pair in requests]
-
-    def _rounds(self, requests: Sequence[Request]) -> list[list[Request]]:
-        """Put ancestors that are not cached yet first, each length in a round of its own."""
-        needed = dict.fromkeys(requests)
         for question, prefix in requests:
             n = self._counts[question]
             if len(set(prefix)) < len(prefix) or any(not 0 <= p < n for p in prefix):
                 raise DataError(f"prefix {prefix} is not a choice of {n} candidates")
-            for length in range(len(prefix)):
-                if (question, prefix[:length]) not in self._slots:
-                    needed.setdefault((question, prefix[:length]))
-        if all((question, prefix[:-1]) in self._slots for question, prefix in needed if prefix):
-            return [list(needed)]  # every parent is known: one round for all lengths
-        lengths = sorted({len(prefix) for _, prefix in needed})
-        return [[pair for pair in needed if len(pair[1]) == length] for length in lengths]
+        found = self._run(dict.fromkeys(requests))
+        return [found[pair] for pair in requests]
+
+    def _run(self, requests: Iterable[Request]) -> dict[Request, NDArray[np.float32]]:
+        """Run the decoder, on parents first whose keys and values are not cached."""
+        parents = dict.fromkeys((question, prefix[:-1]) for question, prefix in requests if prefix)
+        new = [parent for parent in parents if parent not in self._slots]
+        found = self._run(new) if new else {}
+        rest = [pair for pair in requests if pair not in found]
+        return found | self._step(rest) if rest else found
 
     def _step(self, pairs: list[Request]) -> dict[Request, NDArray[np.float32]]:
         """Run one step for prefixes, each in a column of its question's row."""
-        cache = self._cache
-        while len(self._slots) + len(pairs) > cache.slots:
-            cache.grow()
-        for pair in pairs:
-            self._slots.setdefault(pair, len(self._slots))
-        questions = sorted({question for question, _ in pairs})
-        longest = depth = max(len(prefix) for _, prefix in pairs) + 1
-        if cache.uses_graphs:
-            questions, depth = list(range(cache.shape[0])), max(16, next_power_of_2(longest))
-        rows = {question: row for row, question in enumerate(questions)}
-        used: Counter[int] = Counter()
-        places: dict[Request, tuple[int, int]] = {}
+        cache, slots = self._cache, self._slots
+        prefixes: dict[int, list[Prefix]] = defaultdict(list)
         for question, prefix in pairs:
-            places[question, prefix] = rows[question], used[question]
-            used[question] += 1
-        width = max(used.values())
-        if cache.uses_graphs:
+            slots.setdefault((question, prefix), len(slots))
+            prefixes[question].append(prefix)
+        while len(slots) > cache.slots:
+            cache.grow()
+        questions, depth = sorted(prefixes), max(len(prefix) for _, prefix in pairs) + 1
+        width = max(map(len, prefixes.values()))
+        if cache.uses_graphs:  # a few fixed shapes, each for all questions
+            questions, depth = list(range(cache.shape[0])), max(16, next_power_of_2(depth))
             width = next((known for known in GRAPH_WIDTHS if known >= width), width)
-        requests = self._encode(places, (len(questions), width), depth)
-        found = cache.select(questions).step(requests, depth).float().cpu().numpy()
+        requests = np.full((len(questions), width, 1 + 2 * depth), -1, dtype=np.int32)
+        requests[..., :2] = 0, cache.slots  # unused places: the empty prefix, stored nowhere
+        places: dict[Request, tuple[int, int]] = {}
+        for row, question in enumerate(questions):
+            for column, prefix in enumerate(prefixes[question]):
+                places[question, prefix] = row, column
+                path = [slots[question, prefix[:length]] for length in range(len(prefix) + 1)]
+                request = requests[row, column]
+                request[: 1 + len(path)] = len(prefix), *path
+                request[1 + depth : 1 + depth + len(prefix)] = prefix
+        found = cache.step(requests, questions).float().cpu().numpy()
         return {pair: found[at][: self._counts[pair[0]]] for pair, at in places.items()}
-
-    def _encode(
-        self, places: dict[Request, tuple[int, int]], shape: tuple[int, int], depth: int
-    ) -> NDArray[np.int32]:
-        """Write requests as `step` takes them; unused places request the empty prefix."""
-        requests = np.full((*shape, 1 + 2 * depth), -1, dtype=np.int32)
-        requests[..., :2] = 0, self._cache.slots
-        for (question, prefix), place in places.items():
-            path = [self._slots[question, prefix[:length]] for length in range(len(prefix) + 1)]
-            row = requests[place]
-            row[0] = len(prefix)
-            row[1 : 1 + len(path)] = path
-            row[1 + depth : 1 + depth + len(prefix)] = prefix
-        return requests.reshape(-1, 1 + 2 * depth)
 
 
 def next_power_of_2(count: int) -> int:

@@ -55,52 +55,41 @@ class GeneratedAnswer:
     log_prob: float
 
 
-@torch.inference_mode()
 def generate_answers(
     model: T5, memory: Tensor, lengths: Tensor, options: GenerateOptions, tries: Tries | None = None
 ) -> list[list[GeneratedAnswer]]:
     """Return the answers of each question, given concatenated memories (N, d) of `lengths` (B,)."""
-    search = _run(_Search(model, memory, lengths, options, tries), options.longest)
-    return [_split(*row, options, model.config) for row in search.best()]
+    found = best_sequences(model, memory, lengths, options, tries)
+    return [_split(*row, options, model.config) for row in found]
 
 
 @torch.inference_mode()
-def generate_tokens(model: T5, memory: Tensor, lengths: Tensor, longest: int) -> list[list[int]]:
-    """Return greedy tokens of each question, to the end token or the longest."""
-    options = GenerateOptions(0, longest)
-    search = _run(_Search(model, memory, lengths, options, None), longest)
-    end = model.config.eos_token_id
-    rows = [tokens for tokens, _ in search.best()]
-    return [row[: row.index(end) + 1] if end in row else row for row in rows]
-
-
-def _run(search: "_Search", longest: int) -> "_Search":
+def best_sequences(
+    model: T5, memory: Tensor, lengths: Tensor, options: GenerateOptions, tries: Tries | None = None
+) -> Iterator[tuple[list[int], list[float]]]:
+    """Return the tokens of each question's best sequence, and the log-probability of each."""
+    search = _Search(model, _Decoder(model, memory, lengths, options), options, tries)
     search.advance()
     # On a GPU a step is hundreds of small operations: a CUDA graph launches them as one.
-    advance = capture(search.advance) if search.done.is_cuda and longest > 2 else search.advance
-    for step in range(1, longest):
+    graph = memory.is_cuda and options.longest > 2
+    advance = capture(search.advance) if graph else search.advance
+    for step in range(1, options.longest):
         if step % _CHECK_EVERY == 0 and bool(search.done.all()):
             break
         advance()
-    return search
+    return search.best()
 
 
 class _Search:
     """Beam search for some questions, all at the same length; every tensor keeps its address."""
 
     def __init__(
-        self,
-        model: T5,
-        memory: Tensor,
-        lengths: Tensor,
-        options: GenerateOptions,
-        tries: Tries | None,
+        self, model: T5, decoder: "_Decoder", options: GenerateOptions, tries: Tries | None
     ) -> None:
-        questions, width, device = len(lengths), options.width, memory.device
+        questions, width, device = decoder.questions, options.width, decoder.device
         rows = questions * width
-        self._config, self._width = model.config, width
+        self._config, self._width, self._decoder = model.config, width, decoder
         self._base = torch.arange(questions, device=device)[:, None] * width
-        self._decoder = _Decoder(model, memory, lengths, options)
         self._choices: _AnyToken | _SpanTokens = (
             _AnyToken(model, options) if tries is None else _SpanTokens(model, options, tries)
         )
@@ -146,7 +135,7 @@ class _Search:
         return total, source, (best % scores.shape[1]).flatten()
 
     def best(self) -> Iterator[tuple[list[int], list[float]]]:
-        """Yield the tokens of each question's best sequence, and the log-probability of each."""
+        """Return each question's best sequence; see `best_sequences`."""
         rows = (self._base[:, 0] + self._total.argmax(1)).cpu()
         found = self._tokens.cpu()[rows].tolist(), self._gains.cpu()[rows].tolist()
         return zip(*found, strict=True)
@@ -216,12 +205,12 @@ class _SpanTokens:
         """(R · size + …,) for each node of each sequence, twice the number of its spans that were
         not begun, plus one where a span ends that was not generated."""
         self._farther = self._left.unfold(0, widest, 1)
-        self._column = torch.arange(widest + 3, device=device)
-        self._column[widest:] = -1
-        self._least = torch.full((widest + 3,), 2, dtype=torch.int32, device=device)
-        self._least[-2], self._least[-1] = 1, 0
-        self._gain = torch.zeros(widest + 3, device=device)
-        self._gain[-2], self._gain[-1] = -options.stop_penalty, _NEVER
+        # Of each choice, the last three being the ends: its column among the children, the least
+        # `left` with which it is possible, and what is added to its log-probability.
+        least = torch.tensor([2, 1, 0], dtype=torch.int32, device=device)
+        gain = torch.tensor([0.0, -options.stop_penalty, _NEVER], device=device)
+        self._column = F.pad(torch.arange(widest, device=device), (0, 3), value=-1)
+        self._least, self._gain = F.pad(least, (widest, 0), value=2), F.pad(gain, (widest, 0))
 
     def scores(self, log_probs: Tensor) -> Tensor:
         self._found = self._children[self._node]
@@ -258,14 +247,14 @@ class _Decoder:
     def __init__(
         self, model: T5, memory: Tensor, lengths: Tensor, options: GenerateOptions
     ) -> None:
-        self._model, self._questions = model, len(lengths)
+        self._model, self.questions, self.device = model, len(lengths), memory.device
         found = Memory(memory, lengths)
         blocks, config, longest = model.decoder.layers, model.config, options.longest
         self._crosses = [found.attend(block.cross) for block in blocks]
         shape = (2, len(lengths) * options.width, longest, config.num_heads, config.d_kv)
-        dtype, device = working_dtype(memory), memory.device
-        self._caches = [torch.zeros(shape, dtype=dtype, device=device) for _ in blocks]
-        place = torch.arange(longest, device=device)
+        dtype = working_dtype(memory)
+        self._caches = [torch.zeros(shape, dtype=dtype, device=memory.device) for _ in blocks]
+        place = torch.arange(longest, device=memory.device)
         bias = model.decoder.relative(place - place[:, None]).to(dtype)  # (step, key, heads)
         hidden = (place > place[:, None])[..., None]
         self._masks = bias.masked_fill(hidden, torch.finfo(dtype).min).transpose(1, 2)
@@ -273,7 +262,7 @@ class _Decoder:
 
     def __call__(self, last: Tensor, step: Tensor) -> Tensor:
         """Return logits (R, V) of the next token, given the last tokens (R,) and their place."""
-        x = self._model.encoder.words(last).view(self._questions, -1, self._model.config.d_model)
+        x = self._model.encoder.words(last).view(self.questions, -1, self._model.config.d_model)
         mask = self._masks.index_select(0, step)[:, :, None].expand(len(last), -1, -1, -1)
         for block, cache, cross in zip(
             self._model.decoder.layers, self._caches, self._crosses, strict=True

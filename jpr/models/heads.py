@@ -19,14 +19,10 @@ class PointerHead(nn.Module):
 
     def __init__(self, d: int) -> None:
         super().__init__()
-        self.start = nn.Parameter(torch.randn(d))
+        self.start = nn.Parameter(torch.randn(d))  # the decoder's input for the empty prefix
         self.query, self.key, self.chosen = (nn.Linear(d, d, bias=False) for _ in range(3))
         self.prior = nn.Parameter(torch.zeros(()))
         self.scale = d**-0.5
-
-    def start_input(self) -> Tensor:
-        """Return the decoder's input for the empty prefix (d,)."""
-        return self.start
 
     def keys(self, encoded: EncodedBatch) -> Tensor:
         """Return the keys of candidates (Q, C, d)."""
@@ -81,8 +77,9 @@ class IndexHead(nn.Module):
         """The factor of logits: tied embeddings are scaled."""
         return float(self.words.embedding_dim**-0.5) if self.out is None else 1.0
 
-    def start_input(self) -> Tensor:
-        """Return the decoder's input for the empty prefix (d,)."""
+    @property
+    def start(self) -> Tensor:
+        """The decoder's input for the empty prefix (d,)."""
         return self.words.weight[self.start_token]
 
     def inputs(self, encoded: EncodedBatch) -> Tensor:

@@ -89,7 +89,7 @@ class JointModel(nn.Module):
         """
         inputs = self.head.inputs(encoded)
         chosen = inputs.gather(1, prefixes[..., None].expand(-1, -1, inputs.shape[-1]))
-        first = self.head.start_input().to(chosen.dtype).expand(len(prefixes), 1, -1)
+        first = self.head.start.to(chosen.dtype).expand(len(prefixes), 1, -1)
         x = torch.cat([first, chosen], dim=1)  # (Q, T + 1, d)
         if torch.is_autocast_enabled(x.device.type):
             x = x.float()  # residual sums need more digits than their terms

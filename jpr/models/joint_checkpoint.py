@@ -18,7 +18,7 @@ from jpr.models.config import BertConfig, T5Config
 from jpr.models.heads import IndexHead, PointerHead, SpanHead
 from jpr.models.joint import JointModel
 from jpr.models.joint_config import FORMAT, JOINT_JSON, KIND, read_joint_json
-from jpr.models.t5 import T5, T5Decoder
+from jpr.models.t5 import T5, T5Decoder, T5Encoder
 from jpr.models.t5_checkpoint import read_t5
 
 HEADS = ("pointer", "index")
@@ -38,8 +38,8 @@ def joint_over_bert(
     bert.load_state_dict(from_hugging_face(weights, shape))
     d, heads = shape.hidden_size, shape.num_attention_heads
     head = PointerHead(d)
-    decoder_shape = T5Config(1, d, d // heads, shape.intermediate_size, 1, heads, layers)
-    decoder = T5Decoder(decoder_shape, dropout)
+    like = T5Config(1, d, d // heads, shape.intermediate_size, 1, heads, layers)
+    decoder = T5Decoder(like, dropout)
     return JointModel(bert, decoder, head, memory, SpanHead(d) if answers else None)
 
 
@@ -52,22 +52,20 @@ def joint_over_t5(
     answers: bool = False,
 ) -> JointModel:
     """Make a joint model of a Hugging Face T5, with all its weights."""
-    return _over_t5(read_t5(folder, dropout=dropout), head, index_tokens, memory, answers)
-
-
-def _over_t5(
-    t5: T5, head: str, index_tokens: tuple[int, ...], memory: str, answers: bool
-) -> JointModel:
-    if head == "pointer":
-        made: PointerHead | IndexHead = PointerHead(t5.config.d_model)
-    elif head == "index":
-        words = t5.encoder.words
-        out = words.weight if t5.config.tie_word_embeddings else t5.head.weight
-        made = IndexHead(words, out, t5.config.decoder_start_token_id, index_tokens)
-    else:
-        raise ConfigError(f"head {head!r}; choose from {', '.join(HEADS)}")
+    t5 = read_t5(folder, dropout=dropout)
+    made = _head_over_t5(t5, head, index_tokens)
     spans = SpanHead(t5.config.d_model) if answers else None
     return JointModel(t5.encoder, t5.decoder, made, memory, spans)
+
+
+def _head_over_t5(t5: T5, head: str, index_tokens: tuple[int, ...]) -> PointerHead | IndexHead:
+    if head == "pointer":
+        return PointerHead(t5.config.d_model)
+    if head != "index":
+        raise ConfigError(f"head {head!r}; choose from {', '.join(HEADS)}")
+    words = t5.encoder.words
+    out = words.weight if t5.config.tie_word_embeddings else t5.head.weight
+    return IndexHead(words, out, t5.config.decoder_start_token_id, index_tokens)
 
 
 def write_joint(
@@ -122,18 +120,18 @@ def joint_shape(about: Mapping[str, object]) -> JointModel:
     shape, decoder = about["encoder_config"], about["decoder_config"]
     if not isinstance(shape, dict) or not isinstance(decoder, dict):
         raise DataError("its shapes are missing")
-    config, memory = T5Config(**decoder), str(about["memory"])
-    numbers = about["number_tokens"]
+    config, numbers = T5Config(**decoder), about["number_tokens"]
     tokens = tuple(numbers) if isinstance(numbers, list) else ()
     answers = about.get("answers", False)  # absent in folders of early versions
     if type(answers) is not bool:
         raise DataError(f"answers is {answers!r}; it must be true or false")
     with shapes_only():
         if about["encoder"] == "bert":
-            bert, head = Bert(BertConfig(**shape)), PointerHead(config.d_model)
-            spans = SpanHead(config.d_model) if answers else None
-            return JointModel(bert, T5Decoder(config), head, memory, spans)
-        t5 = T5(T5Config(**shape))
-        t5.decoder = T5Decoder(config)
-        kind = "pointer" if about["head"] == "pointer" else "index"
-        return _over_t5(t5, kind, tokens, memory, answers)
+            encoder: Bert | T5Encoder = Bert(BertConfig(**shape))
+            head: PointerHead | IndexHead = PointerHead(config.d_model)
+        else:
+            t5 = T5(T5Config(**shape))
+            kind = "pointer" if about["head"] == "pointer" else "index"
+            encoder, head = t5.encoder, _head_over_t5(t5, kind, tokens)
+        spans = SpanHead(config.d_model) if answers else None
+        return JointModel(encoder, T5Decoder(config), head, str(about["memory"]), spans)

@@ -20,7 +20,7 @@ from jpr.models.bert import Bert, BertBlock
 from jpr.models.heads import IndexHead
 from jpr.models.joint import JointModel
 from jpr.models.joint_config import EXACT_INPUT
-from jpr.models.onnx_graph import MICROSOFT, Graph, Outputs, Shape
+from jpr.models.onnx_graph import MICROSOFT, Graph, Modules, Outputs, Shape
 from jpr.models.onnx_step import add_feed_forward, step_to_onnx
 from jpr.models.quantize import quantize_matrices
 from jpr.models.t5 import T5Encoder
@@ -44,12 +44,11 @@ class JointOnnx(NamedTuple):
 
 def tower_to_onnx(tower: Tower, sample: Sample | None = None) -> bytes:
     """Return a tower as a model in float32; with a sample of token ids, in int8."""
-    graph = _graph_for(tower.bert, sample)
+    graph = _graph_for(tower.bert, tower.named_children(), sample)
     words, positions = graph.embedding(tower.bert.words.weight), _positions(graph)
     x = _bert(graph, tower.bert, words, positions)
     vector = _vector_head(graph, tower, x, positions)
-    shape: Shape = (TensorProto.FLOAT, ["B", tower.dimension])
-    return graph.model(_INPUTS, {"vectors": (vector, shape)})
+    return graph.model(_INPUTS, {"vectors": (vector, (TensorProto.FLOAT, ["B", tower.dimension]))})
 
 
 def joint_to_onnx(model: JointModel, weights: str, sample: Sample | None = None) -> JointOnnx:
@@ -60,7 +59,8 @@ def joint_to_onnx(model: JointModel, weights: str, sample: Sample | None = None)
     numbers = len(model.head.tokens) if isinstance(model.head, IndexHead) else 0
     about = {"memory": model.memory, "numbers": str(numbers), "weights": weights}
     inputs = dict(_INPUTS)
-    graph = _graph_for(model.encoder, sample)
+    spans = [] if model.answers is None else [("answers", model.answers.ends)]
+    graph = _graph_for(model.encoder, spans, sample)
     words, positions = graph.embedding(model.encoder.words.weight), _positions(graph)
     if sample is None:
         outputs = _encoder(graph, model, words, positions)
@@ -73,11 +73,10 @@ def joint_to_onnx(model: JointModel, weights: str, sample: Sample | None = None)
     return JointOnnx(graph.model(inputs, outputs, about), step)
 
 
-def _graph_for(encoder: Bert | T5Encoder, sample: Sample | None) -> Graph:
+def _graph_for(encoder: Bert | T5Encoder, others: Modules, sample: Sample | None) -> Graph:
     """Return an empty graph in which the encoder's matrices are quantized if there is a sample."""
-    if sample is None:
-        return Graph()
-    return Graph(int8=True, matrices=quantize_matrices(encoder, sample))
+    matrices = {} if sample is None else quantize_matrices(encoder, sample)
+    return Graph([*encoder.named_modules(), *others], sample is not None, matrices)
 
 
 def _encoder(graph: Graph, model: JointModel, words: str, positions: str) -> Outputs:
@@ -90,7 +89,7 @@ def _encoder(graph: Graph, model: JointModel, words: str, positions: str) -> Out
     shape: Shape = (TensorProto.FLOAT, ["B", "T", encoder.words.embedding_dim])
     outputs: dict[str, tuple[str, Shape]] = {"vectors": (x, shape)}
     if model.answers is not None:
-        logits = graph.linear("answers", x, model.answers.ends)
+        logits = graph.linear(x, model.answers.ends)
         outputs["answers"] = logits, (TensorProto.FLOAT, ["B", "T", 2])
     return outputs
 
@@ -114,27 +113,24 @@ def _relative_bias(graph: Graph, positions: str, table: str, farthest: int) -> s
 
 def _bert(graph: Graph, bert: Bert, words: str, positions: str) -> str:
     """Add a BERT or MPNet, from embeddings to vectors (B, T, d)."""
-    table, offset = bert.positions.weight, bert.config.pad_token_id + 1
-    table = table[offset:] if bert.is_mpnet else table + bert.segments.weight[0]
+    table = bert.positions.weight
+    table = table[bert.first_position :] if bert.is_mpnet else table + bert.segments.weight[0]
     x = graph.add("Add", words, graph.add("Gather", graph.constant("positions", table), positions))
-    x = graph.layer_norm("norm", x, bert.norm)
+    x = graph.layer_norm(x, bert.norm)
     bias: tuple[str, ...] = ()
     if bert.is_mpnet:
         n = bert.config.max_position_embeddings
         by_distance = graph.constant("relative", bert.relative(torch.arange(1 - n, n)))
         bias = (_relative_bias(graph, positions, by_distance, n - 1),)
     lengths = graph.add("Cast", "lengths", to=TensorProto.INT32)
-    for i, block in enumerate(bert.blocks):
+    for block in bert.blocks:
         assert isinstance(block, BertBlock)
-        name = f"blocks.{i}"
-        qkv = graph.split(graph.linear(f"{name}.qkv", x, block.qkv), 3)
+        qkv = graph.split(graph.linear(x, block.qkv), 3)
         inputs = (*qkv, "", lengths, *bias)
         mixed = graph.add("MultiHeadAttention", *inputs, domain=MICROSOFT, num_heads=block.heads)
-        mixed = graph.linear(f"{name}.out", mixed, block.out)
-        x = graph.layer_norm(f"{name}.norm1", graph.add("Add", mixed, x), block.norm1)
-        wide = graph.add("Gelu", graph.linear(f"{name}.up", x, block.up), domain=MICROSOFT)
-        narrow = graph.linear(f"{name}.down", wide, block.down)
-        x = graph.layer_norm(f"{name}.norm2", graph.add("Add", narrow, x), block.norm2)
+        x = graph.layer_norm(graph.add("Add", graph.linear(mixed, block.out), x), block.norm1)
+        wide = graph.add("Gelu", graph.linear(x, block.up), domain=MICROSOFT)
+        x = graph.layer_norm(graph.add("Add", graph.linear(wide, block.down), x), block.norm2)
     return x
 
 
@@ -145,21 +141,16 @@ def _t5(graph: Graph, t5: T5Encoder, words: str, positions: str) -> str:
     bias = _relative_bias(graph, positions, table, farthest)
     lengths = graph.add("Cast", "lengths", to=TensorProto.INT32)
     x = words
-    for i, block in enumerate(t5.blocks):
+    for block in t5.blocks:
         assert isinstance(block, EncoderBlock)
-        name, heads = f"blocks.{i}", block.attention.heads
-        normed = graph.rms_norm(f"{name}.norm1", x, block.norm1)
-        qkv = graph.linear(f"{name}.attention.qkv", normed, block.attention.qkv)
-        inputs = (*graph.split(qkv, 3), "", lengths, bias)
-        mixed = graph.add(
-            "MultiHeadAttention", *inputs, domain=MICROSOFT, num_heads=heads, scale=1.0
-        )
-        mixed = graph.linear(f"{name}.attention.o", mixed, block.attention.o)
-        x = graph.add("Add", x, mixed)
-        normed = graph.rms_norm(f"{name}.norm2", x, block.norm2)
-        fed = add_feed_forward(graph, f"{name}.feed", normed, block.feed)
-        x = graph.add("Add", x, fed)
-    return graph.rms_norm("norm", x, t5.norm)
+        attention = block.attention
+        qkv = graph.split(graph.linear(graph.rms_norm(x, block.norm1), attention.qkv), 3)
+        how = {"num_heads": attention.heads, "scale": 1.0}
+        inputs = (*qkv, "", lengths, bias)
+        mixed = graph.add("MultiHeadAttention", *inputs, domain=MICROSOFT, **how)
+        x = graph.add("Add", x, graph.linear(mixed, attention.o))
+        x = graph.add("Add", x, add_feed_forward(graph, graph.rms_norm(x, block.norm2), block.feed))
+    return graph.rms_norm(x, t5.norm)
 
 
 def _vector_head(graph: Graph, tower: Tower, x: str, positions: str) -> str:
@@ -176,11 +167,11 @@ def _vector_head(graph: Graph, tower: Tower, x: str, positions: str) -> str:
     else:
         vector = graph.add("Gather", x, "zero", axis=1)
     if head.pooling == "pooler":
-        vector = graph.add("Tanh", graph.linear("pooler", vector, tower.pooler))
+        vector = graph.add("Tanh", graph.linear(vector, tower.pooler))
     if head.projection != "none":
-        vector = graph.linear("projection", vector, tower.projection)
+        vector = graph.linear(vector, tower.projection)
     if head.projection == "tanh":
         vector = graph.add("Tanh", vector)
     elif head.projection == "norm":
-        vector = graph.layer_norm("projection_norm", vector, tower.projection_norm)
+        vector = graph.layer_norm(vector, tower.projection_norm)
     return graph.add("LpNormalization", vector, axis=-1, p=2) if head.normalize else vector

@@ -1,6 +1,7 @@
 """A builder of ONNX graphs: operations, norms, and matrices in float32 or int8."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 
 import numpy as np
 import torch
@@ -14,6 +15,8 @@ from jpr.models.quantize import QuantizedMatrix
 MICROSOFT = "com.microsoft"  # the domain of ONNX Runtime's own operations
 _MAX_BYTES = 2**31 - 2**24  # protobuf's limit, less some for the operations
 
+Modules = Iterable[tuple[str, nn.Module]]
+"""Layers by the names under which their weights are stored."""
 Shape = tuple[int, Sequence[int | str]]
 """The type of a tensor and its axes, variable ones by name."""
 Outputs = Mapping[str, tuple[str, Shape]]
@@ -24,17 +27,18 @@ class Graph:
     """An ONNX graph under construction."""
 
     def __init__(
-        self, int8: bool = False, matrices: Mapping[str, QuantizedMatrix] | None = None
+        self, modules: Modules, int8: bool, matrices: Mapping[str, QuantizedMatrix]
     ) -> None:
         """Begin an empty graph; `int8` stores its matrices, `matrices` are its quantized layers."""
-        self._int8, self._matrices = int8, matrices or {}
+        self.names = {module: name for name, module in modules}
+        self._int8, self._matrices = int8, matrices
         self._prefix, self._rounds_inputs = "", True
         self.nodes: list[NodeProto] = []
         self.weights: dict[str, TensorProto] = {}
 
     def constant(self, name: str, value: "Tensor | NDArray[np.generic] | np.generic") -> str:
         """Store a value and return its name."""
-        array = value.detach().numpy() if isinstance(value, Tensor) else np.asarray(value)
+        array = value.detach().numpy() if isinstance(value, Tensor) else value
         self.weights[name] = numpy_helper.from_array(np.asarray(array, order="C"), name)
         return name
 
@@ -63,9 +67,8 @@ class Graph:
         codes, steps = _int8_rows(table.detach())
         found = self.add("Gather", self.constant("words", codes), "ids")
         values = self.add("Cast", found, to=TensorProto.FLOAT)
-        return self.add(
-            "Mul", values, self.add("Gather", self.constant("words.step", steps), "ids")
-        )
+        step = self.add("Gather", self.constant("words.step", steps), "ids")
+        return self.add("Mul", values, step)
 
     def matrix(self, name: str, weight: Tensor) -> str:
         """Store a matrix (out, in) and return the name of its float32 values."""
@@ -80,8 +83,8 @@ class Graph:
 
         Its quantized layers round their inputs and multiply integers, or multiply in float32.
         """
-        found = Graph(matrices=self._matrices)
-        found._prefix, found._rounds_inputs, found.weights = f"{name}.", rounds_inputs, self.weights
+        found = copy(self)
+        found.nodes, found._prefix, found._rounds_inputs = [], f"{name}.", rounds_inputs
         return found
 
     def either(self, condition: str, branches: Sequence[tuple["Graph", Outputs]]) -> Outputs:
@@ -104,28 +107,32 @@ class Graph:
         weights = [] if self._prefix else list(self.weights.values())
         return helper.make_graph(self.nodes, self._prefix or "jpr", starts, ends, weights)
 
-    def layer_norm(self, name: str, x: str, norm: nn.LayerNorm) -> str:
+    def layer_norm(self, x: str, norm: nn.LayerNorm) -> str:
         """Add a layer norm."""
+        name = self.names[norm]
         weight, bias = (self.constant(f"{name}.{k}", getattr(norm, k)) for k in ("weight", "bias"))
         return self.add("LayerNormalization", x, weight, bias, axis=-1, epsilon=norm.eps)
 
-    def rms_norm(self, name: str, x: str, norm: nn.RMSNorm) -> str:
+    def rms_norm(self, x: str, norm: nn.RMSNorm) -> str:
         """Add a norm by the root mean square."""
-        weight = self.constant(f"{name}.weight", norm.weight)
-        epsilon = norm.eps or 0.0
-        return self.add("SimplifiedLayerNormalization", x, weight, axis=-1, epsilon=epsilon)
+        weight, eps = self.constant(f"{self.names[norm]}.weight", norm.weight), norm.eps or 0.0
+        return self.add("SimplifiedLayerNormalization", x, weight, axis=-1, epsilon=eps)
 
-    def linear(self, name: str, x: str, linear: nn.Linear) -> str:
+    def linear(self, x: str, linear: nn.Linear) -> str:
         """Add a linear layer; its product is in float32, or of integers if it is quantized."""
-        bias = _bias(linear)
+        name, bias = self.names[linear], _bias(linear)
         matrix = self._matrices.get(name)
         if matrix is None:
             product = self.add("MatMul", x, self.constant(f"{name}.weight", linear.weight.T))
         else:
-            x, codes, steps = self._smooth(name, x, matrix)
+            scale = matrix.scale
+            if not bool((scale.smoothing == 1).all()):
+                x = self.add("Mul", x, self.constant(f"{name}.smoothing", 1 / scale.smoothing))
+            codes = self.constant(f"{name}.weight", matrix.codes.to(torch.int8).T)
+            steps = self.constant(f"{name}.step", matrix.steps)
             if self._rounds_inputs:
-                step = self.constant(f"{name}.input_step", np.float32(matrix.scale.step))
-                zero = self.constant(f"{name}.input_zero", np.uint8(matrix.scale.zero))
+                step = self.constant(f"{name}.input_step", np.float32(scale.step))
+                zero = self.constant(f"{name}.input_zero", np.uint8(scale.zero))
                 last = () if bias is None else ("", self.constant(f"{name}.bias", bias))
                 inputs = self.add("QuantizeLinear", x, step, zero), codes, step, steps, zero, *last
                 return self.add("MatMulIntegerToFloat", *inputs, domain=MICROSOFT)
@@ -133,14 +140,6 @@ class Graph:
         if bias is None:
             return product
         return self.add("Add", product, self.constant(f"{name}.bias", bias))
-
-    def _smooth(self, name: str, x: str, matrix: QuantizedMatrix) -> tuple[str, str, str]:
-        """Return the smoothed input of a matrix, its codes and their steps."""
-        smoothing = matrix.scale.smoothing
-        if not bool((smoothing == 1).all()):
-            x = self.add("Mul", x, self.constant(f"{name}.smoothing", 1 / smoothing))
-        codes = self.constant(f"{name}.weight", matrix.codes.to(torch.int8).T)
-        return x, codes, self.constant(f"{name}.step", matrix.steps)
 
     def model(
         self, inputs: Mapping[str, Shape], outputs: Outputs, about: Mapping[str, str] | None = None

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 from onnx import TensorProto
-from torch import Tensor, nn
+from torch import nn
 
 from jpr.models.heads import IndexHead, PointerHead
 from jpr.models.joint import JointModel
@@ -29,65 +29,97 @@ _FLOAT, _INT64 = TensorProto.FLOAT, TensorProto.INT64
 
 def step_to_onnx(model: JointModel, int8: bool, about: Mapping[str, str]) -> bytes:
     """Return a model of the step, its matrices in int8 or float32, with metadata `about`."""
-    config = model.decoder.config
-    layers, inner = len(model.decoder.layers), config.inner
+    config, head = model.decoder.config, model.head
+    layers, d, inner = len(model.decoder.layers), config.d_model, config.inner
     graph = _StepGraph(model, int8)
     bias = graph.bias(model.decoder)
-    x = graph.head.last()
+    x = graph.inputs(head)
     caches = []
     for i, block in enumerate(model.decoder.layers):
         x, cache = graph.block(i, x, block, bias)
         caches.append(cache)
-    hidden = graph.rms_norm("norm", x, model.decoder.norm)
+    hidden = graph.rms_norm(x, model.decoder.norm)
     least = graph.constant("least", np.float32(-np.inf))
-    logits = graph.add("Where", "taken", least, graph.head.logits(hidden))
-    new = [graph.add("Concat", *part, axis=0) for part in zip(*caches, strict=True)]
-    cache_shape: Shape = (_FLOAT, [layers, "N", inner])
+    logits = graph.add("Where", "taken", least, graph.logits(head, hidden))
+    keys, values = (graph.add("Concat", *part, axis=0) for part in zip(*caches, strict=True))
     inputs: dict[str, Shape] = {
         "last": (_INT64, ["P"]),
         "path": (_INT64, ["P", "D"]),
         "back": (_INT64, ["P", "D"]),
         "taken": (TensorProto.BOOL, ["P", "C"]),
-        "keys": cache_shape,
-        "values": cache_shape,
-        "memory": (_FLOAT, ["M", config.d_model]),
-        **graph.head.inputs,
+        "keys": (_FLOAT, [layers, "N", inner]),
+        "values": (_FLOAT, [layers, "N", inner]),
+        "memory": (_FLOAT, ["M", d]),
     }
+    if isinstance(head, PointerHead):
+        inputs |= {"marked": (_FLOAT, ["C", d]), "prior": (_FLOAT, ["C"])}
+    else:
+        inputs["numbers"] = _INT64, ["C"]
     outputs: dict[str, tuple[str, Shape]] = {
         "log_probs": (graph.add("LogSoftmax", logits, axis=-1), (_FLOAT, ["P", "C"])),
-        "new_keys": (new[0], (_FLOAT, [layers, "P", inner])),
-        "new_values": (new[1], (_FLOAT, [layers, "P", inner])),
+        "new_keys": (keys, (_FLOAT, [layers, "P", inner])),
+        "new_values": (values, (_FLOAT, [layers, "P", inner])),
     }
     return graph.model(inputs, outputs, about)
 
 
-def add_feed_forward(graph: Graph, name: str, x: str, feed: FeedForward) -> str:
+def add_feed_forward(graph: Graph, x: str, feed: FeedForward) -> str:
     """Add a feed-forward layer of a T5."""
-    wide = graph.linear(f"{name}.up", x, feed.up)
+    wide = graph.linear(x, feed.up)
     if feed.gated:
         gate, wide = graph.split(wide, 2)
         wide = graph.add("Mul", graph.add("FastGelu", gate, domain=MICROSOFT), wide)
     else:
         wide = graph.add("Relu", wide)
-    return graph.linear(f"{name}.down", wide, feed.down)
+    return graph.linear(wide, feed.down)
 
 
 class _StepGraph(Graph):
     """A head, and the blocks of a decoder over the last passage of each prefix."""
 
     def __init__(self, model: JointModel, int8: bool) -> None:
-        super().__init__(int8)
-        if isinstance(model.head, PointerHead):
-            self.head: _Pointer | _Index = _Pointer(self, model.head)
+        """Store the head's matrices; of a T5's vocabulary only the index tokens."""
+        super().__init__(model.decoder.named_modules(), int8, {})
+        head = model.head
+        if isinstance(head, PointerHead):
+            parts = {name: getattr(head, name).weight for name in ("query", "key", "chosen")}
         else:
-            self.head = _Index(self, model.head)
+            parts = {"words": head.words.weight[head.tokens], "out": head.output_words[head.tokens]}
+        self._head = {name: self.matrix(f"head.{name}", weight) for name, weight in parts.items()}
         self._heads = model.decoder.config.num_heads
         self._by_head = self.ints(0, self._heads, -1)  # (P, inner) to (P, heads, d_kv)
         self._flat = self.ints(0, -1)
 
-    def linear(self, name: str, x: str, linear: nn.Linear) -> str:
+    def inputs(self, head: PointerHead | IndexHead) -> str:
+        """Add the decoder's inputs (P, d), the start vector where no passage was chosen yet."""
+        if isinstance(head, PointerHead):
+            marked = self.add("Gather", "marked", "last")
+            key = self.add("Gemm", marked, self._head["key"], transB=1)
+            chosen = self.add("Gemm", key, self._head["chosen"], transB=1)
+        else:
+            chosen = self.add("Gather", self._head["words"], self.add("Gather", "numbers", "last"))
+        some = self.add("GreaterOrEqual", "last", self.constant("none", np.int64(0)))
+        is_chosen = self.add("Unsqueeze", some, self.ints(1))
+        start = self.constant("head.start", head.start)
+        return self.add("Where", is_chosen, chosen, start)
+
+    def logits(self, head: PointerHead | IndexHead, hidden: str) -> str:
+        """Add the logits of candidates (P, C)."""
+        if isinstance(head, IndexHead):
+            rows = self.add("Gather", self._head["out"], "numbers")
+            return self.add("Gemm", hidden, rows, transB=1, alpha=head.scale)
+        query = self.add("Gemm", hidden, self._head["query"], transB=1)
+        query = self.add("MatMul", query, self._head["key"])
+        agreement = self.add("Gemm", query, "marked", transB=1, alpha=head.scale)
+        prior = self.add("Mul", "prior", self.constant("head.prior", head.prior))
+        return self.add("Add", agreement, prior)
+
+    def linear(self, x: str, linear: nn.Linear) -> str:
         """Add a linear layer without bias, (P, in) to (P, out)."""
-        return self.add("Gemm", x, self.matrix(f"{name}.weight", linear.weight), transB=1)
+        return self.add("Gemm", x, self._matrix_of(linear), transB=1)
+
+    def _matrix_of(self, linear: nn.Linear) -> str:
+        return self.matrix(f"{self.names[linear]}.weight", linear.weight)
 
     def bias(self, decoder: T5Decoder) -> str:
         """Add the bias of ancestors' scores (P, heads, 1, D)."""
@@ -103,18 +135,12 @@ class _StepGraph(Graph):
 
     def block(self, i: int, x: str, block: DecoderBlock, bias: str) -> tuple[str, tuple[str, str]]:
         """Add a block, (P, d) to (P, d); also return new keys and values (1, P, inner)."""
-        name = f"blocks.{i}"
-        normed = self.rms_norm(f"{name}.norm1", x, block.norm1)
-        qkv = self.linear(f"{name}.attention.qkv", normed, block.attention.qkv)
-        q, k, v = self.split(qkv, 3)
+        normed = self.rms_norm(x, block.norm1)
+        q, k, v = self.split(self.linear(normed, block.attention.qkv), 3)
         mixed = self._attend_ancestors(i, q, (k, v), bias)
-        mixed = self.linear(f"{name}.attention.o", mixed, block.attention.o)
-        x = self.add("Add", x, mixed)
-        normed = self.rms_norm(f"{name}.norm2", x, block.norm2)
-        x = self.add("Add", x, self._attend_memory(f"{name}.cross", normed, block.cross))
-        normed = self.rms_norm(f"{name}.norm3", x, block.norm3)
-        fed = add_feed_forward(self, f"{name}.feed", normed, block.feed)
-        x = self.add("Add", x, fed)
+        x = self.add("Add", x, self.linear(mixed, block.attention.o))
+        x = self.add("Add", x, self._attend_memory(self.rms_norm(x, block.norm2), block.cross))
+        x = self.add("Add", x, add_feed_forward(self, self.rms_norm(x, block.norm3), block.feed))
         first = self.ints(0)
         return x, (self.add("Unsqueeze", k, first), self.add("Unsqueeze", v, first))
 
@@ -134,15 +160,14 @@ class _StepGraph(Graph):
         mixed = self.add("MatMul", self.add("Softmax", scores, axis=-1), values)
         return self.add("Reshape", mixed, self._flat)
 
-    def _attend_memory(self, name: str, x: str, cross: CrossAttention) -> str:
+    def _attend_memory(self, x: str, cross: CrossAttention) -> str:
         """Add attention to the memory (P, inner)."""
         d = cross.k.in_features
-        q = self.add("Reshape", self.linear(f"{name}.q", x, cross.q), self._by_head)
+        q = self.add("Reshape", self.linear(x, cross.q), self._by_head)
         shape = self.ints(self._heads, -1, d)
-        key, value = (
-            self.add("Reshape", self.matrix(f"{name}.{part}.weight", w.weight), shape)
-            for part, w in (("k", cross.k), ("v", cross.v))
-        )  # (heads, d_kv, d)
+        key, value = (  # (heads, d_kv, d)
+            self.add("Reshape", self._matrix_of(part), shape) for part in (cross.k, cross.v)
+        )
         query = self.add("MatMul", self.add("Transpose", q, perm=[1, 0, 2]), key)
         query = self.add("Reshape", query, self.ints(-1, d))  # (heads · P, d)
         scores = self.add("Gemm", query, "memory", transB=1)  # (heads · P, M)
@@ -150,64 +175,4 @@ class _StepGraph(Graph):
         mixed = self.add("Reshape", mixed, shape)  # (heads, P, d)
         mixed = self.add("MatMul", mixed, self.add("Transpose", value, perm=[0, 2, 1]))
         mixed = self.add("Reshape", self.add("Transpose", mixed, perm=[1, 0, 2]), self._flat)
-        return self.linear(f"{name}.o", mixed, cross.o)
-
-
-class _Pointer:
-    """The pointer head's part of a step."""
-
-    def __init__(self, graph: Graph, head: PointerHead) -> None:
-        self._graph, self._head = graph, head
-        self._query, self._key, self._chosen = (
-            graph.matrix(f"head.{name}", getattr(head, name).weight)
-            for name in ("query", "key", "chosen")
-        )
-        self.inputs: dict[str, Shape] = {
-            "marked": (_FLOAT, ["C", head.start.shape[0]]),
-            "prior": (_FLOAT, ["C"]),
-        }
-
-    def last(self) -> str:
-        """Add the decoder's inputs (P, d)."""
-        graph = self._graph
-        key = graph.add("Gemm", graph.add("Gather", "marked", "last"), self._key, transB=1)
-        chosen = graph.add("Gemm", key, self._chosen, transB=1)
-        return _or_start(graph, chosen, self._head.start_input())
-
-    def logits(self, hidden: str) -> str:
-        """Add the logits of candidates (P, C)."""
-        graph, head = self._graph, self._head
-        query = graph.add("Gemm", hidden, self._query, transB=1)
-        query = graph.add("MatMul", query, self._key)
-        agreement = graph.add("Gemm", query, "marked", transB=1, alpha=head.scale)
-        prior = graph.add("Mul", "prior", graph.constant("head.prior", head.prior))
-        return graph.add("Add", agreement, prior)
-
-
-class _Index:
-    """The index head's part; of a T5's vocabulary only the index tokens are stored."""
-
-    def __init__(self, graph: Graph, head: IndexHead) -> None:
-        self._graph, self._head = graph, head
-        self._words = graph.matrix("head.words", head.words.weight[head.tokens])
-        self._out = graph.matrix("head.out", head.output_words[head.tokens])
-        self.inputs: dict[str, Shape] = {"numbers": (_INT64, ["C"])}
-
-    def last(self) -> str:
-        """Add the decoder's inputs (P, d)."""
-        graph = self._graph
-        index_id = graph.add("Gather", "numbers", "last")
-        chosen = graph.add("Gather", self._words, index_id)
-        return _or_start(graph, chosen, self._head.start_input())
-
-    def logits(self, hidden: str) -> str:
-        """Add the logits of candidates (P, C)."""
-        rows = self._graph.add("Gather", self._out, "numbers")
-        return self._graph.add("Gemm", hidden, rows, transB=1, alpha=self._head.scale)
-
-
-def _or_start(graph: Graph, chosen: str, start: Tensor) -> str:
-    """Take the start vector where no passage was chosen yet."""
-    some = graph.add("GreaterOrEqual", "last", graph.constant("none", np.int64(0)))
-    is_chosen = graph.add("Unsqueeze", some, graph.ints(1))
-    return graph.add("Where", is_chosen, chosen, graph.constant("head.start", start))
+        return self.linear(mixed, cross.o)

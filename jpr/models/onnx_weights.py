@@ -17,24 +17,18 @@ try:
     import onnx
     import torch
     from google.protobuf.message import DecodeError
-    from onnx import ModelProto, numpy_helper
+    from onnx import ModelProto, helper, numpy_helper
     from torch import Tensor
 except ImportError as error:
     raise MissingExtraError("weights for torch", "train") from error
 
+from jpr.models import joint_config
 from jpr.models.bert import Bert
 from jpr.models.checkpoint import load_weights
 from jpr.models.config import BertConfig
 from jpr.models.heads import PointerHead
 from jpr.models.joint import JointModel
 from jpr.models.joint_checkpoint import joint_shape, write_joint
-from jpr.models.joint_config import (
-    ENCODER_FILE,
-    JOINT_JSON,
-    STEP_FILE,
-    is_bert_pointer,
-    read_joint_json,
-)
 from jpr.models.t5 import T5Decoder
 from jpr.models.tower import Tower, VectorHead
 
@@ -52,7 +46,7 @@ def tower_from_onnx(file: Path, head: VectorHead) -> Tower:
         tower = Tower(Bert(_bert_config(model, stored)), head)
         weights = {f"bert.{name}": w for name, w in _bert_weights(stored, tower.bert).items()}
         tower.load_state_dict(weights)
-    except (OSError, DecodeError, KeyError, RuntimeError, StopIteration) as error:
+    except (OSError, DecodeError, KeyError, RuntimeError, ValueError) as error:
         problem = f"is not a plain encoder exported by jpr ({error})"
         raise FormatError(file, 0, problem) from error
     return tower.eval()
@@ -60,14 +54,15 @@ def tower_from_onnx(file: Path, head: VectorHead) -> Tower:
 
 def joint_from_onnx(folder: Path) -> JointModel:
     """Read a joint model's weights from its two files, dequantized."""
-    about = read_joint_json(folder)
-    if not is_bert_pointer(about):
+    about = joint_config.read_joint_json(folder)
+    if not joint_config.is_bert_pointer(about):
         problem = "is not a BERT with a pointer head; other exported models run only on the CPU"
         raise FormatError(folder, 0, f"{problem}: use device cpu, or the folder before the export")
-    checked_sums(folder / JOINT_JSON)
-    encoder, step = (_open(folder / name) for name in (ENCODER_FILE, STEP_FILE))
+    checked_sums(folder / joint_config.JOINT_JSON)
+    names = joint_config.ENCODER_FILE, joint_config.STEP_FILE
+    encoder, step = (_open(folder / name) for name in names)
     if _metadata(encoder) != _metadata(step):
-        problem = f"{ENCODER_FILE} and {STEP_FILE} are of different models; export both again"
+        problem = f"{' and '.join(names)} are of different models; export both again"
         raise FormatError(folder, 0, problem)
     try:
         model = joint_shape(about)
@@ -79,7 +74,7 @@ def joint_from_onnx(folder: Path) -> JointModel:
 
 def write_for_torch(exported: Path, folder: Path) -> None:
     """Write an exported joint model as a folder that can be trained further."""
-    prompt = read_joint_json(exported).get("prompt")
+    prompt = joint_config.read_joint_json(exported).get("prompt")
     if not isinstance(prompt, dict):
         raise FormatError(exported, 0, "has no prompt; export it again")
     copy_file(exported / "tokenizer.json", folder / "tokenizer.json")
@@ -105,10 +100,9 @@ def _stored(model: ModelProto) -> Stored:
 
 
 def _bert_config(model: ModelProto, stored: Stored) -> BertConfig:
-    heads = next(node for node in model.graph.node if node.op_type == "MultiHeadAttention")
-    norm = next(node for node in model.graph.node if node.op_type == "LayerNormalization")
-    eps = next(a.f for a in norm.attribute if a.name == "epsilon")
-    n_heads = next(a.i for a in heads.attribute if a.name == "num_heads")
+    nodes = {node.op_type: node for node in model.graph.node}
+    n_heads = helper.get_node_attr_value(nodes["MultiHeadAttention"], "num_heads")
+    eps = helper.get_node_attr_value(nodes["LayerNormalization"], "epsilon")
     words, positions = stored["words"], stored["positions"]
     layers = sum(name.endswith(".qkv.bias") for name in stored)
     wide = stored["blocks.0.up.bias"].shape[0]

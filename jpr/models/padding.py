@@ -67,7 +67,7 @@ def row_lengths(lengths: Tensor, total: int) -> Ints:
 
 
 def parts(lengths: Ints, budget: int) -> list[slice]:
-    """Cut rows into runs of at most `budget` tokens each, or of one longer row."""
+    """Cut rows, or other sizes, into runs of at most `budget` each, or of one larger one."""
     ends = lengths.cumsum()
     found, first = [], 0
     while first < len(lengths):
@@ -78,11 +78,9 @@ def parts(lengths: Ints, budget: int) -> list[slice]:
     return found
 
 
-def in_parts(
-    ids: Tensor, lengths: Ints, budget: int, work: Callable[[Tensor, Ints], Tensor]
-) -> Tensor:
-    """Map concatenated rows, ids (N,), to (N, d), at most `budget` tokens at a time."""
-    cut = [lengths[part] for part in parts(lengths, budget)]
+def in_parts(ids: Tensor, lengths: Ints, work: Callable[[Tensor, Ints], Tensor]) -> Tensor:
+    """Map concatenated rows, ids (N,), to (N, d), as many at a time as suits the device."""
+    cut = [lengths[part] for part in parts(lengths, Grouping.of(ids.device).budget)]
     tokens = torch.split(ids, [int(rows.sum()) for rows in cut])
     found = [work(some, rows) for some, rows in zip(tokens, cut, strict=True)]
     return found[0] if len(found) == 1 else torch.cat(found)
@@ -127,12 +125,13 @@ def _cuts(ordered: Ints, price: int) -> list[int]:
     return cuts[::-1]
 
 
-def run_block(
-    block: nn.Module, x: Tensor, attend: Callable[..., Tensor], checkpointing: bool
+def run_blocks(
+    blocks: nn.ModuleList, x: Tensor, attend: Callable[..., Tensor], checkpointing: bool
 ) -> Tensor:
-    """Run a block; with checkpointing, the backward pass computes its activations again."""
-    if checkpointing and torch.is_grad_enabled():
-        again: Tensor = checkpoint(block, x, attend, use_reentrant=False)
-        return again
-    out: Tensor = block(x, attend)
-    return out
+    """Run blocks; with checkpointing, the backward pass computes their activations again."""
+    for block in blocks:
+        if checkpointing and torch.is_grad_enabled():
+            x = checkpoint(block, x, attend, use_reentrant=False)
+        else:
+            x = block(x, attend)
+    return x

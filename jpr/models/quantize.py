@@ -7,15 +7,17 @@ compensating the errors of those before, as in GPTQ. They keep to ±64: sums of 
 16 bits, which CPUs without VNNI need to be exact.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from jpr.errors import DataError
 from jpr.models.bert import Bert
+from jpr.models.padding import parts
 from jpr.models.t5 import T5Encoder
 
 LARGEST_WEIGHT = 64
@@ -57,27 +59,15 @@ def quantize_matrices(
     if not sample:
         raise DataError("scales cannot be found without a sample of texts; give some passages")
     matrices = {n: module for n, module in encoder.named_modules() if isinstance(module, nn.Linear)}
+    held = np.array([sum(map(len, sample)) * matrix.in_features for matrix in matrices.values()])
     found: dict[str, QuantizedMatrix] = {}
-    for names in _groups(matrices, sum(map(len, sample))):
+    for group in parts(held, _VALUES_HELD):  # each runs the sample once
+        names = list(matrices)[group]
         inputs = _inputs(encoder, {name: matrices[name] for name in names}, sample)
         with torch.inference_mode():
             for name in names:
                 found[name] = quantize_matrix(torch.cat(inputs.pop(name)), matrices[name].weight)
     return found
-
-
-def _groups(matrices: Mapping[str, nn.Linear], tokens: int) -> Iterator[list[str]]:
-    """Group matrices whose inputs fit the memory together; each group runs the sample once."""
-    group: list[str] = []
-    held = 0
-    for name, matrix in matrices.items():
-        size = tokens * matrix.in_features
-        if group and held + size > _VALUES_HELD:
-            yield group
-            group, held = [], 0
-        group.append(name)
-        held += size
-    yield group
 
 
 def _inputs(
@@ -101,15 +91,7 @@ def _inputs(
 
 
 def quantize_matrix(inputs: Tensor, weight: Tensor) -> QuantizedMatrix:
-    """Quantize a matrix (out, in) for its inputs (tokens, in)."""
-    scale = _best_scale(inputs, weight)
-    smooth = weight * scale.smoothing
-    steps = _steps(smooth)
-    return QuantizedMatrix(_round(smooth / steps[:, None], scale.codes(inputs)), steps, scale)
-
-
-def _best_scale(inputs: Tensor, weight: Tensor) -> InputScale:
-    """Return the smoothing whose products have the least error."""
+    """Quantize a matrix (out, in) for its inputs (tokens, in), with the best smoothing."""
     some = inputs[:: max(1, len(inputs) // _TOKENS_TRIED)]
     exact = some @ weight.T
 
@@ -120,7 +102,10 @@ def _best_scale(inputs: Tensor, weight: Tensor) -> InputScale:
         found = (scale.codes(some) @ codes.T) * steps * scale.step
         return float((found - exact).square().mean())
 
-    return min((_scale(inputs, weight, power) for power in _SMOOTHINGS), key=error)
+    scale = min((_scale(inputs, weight, power) for power in _SMOOTHINGS), key=error)
+    smooth = weight * scale.smoothing
+    steps = _steps(smooth)
+    return QuantizedMatrix(_round(smooth / steps[:, None], scale.codes(inputs)), steps, scale)
 
 
 def _scale(inputs: Tensor, weight: Tensor, power: float) -> InputScale:

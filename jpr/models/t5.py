@@ -8,7 +8,6 @@ of its question concatenated, the question's memory. What `T5Encoder.forward_pac
 the concatenated memories of several questions: only the lengths differ.
 """
 
-from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -17,19 +16,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from jpr.errors import DataError
-from jpr.models import padding
+from jpr.models import padding, t5_blocks
 from jpr.models.config import T5Config
 from jpr.models.kernels import dispatch
-from jpr.models.t5_blocks import (
-    Attend,
-    AttendCross,
-    CrossAttention,
-    DecoderBlock,
-    EncoderBlock,
-    RelativeBias,
-    T5Norm,
-    attention,
-)
 
 _KERNEL_HEADS = (16, 32, 64, 128)  # head sizes that the training kernels take
 
@@ -41,15 +30,17 @@ class T5Encoder(nn.Module):
         super().__init__()
         self.config, self.dropout = config, dropout
         self.words = nn.Embedding(config.vocab_size, config.d_model)
-        self.relative = RelativeBias.of(config, both_ways=True)
-        self.blocks = nn.ModuleList(EncoderBlock(config, dropout) for _ in range(config.num_layers))
-        self.norm = T5Norm(config)
+        self.relative = t5_blocks.RelativeBias.of(config, both_ways=True)
+        self.blocks = nn.ModuleList(
+            t5_blocks.EncoderBlock(config, dropout) for _ in range(config.num_layers)
+        )
+        self.norm = t5_blocks.T5Norm(config)
         self.checkpointing = False  # recompute activations in the backward pass, to save memory
 
     def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """Map padded ids (B, T) with `lengths` (B,) to (B, T, d)."""
-        x = self._run_groups(ids.flatten(), (tuple(ids.shape),), lengths.cpu())
-        return x.view(*ids.shape, -1)
+        mask = padding.length_mask(lengths, ids.shape[1])
+        return padding.pad_rows(self.forward_packed(ids[mask], lengths), mask)
 
     def forward_packed(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """Map concatenated rows of `lengths` (B,), ids (N,), to (N, d)."""
@@ -60,7 +51,7 @@ class T5Encoder(nn.Module):
             return self._run_varlen(ids, rows)
         fast = dispatch.uses_inference_kernels(weight)
         run = self._run_varlen if fast else self._run_padded
-        return padding.in_parts(ids, rows, padding.Grouping.of(ids.device).budget, run)
+        return padding.in_parts(ids, rows, run)
 
     def _run_varlen(self, ids: Tensor, rows: padding.Ints) -> Tensor:
         ends = torch.from_numpy(np.append(0, rows.cumsum()).astype(np.int32)).to(ids.device)
@@ -74,13 +65,13 @@ class T5Encoder(nn.Module):
         from jpr.models.kernels import inference, training
 
         if dispatch.uses_training_kernels(self.words.weight):
-            tiles = self.relative.tiles(inference.TILE, torch.float32)
             dropout = self.dropout if self.training else 0.0
-            kernel: Callable[..., Tensor] = partial(training.attend, dropout=dropout)
-        else:
-            tiles = self.relative.tiles(inference.TILE, self.words.weight.dtype)
-            kernel = inference.attend
-        return self._run_blocks(ids, partial(kernel, tiles=tiles, ends=ends, longest=longest))
+            tiles = self.relative.tiles(inference.TILE, torch.float32)
+            given = tiles, ends, longest, dropout
+            return self._run_blocks(ids, lambda q, k, v: training.attend(q, k, v, *given))
+        tiles = self.relative.tiles(inference.TILE, self.words.weight.dtype)
+        attend = partial(inference.attend, tiles=tiles, ends=ends, longest=longest)
+        return self._run_blocks(ids, attend)
 
     def _run_padded(self, ids: Tensor, rows: padding.Ints) -> Tensor:
         """Map ids (N,) to (N, d), padded in groups in between."""
@@ -88,46 +79,37 @@ class T5Encoder(nn.Module):
         slots = to.slots.to(ids.device)
         padded = ids.new_full((to.size,), self.config.pad_token_id)
         padded[slots] = ids
-        return self._run_groups(padded, to.shapes, to.lengths)[slots]
-
-    def _run_groups(
-        self, ids: Tensor, shapes: tuple[tuple[int, ...], ...], lengths: Tensor
-    ) -> Tensor:
-        """Map concatenated groups of padded rows, ids (M,), to (M, d)."""
-        masks = self._masks(shapes, lengths, dispatch.working_dtype(self.words.weight))
-        sizes = [rows * longest for rows, longest in shapes]
+        masks, sizes = self._masks(to), [rows * longest for rows, longest in to.shapes]
         dropout = self.dropout if self.training else 0.0
 
         def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             groups = zip(*(torch.split(part, sizes) for part in (q, k, v)), strict=True)
             mixed = []
-            for group, shape, mask in zip(groups, shapes, masks, strict=True):
+            for group, shape, mask in zip(groups, to.shapes, masks, strict=True):
                 q, k, v = (part.view(*shape, *part.shape[1:]) for part in group)
-                mixed.append(attention(q, k, v, mask, dropout).flatten(0, 1))
+                mixed.append(t5_blocks.attention(q, k, v, mask, dropout).flatten(0, 1))
             return mixed[0] if len(mixed) == 1 else torch.cat(mixed)
 
-        return self._run_blocks(ids, attend)
+        return self._run_blocks(padded, attend)[slots]
 
-    def _run_blocks(self, ids: Tensor, attend: Attend) -> Tensor:
-        x = F.dropout(self.words(ids), self.dropout, self.training)
-        for block in self.blocks:
-            x = padding.run_block(block, x, attend, self.checkpointing)
-        return F.dropout(self.norm(x), self.dropout, self.training)
-
-    def _masks(
-        self, shapes: tuple[tuple[int, ...], ...], lengths: Tensor, dtype: torch.dtype
-    ) -> list[Tensor]:
+    def _masks(self, to: padding.Layout) -> list[Tensor]:
         """Return what is added to the scores of each group (B, heads, T, T)."""
-        bias = self.relative.square(max(longest for _, longest in shapes)).to(dtype)
+        dtype = dispatch.working_dtype(self.words.weight)
+        bias = self.relative.square(max(longest for _, longest in to.shapes)).to(dtype)
         masks = []
-        by_group = torch.split(lengths, [rows for rows, _ in shapes])
-        for (rows, longest), own in zip(shapes, by_group, strict=True):
+        by_group = torch.split(to.lengths, [rows for rows, _ in to.shapes])
+        for (rows, longest), own in zip(to.shapes, by_group, strict=True):
             mask = bias[:, :longest, :longest].expand(rows, -1, -1, -1)
             if bool((own < longest).any()):
                 outside = ~padding.length_mask(own.to(bias.device), longest)
                 mask = mask.masked_fill(outside[:, None, None], torch.finfo(dtype).min)
             masks.append(mask)
         return masks
+
+    def _run_blocks(self, ids: Tensor, attend: t5_blocks.Attend) -> Tensor:
+        x = F.dropout(self.words(ids), self.dropout, self.training)
+        x = padding.run_blocks(self.blocks, x, attend, self.checkpointing)
+        return F.dropout(self.norm(x), self.dropout, self.training)
 
 
 class Memory:
@@ -149,13 +131,16 @@ class Memory:
             mask = mask.masked_fill(~inside, torch.finfo(dtype).min)[:, None, None]
             self._mask = mask.to(vectors.device)
 
-    def attend(self, cross: CrossAttention, dropout: float = 0.0) -> AttendCross:
+    def attend(
+        self, cross: t5_blocks.CrossAttention, dropout: float = 0.0
+    ) -> t5_blocks.AttendCross:
         """Return a layer's attention; its keys and values are computed now, once."""
-        k, v = (self._padded(part) for part in cross.keys_and_values(self._vectors))
-        return lambda q: attention(q, k, v, self._mask, dropout)
+        k, v = (self._padded(part(self._vectors), cross.heads) for part in (cross.k, cross.v))
+        return lambda q: t5_blocks.attention(q, k, v, self._mask, dropout)
 
-    def _padded(self, part: Tensor) -> Tensor:
-        """Pad (N, …) to (B, T, …)."""
+    def _padded(self, part: Tensor, heads: int) -> Tensor:
+        """Pad (N, heads · d_kv) to (B, T, heads, d_kv)."""
+        part = part.view(len(part), heads, -1)
         if self._slots is not None:  # a copy, whose gradients need no sum
             whole = part.new_zeros(self._shape[0] * self._shape[1], *part.shape[1:])
             part = whole.index_copy_(0, self._slots, part)
@@ -168,15 +153,15 @@ class T5Decoder(nn.Module):
     def __init__(self, config: T5Config, dropout: float = 0.0) -> None:
         super().__init__()
         self.config, self.dropout = config, dropout
-        self.relative = RelativeBias.of(config, both_ways=False)
+        self.relative = t5_blocks.RelativeBias.of(config, both_ways=False)
         layers = range(config.num_decoder_layers)
-        self.blocks = nn.ModuleList(DecoderBlock(config, dropout) for _ in layers)
-        self.norm = T5Norm(config)
+        self.blocks = nn.ModuleList(t5_blocks.DecoderBlock(config, dropout) for _ in layers)
+        self.norm = t5_blocks.T5Norm(config)
 
     @property
-    def layers(self) -> list[DecoderBlock]:
+    def layers(self) -> list[t5_blocks.DecoderBlock]:
         """The blocks with their type."""
-        return [block for block in self.blocks if isinstance(block, DecoderBlock)]
+        return [block for block in self.blocks if isinstance(block, t5_blocks.DecoderBlock)]
 
     def forward(self, x: Tensor, memory: Memory) -> Tensor:
         """Map whole sequences (B, T, d), causally, to (B, T, d)."""
@@ -188,7 +173,7 @@ class T5Decoder(nn.Module):
         mask = bias.masked_fill(ahead, torch.finfo(dtype).min).expand(len(x), -1, -1, -1)
         for block in self.layers:
             cross = memory.attend(block.cross, dropout)
-            x = block(x, partial(attention, mask=mask, dropout=dropout), cross)
+            x = block(x, partial(t5_blocks.attention, mask=mask, dropout=dropout), cross)
         return F.dropout(self.norm(x), self.dropout, self.training)
 
 

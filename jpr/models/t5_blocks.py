@@ -94,9 +94,29 @@ class FeedForward(nn.Module):
         self.down = _linear(config.d_ff, config.d_model)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map (…, d) to (…, f), the input of `down`."""
-        dropout = self.dropout if self.training else 0.0
-        return dispatch.activation(x, self.up, self.gated, dropout)
+        """Map (…, d) to (…, f), the input of `down`, with dropout."""
+        if dispatch.uses_inference_kernels(x):
+            return self._run_fast(x.view(-1, x.shape[-1])).view(*x.shape[:-1], -1)
+        wide, dropout = self.up(x), self.dropout if self.training else 0.0
+        if dispatch.uses_training_kernels(x):
+            from jpr.models.kernels import training
+
+            return training.activation(wide, self.gated, dropout)
+        if self.gated:
+            gate, wide = wide.chunk(2, dim=-1)
+            wide = F.gelu(gate, approximate="tanh") * wide
+        else:
+            wide = F.relu(wide, inplace=True)
+        return F.dropout(wide, dropout, dropout > 0)
+
+    def _run_fast(self, x: Tensor) -> Tensor:
+        """Do the same for rows (N, d) in fewer passes over memory."""
+        if self.gated:
+            from jpr.models.kernels import inference
+
+            return inference.gated_gelu(self.up(x))
+        none = x.new_zeros(self.up.out_features)
+        return torch._addmm_activation(none, x, self.up.weight.t(), use_gelu=False)
 
 
 class SelfAttention(nn.Module):
@@ -129,12 +149,6 @@ class CrossAttention(nn.Module):
         """Map (…, d) to (…, heads · d_kv), the input of `o`."""
         q: Tensor = self.q(x).unflatten(-1, (self.heads, -1))
         return attend(q).flatten(-2)
-
-    def keys_and_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Return keys and values of a memory (…, d), each (…, heads, d_kv)."""
-        k: Tensor = self.k(memory).unflatten(-1, (self.heads, -1))
-        v: Tensor = self.v(memory).unflatten(-1, (self.heads, -1))
-        return k, v
 
 
 class EncoderBlock(nn.Module):
@@ -181,7 +195,17 @@ class T5Norm(nn.RMSNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (…, d) to (…, d)."""
-        return dispatch.rms_norm(x, self)
+        assert self.eps is not None
+        if dispatch.uses_training_kernels(x):
+            from jpr.models.kernels import training
+
+            return training.rms_norm(x, self.weight, self.eps, dispatch.working_dtype(x))
+        if dispatch.uses_inference_kernels(x):
+            from jpr.models.kernels import inference
+
+            rows = x.view(-1, x.shape[-1])
+            return inference.rms_norm(rows, self.weight, self.eps).view(x.shape)
+        return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)
 
 
 def _linear(inputs: int, outputs: int) -> nn.Linear:

@@ -12,15 +12,7 @@ import torch
 from torch import Tensor
 
 from jpr.errors import DataError, FormatError
-from jpr.models.checkpoint import (
-    SHARD_BYTES,
-    load_weights,
-    read_checkpoint,
-    shapes_only,
-    stack_weights,
-    unstack_weights,
-    write_checkpoint,
-)
+from jpr.models import checkpoint
 from jpr.models.config import T5Config
 from jpr.models.kernels.dispatch import check_dtype
 from jpr.models.t5 import T5
@@ -33,14 +25,14 @@ _HEAD = "lm_head.weight"
 def read_t5(folder: Path, dtype: torch.dtype = torch.float32, dropout: float = 0.0) -> T5:
     """Read a Hugging Face folder, to run in `dtype` whatever it was stored in."""
     check_dtype(dtype)
-    config, weights = read_checkpoint(folder)
+    config, weights = checkpoint.read_checkpoint(folder)
     try:
         return t5_from_weights(config, weights, dropout).to(dtype)
     except DataError as error:
         raise FormatError(folder, 0, str(error)) from error
 
 
-def write_t5(folder: Path, model: T5, shard_bytes: int = SHARD_BYTES) -> list[str]:
+def write_t5(folder: Path, model: T5, shard_bytes: int = checkpoint.SHARD_BYTES) -> list[str]:
     """Write a folder that `read_t5` and Hugging Face read, in the model's own precision."""
     weights = to_hugging_face(model.state_dict(), model.config)
     config: dict[str, object] = {
@@ -50,17 +42,21 @@ def write_t5(folder: Path, model: T5, shard_bytes: int = SHARD_BYTES) -> list[st
         "torch_dtype": str(weights[_WORDS].dtype).removeprefix("torch."),
         **asdict(model.config),
     }
-    return write_checkpoint(folder, config, weights, shard_bytes)
+    return checkpoint.write_checkpoint(folder, config, weights, shard_bytes)
 
 
 def t5_from_weights(
     config: Mapping[str, object], weights: Mapping[str, Tensor], dropout: float = 0.0
 ) -> T5:
     """Make a T5 of a checkpoint's weights under Hugging Face's names, without copying them."""
-    shape = _tied_as_stored(T5Config.from_dict(config), config, weights)
-    with shapes_only():  # the largest have tens of gigabytes: nothing is allocated twice
+    shape = T5Config.from_dict(config)
+    tied = shape.tie_word_embeddings and _HEAD in weights
+    if tied and not torch.equal(weights[_HEAD], _words(weights)):
+        scaled = bool(config.get("scale_decoder_outputs", not shape.is_gated))
+        shape = replace(shape, tie_word_embeddings=False, scale_decoder_outputs=scaled)
+    with checkpoint.shapes_only():  # the largest have tens of gigabytes: nothing is allocated twice
         model = T5(shape, dropout)
-    load_weights(model, from_hugging_face(weights, shape), _names(shape))
+    checkpoint.load_weights(model, from_hugging_face(weights, shape), _names(shape))
     return model
 
 
@@ -68,24 +64,14 @@ def from_hugging_face(weights: Mapping[str, Tensor], config: T5Config) -> dict[s
     """Rename the weights of a Hugging Face T5 to those of `T5`."""
     words = _words(weights)
     for copy in _COPIES:
-        if copy in weights and not _same(weights[copy], words):
+        if copy in weights and not torch.equal(weights[copy], words):
             raise DataError(f"{copy} differs from {_WORDS}; a T5 has one matrix for both")
-    return stack_weights({**weights, _WORDS: words}, _names(config), "T5")
+    return checkpoint.stack_weights({**weights, _WORDS: words}, _names(config), "T5")
 
 
 def to_hugging_face(weights: Mapping[str, Tensor], config: T5Config) -> dict[str, Tensor]:
     """Rename the weights of a `T5` to Hugging Face's."""
-    return unstack_weights(weights, _names(config))
-
-
-def _tied_as_stored(
-    shape: T5Config, config: Mapping[str, object], weights: Mapping[str, Tensor]
-) -> T5Config:
-    tied = shape.tie_word_embeddings and _HEAD in weights
-    if not tied or _same(weights[_HEAD], _words(weights)):
-        return shape
-    scaled = bool(config.get("scale_decoder_outputs", not shape.is_gated))
-    return replace(shape, tie_word_embeddings=False, scale_decoder_outputs=scaled)
+    return checkpoint.unstack_weights(weights, _names(config))
 
 
 def _words(weights: Mapping[str, Tensor]) -> Tensor:
@@ -94,10 +80,6 @@ def _words(weights: Mapping[str, Tensor]) -> Tensor:
         if name in weights:
             return weights[name]
     raise DataError(f"the checkpoint lacks the weight {_WORDS!r}; is it a T5?")
-
-
-def _same(a: Tensor, b: Tensor) -> bool:
-    return a.shape == b.shape and torch.equal(a, b)
 
 
 def _names(config: T5Config) -> dict[str, tuple[str, ...]]:

@@ -101,9 +101,11 @@ def _order(question: Tensor, tokens: Tensor, questions: int) -> Tensor:
 
 
 def _tries(windows: _Windows, questions: int) -> Tries:
-    """Return the tries of sorted windows."""
+    """Return the tries of sorted windows, whose prefixes, the empty one first, are the nodes."""
     question, tokens, may_end = windows
-    new = _new(question, tokens)
+    rows = torch.cat([question[:, None] + 1, tokens], 1)
+    differs = (rows[1:] != rows[:-1]).cumsum(1) > 0
+    new = F.pad(differs, (0, 0, 1, 0), value=True) & (rows > 0)  # (M, 1 + longest)
     node, roots, sizes = _numbers(question, new, questions)
     total, largest = torch.stack([sizes.sum(), sizes.max()]).tolist()
     there = F.pad(tokens > 0, (1, 0), value=True)
@@ -112,25 +114,19 @@ def _tries(windows: _Windows, questions: int) -> Tries:
     is_whole = none.bool().index_fill(0, longer.where(may_end, total).flatten(), True)
     ended = new & is_whole[node]  # each span once, at its first window
     beyond = ended.flip(1).cumsum(1).flip(1)
-    counts = _added(none, node[:, :-1], new[:, 1:].long())[:-1]
+    children = new[:, 1:].long().flatten()
+    counts = none.scatter_add(0, node[:, :-1].flatten(), children)[:-1]
     owner = torch.repeat_interleave(sizes, output_size=total)
     return Tries(
         tokens=none.scatter(0, longer.flatten(), tokens.flatten() - 1)[:-1],
         first=counts.cumsum(0) - counts + owner + 1,  # roots are no children
         counts=counts,
         is_whole=is_whole[:-1],
-        below=_added(none, node, beyond)[:-1],
+        below=none.scatter_add(0, node.flatten(), beyond.flatten())[:-1],
         roots=roots,
         widest=int(counts.max()),
         largest=largest,
     )
-
-
-def _new(question: Tensor, tokens: Tensor) -> Tensor:
-    """Return which prefixes of windows (M, 1 + longest), the empty one first, are new."""
-    rows = torch.cat([question[:, None] + 1, tokens], 1)
-    differs = (rows[1:] != rows[:-1]).cumsum(1) > 0
-    return F.pad(differs, (0, 0, 1, 0), value=True) & (rows > 0)
 
 
 def _numbers(question: Tensor, new: Tensor, questions: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -140,7 +136,3 @@ def _numbers(question: Tensor, new: Tensor, questions: int) -> tuple[Tensor, Ten
     before = (each.flatten().cumsum(0) - each.flatten()).view_as(each)
     earlier = each.cumsum(0) - each
     return new.cumsum(0) - 1 + (before - earlier)[question], before[:, 0], each.sum(1)
-
-
-def _added(none: Tensor, node: Tensor, values: Tensor) -> Tensor:
-    return none.scatter_add(0, node.flatten(), values.flatten())

@@ -123,7 +123,7 @@ def answer_loss(log_probs: Tensor, prefixes: Tensor, known: AnswerLikelihoods) -
 
 def first_logits(model: JointModel, encoded: EncodedBatch) -> Tensor:
     """Return the logits of the first step (Q, C)."""
-    start = model.head.start_input().to(encoded.marked.dtype).expand(len(encoded.counts), 1, -1)
+    start = model.head.start.to(encoded.marked.dtype).expand(len(encoded.counts), 1, -1)
     hidden = model.decoder(start, Memory(encoded.memory, encoded.memory_lengths))
     return model.head.logits(hidden, model.head.keys(encoded), encoded.prior)[:, 0]
 

@@ -8,6 +8,7 @@ from torch import Tensor
 from transformers import T5Config as TheirConfig
 from transformers import T5ForConditionalGeneration
 
+from jpr.models.generation import GenerateOptions, best_sequences
 from jpr.models.t5 import T5
 from jpr.models.t5_checkpoint import t5_from_weights
 
@@ -61,3 +62,11 @@ def batch() -> tuple[Tensor, Tensor, Tensor]:
 
 def close(found: Tensor, expected: Tensor) -> None:
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+
+
+def generate_tokens(model: T5, memory: Tensor, lengths: Tensor, longest: int) -> list[list[int]]:
+    """Return greedy tokens of each question, to the end token or the longest."""
+    end = model.config.eos_token_id
+    found = best_sequences(model, memory, lengths, GenerateOptions(0, longest))
+    rows = [tokens for tokens, _ in found]
+    return [row[: row.index(end) + 1] if end in row else row for row in rows]

@@ -6,15 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jpr.models.config import T5Config
-from jpr.models.generation import (
-    GeneratedAnswer,
-    GenerateOptions,
-    generate_answers,
-    generate_tokens,
-)
+from jpr.models.generation import GeneratedAnswer, GenerateOptions, generate_answers
 from jpr.models.t5 import T5
 from jpr.models.tries import Tries
 from tests.models.spans import Text, tries_of, whole_spans
+from tests.models.t5_models import generate_tokens
 
 SEPARATOR, END, VOCABULARY = 2, 1, 12
 CONFIG = T5Config(VOCABULARY, 16, 8, 32, 1, 2, 2)

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from jpr.errors import DataError
 from jpr.models.config import T5Config
-from jpr.models.generation import generate_tokens
 from jpr.models.t5 import T5, Memory, T5Encoder
 from jpr.models.t5_blocks import attention
 from tests.models.t5_models import (
@@ -21,6 +20,7 @@ from tests.models.t5_models import (
     SHAPE,
     batch,
     close,
+    generate_tokens,
     generations,
     ours,
     theirs,

@@ -5,7 +5,6 @@ than the GPU to do. A graph is launched as one. Its shapes are fixed, so inputs 
 sizes; it works in buffers of its own, so it belongs to one thread.
 """
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
@@ -50,21 +49,18 @@ class CudaGraph:
 
 
 class CudaGraphCache:
-    """Graphs by key and thread; the least recently used are dropped."""
+    """Graphs by key; the least recently used are dropped."""
 
     def __init__(self) -> None:
-        self._thread = threading.local()
+        self._known: OrderedDict[object, CudaGraph] = OrderedDict()
 
     def run(
         self, key: object, work: Callable[..., Tensor], *inputs: Tensor, device: torch.device
     ) -> Tensor:
         """Run the graph of a key, which identifies work and shapes; capture it if necessary."""
-        known: OrderedDict[object, CudaGraph] = self._thread.__dict__.setdefault(
-            "graphs", OrderedDict()
-        )
-        if key not in known:
-            known[key] = CudaGraph(work, inputs, device)
-        known.move_to_end(key)
-        while len(known) > _MAX_GRAPHS:
-            known.popitem(last=False)
-        return known[key](*inputs)
+        if key not in self._known:
+            self._known[key] = CudaGraph(work, inputs, device)
+        self._known.move_to_end(key)
+        while len(self._known) > _MAX_GRAPHS:
+            self._known.popitem(last=False)
+        return self._known[key](*inputs)

@@ -1,4 +1,4 @@
-"""Operations of a T5, each by a Triton kernel where one applies, otherwise by torch.
+"""Where Triton kernels apply, and operations by a kernel if one applies, otherwise by torch.
 
 The kernels need bfloat16 on a GPU: `inference` without gradients and autocast, `training` with
 gradients. Triton is imported only there.
@@ -39,47 +39,6 @@ def uses_training_kernels(x: Tensor) -> bool:
     """
     many = x.is_cuda and x.ndim == 2 and torch.is_grad_enabled()
     return many and working_dtype(x) is torch.bfloat16
-
-
-def rms_norm(x: Tensor, norm: nn.RMSNorm) -> Tensor:
-    """Divide (…, d) by the root mean square and multiply with the norm's weight."""
-    assert norm.eps is not None
-    if uses_training_kernels(x):
-        from jpr.models.kernels import training
-
-        return training.rms_norm(x, norm.weight, norm.eps, working_dtype(x))
-    if uses_inference_kernels(x):
-        from jpr.models.kernels import inference
-
-        return inference.rms_norm(x.view(-1, x.shape[-1]), norm.weight, norm.eps).view(x.shape)
-    return F.rms_norm(x, norm.normalized_shape, norm.weight, norm.eps)
-
-
-def activation(x: Tensor, up: nn.Linear, gated: bool, dropout: float) -> Tensor:
-    """Map (…, d) to (…, f): a linear layer, then ReLU or gates by GELU, then dropout."""
-    if uses_inference_kernels(x):
-        return _fast_activation(x.view(-1, x.shape[-1]), up, gated).view(*x.shape[:-1], -1)
-    wide: Tensor = up(x)
-    if uses_training_kernels(x):
-        from jpr.models.kernels import training
-
-        return training.activation(wide, gated, dropout)
-    if gated:
-        gate, wide = wide.chunk(2, dim=-1)
-        wide = F.gelu(gate, approximate="tanh") * wide
-    else:
-        wide = F.relu(wide, inplace=True)
-    return F.dropout(wide, dropout, dropout > 0)
-
-
-def _fast_activation(x: Tensor, up: nn.Linear, gated: bool) -> Tensor:
-    """Do the same for rows (N, d) in fewer passes over memory."""
-    if gated:
-        from jpr.models.kernels import inference
-
-        return inference.gated_gelu(up(x))
-    none = x.new_zeros(up.out_features)
-    return torch._addmm_activation(none, x, up.weight.t(), use_gelu=False)
 
 
 def add_linear(x: Tensor, linear: nn.Linear, inner: Tensor, dropout: float) -> Tensor:

@@ -1,8 +1,8 @@
 # mypy: disable-error-code="no-untyped-def, untyped-decorator, misc, no-untyped-call"
 """Triton kernels for inference: one pass over memory where torch takes several.
 
-In bfloat16, without gradients; `jpr.models.kernels.dispatch` chooses between them and torch. What
-each is worth is in `docs/performance.md`.
+In bfloat16, without gradients; `jpr.models.kernels.dispatch` says where they apply. What each is
+worth is in `docs/performance.md`.
 """
 
 import torch

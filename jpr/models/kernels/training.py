@@ -6,7 +6,7 @@ Nothing of the size of all pairs of tokens is written: scores, attention weights
 are computed again where gradients need them. A dropout mask is a hash of a seed and the position.
 """
 
-from typing import Any
+from collections.abc import Callable
 
 import torch
 import triton
@@ -20,36 +20,7 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 _PROGRAMS = 1024  # programs that a GPU runs at once, roughly
 
 
-def attend(
-    q: Tensor, k: Tensor, v: Tensor, tiles: Tensor, ends: Tensor, longest: int, dropout: float
-) -> Tensor:
-    """Attend within each of the concatenated rows, as `inference.attend` does.
-
-    `tiles` should be float32, in which gradients of all layers are then summed.
-    """
-    out: Tensor = _Attend.apply(q, k, v, tiles, ends, longest, dropout)
-    return out
-
-
-def rms_norm(x: Tensor, weight: Tensor, eps: float, dtype: torch.dtype) -> Tensor:
-    """Divide rows (N, d) by their root mean square and multiply with weights (d,)."""
-    out: Tensor = _RmsNorm.apply(x, weight, eps, dtype)
-    return out
-
-
-def activation(wide: Tensor, gated: bool, dropout: float) -> Tensor:
-    """Map rows by ReLU, (N, f) to (N, f), or by gates and values, (N, 2f) to (N, f)."""
-    out: Tensor = _Activation.apply(wide, gated, dropout)
-    return out
-
-
-def add_dropout(x: Tensor, y: Tensor, dropout: float) -> Tensor:
-    """Return x + dropout(y), rows (N, d)."""
-    out: Tensor = _AddDropout.apply(x, y, dropout)
-    return out
-
-
-def _dropout_arguments(dropout: float) -> tuple[int, int, float]:
+def _dropout_arguments(dropout):
     """Return a seed, the least hash that is kept, and the scale of what is kept."""
     seed = int(torch.randint(2**31 - 1, (), device="cpu")) if dropout else 0
     return seed, int(dropout * 2**32), 1 / (1 - dropout)
@@ -70,17 +41,13 @@ def _keep(seed, row, column, least: tl.constexpr):
 
 
 class _Attend(Function):
+    """Attend as `inference.attend` does, then drop out some of the attention weights.
+
+    `tiles` should be float32, in which gradients of all layers are then summed.
+    """
+
     @staticmethod
-    def forward(
-        ctx: Any,  # torch's own
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        tiles: Tensor,
-        ends: Tensor,
-        longest: int,
-        dropout: float,
-    ) -> Tensor:
+    def forward(ctx, q, k, v, tiles, ends, longest, dropout):
         n, heads, d = q.shape
         out = q.new_empty(n, heads, d)
         log_sums = q.new_empty(heads, n, dtype=torch.float32)
@@ -95,7 +62,7 @@ class _Attend(Function):
         return out
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx, grad):
         q, k, v, tiles, ends, out, log_sums = ctx.saved_tensors
         grad, mean = grad.contiguous(), torch.empty_like(log_sums)
         to_q, to_k, to_v = (torch.empty_like(out) for _ in range(3))
@@ -299,8 +266,10 @@ def _bias(at, mask, tile: tl.constexpr):
 
 
 class _RmsNorm(Function):
+    """Divide rows (N, d) by their root mean square and multiply with weights (d,)."""
+
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float, dtype: torch.dtype) -> Tensor:
+    def forward(ctx, x, weight, eps, dtype):
         n, d = x.shape
         x, out = x.contiguous(), torch.empty_like(x, dtype=dtype)
         scales = x.new_empty(n, dtype=torch.float32)
@@ -310,7 +279,7 @@ class _RmsNorm(Function):
         return out
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx, grad):
         x, weight, scales = ctx.saved_tensors
         n, d = x.shape
         out, programs = torch.empty_like(x), min(_PROGRAMS, triton.cdiv(n, 2))
@@ -345,8 +314,10 @@ def _rms_norm_backward(
 
 
 class _Activation(Function):
+    """Map rows by ReLU, (N, f) to (N, f), or by gates and values, (N, 2f) to (N, f)."""
+
     @staticmethod
-    def forward(ctx: Any, wide: Tensor, gated: bool, dropout: float) -> Tensor:
+    def forward(ctx, wide, gated, dropout):
         n, f = wide.shape[0], wide.shape[1] // (2 if gated else 1)
         wide, out = wide.contiguous(), wide.new_empty(n, f)
         ctx.given = n, f, *_dropout_arguments(dropout), gated, 4, 512
@@ -356,7 +327,7 @@ class _Activation(Function):
         return out
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx, grad):
         (known,) = ctx.saved_tensors
         out = torch.empty_like(known)
         _activation_backward[ctx.grid](known, grad.contiguous(), out, *ctx.given, num_warps=4)
@@ -422,8 +393,10 @@ def _gate(x):
 
 
 class _AddDropout(Function):
+    """Return x + dropout(y), rows (N, d)."""
+
     @staticmethod
-    def forward(ctx: Any, x: Tensor, y: Tensor, dropout: float) -> Tensor:
+    def forward(ctx, x, y, dropout):
         n, d = x.shape
         x, out = x.contiguous(), torch.empty_like(x)
         ctx.dtype, ctx.given = y.dtype, (n, d, *_dropout_arguments(dropout), 4, 512)
@@ -432,7 +405,7 @@ class _AddDropout(Function):
         return out
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx, grad):
         grad = grad.contiguous()
         out = torch.empty_like(grad, dtype=ctx.dtype)
         _add_dropout[ctx.grid](grad, grad, out, False, *ctx.given, num_warps=4)
@@ -452,3 +425,9 @@ def _add_dropout(
     if add:
         out += tl.load(x_ptr + offset, mask=mask, other=0.0).to(tl.float32)
     tl.store(out_ptr + offset, out.to(out_ptr.dtype.element_ty), mask=mask)
+
+
+attend: Callable[..., Tensor] = _Attend.apply
+rms_norm: Callable[..., Tensor] = _RmsNorm.apply
+activation: Callable[..., Tensor] = _Activation.apply
+add_dropout: Callable[..., Tensor] = _AddDropout.apply

@@ -105,8 +105,7 @@ def test_steps_of_fixed_shapes_by_kernels(monkeypatch: pytest.MonkeyPatch) -> No
     batches = [candidates((6, 5)), candidates((7, 5), seed=1), candidates((6, 5))]
     plain = [PrefixScorer(model, model.encode(one))(pairs) for one in batches]
     monkeypatch.setattr(dispatch, "uses_inference_kernels", lambda x: True)
-    for module in ("decoder_cache", "kernels.cuda_graph"):
-        monkeypatch.setattr(f"jpr.models.{module}.CudaGraph", Eager)
+    monkeypatch.setattr("jpr.models.kernels.cuda_graph.CudaGraph", Eager)
     pool = CachePool(model)
     for one, expected in zip(batches, plain, strict=True):
         found = PrefixScorer(model, pool.encode(one), pool)(pairs)
