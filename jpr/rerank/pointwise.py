@@ -16,22 +16,22 @@ from jpr.encode.tokenizer import read_tokenizer
 from jpr.errors import ConfigError, DataError, FormatError, MissingExtraError
 from jpr.rerank.methods import NoSettings, RerankOptions
 from jpr.rerank.order import checked, ranked
-from jpr.types import Hit, Passage, Question, Ranking
+from jpr.stages import Reranker
+from jpr.types import Passage, Question, Ranking
 
 if TYPE_CHECKING:
     from jpr.models.t5 import T5
 
 _LONGEST = 512
-_WORDS = ("true", "false")
 
 
-class PointwiseReranker:
+class PointwiseReranker(Reranker):
     """The k candidates that a yes/no T5 finds most relevant, each scored independently."""
 
     def __init__(self, model: "T5", tokenizer: Tokenizer, key: str = "") -> None:
         """Take a model and its tokenizer; `key` names the weights."""
         self._model, self._tokenizer = model, tokenizer
-        self._answers = [_token(tokenizer, word) for word in _WORDS]
+        self._answers = [_token(tokenizer, word) for word in ("true", "false")]
         self.key = f"pointwise {key}"
 
     @classmethod
@@ -48,15 +48,12 @@ class PointwiseReranker:
         except DataError as error:
             raise FormatError(folder, 0, str(error)) from error
 
-    def rank(self, question: Question, candidates: Sequence[Hit], k: int) -> Ranking:
-        """Return the k most relevant candidates; ties keep their order."""
-        scores = self._scores(question, [hit.passage for hit in candidates])
-        order = sorted(range(len(scores)), key=lambda place: -scores[place])[: checked(k)]
-        return ranked(question, candidates, [(place, scores[place]) for place in order])
-
     def rank_many(self, rankings: Iterable[Ranking], k: int) -> Iterator[Ranking]:
-        """Do the same for the candidates of many questions."""
-        return (self.rank(ranking.question, ranking.hits, k) for ranking in rankings)
+        """Return the k most relevant candidates of each question; ties keep their order."""
+        for ranking in rankings:
+            scores = self._scores(ranking.question, [hit.passage for hit in ranking.hits])
+            order = sorted(enumerate(scores), key=lambda choice: -choice[1])
+            yield ranked(ranking.question, ranking.hits, order[: checked(k)])
 
     def _scores(self, question: Question, passages: Sequence[Passage]) -> list[float]:
         import torch
@@ -82,7 +79,8 @@ class PointwiseReranker:
         s = self._tokenizer
         before, after = (s.encode(text).ids for text in (f"Query: {question[:5000]} Document:", ""))
         end = after[-1:]  # </s>
-        asked = before[: _LONGEST // 2] if before[-1:] != end else before[:-1][: _LONGEST // 2]
+        asked = before[:-1] if before[-1:] == end else before
+        asked = asked[: _LONGEST // 2]
         relevant = s.encode("Relevant:", add_special_tokens=False).ids
         room = _LONGEST - len(asked) - len(relevant) - len(end)
         texts = [f"{p.title} {p.text}".strip()[: 20 * room] for p in passages]
