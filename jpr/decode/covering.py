@@ -15,7 +15,7 @@ that are about it.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import log
 
@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jpr.decode.search import Ask, Rows
-from jpr.types import Prefix
+from jpr.types import Node, Prefix
 
 Floats = NDArray[np.float64]
 _FLOOR = 1e-3  # the share of P(c | prefix) itself, which decides when every answer was found
@@ -123,3 +123,9 @@ class Covering:
         """
         added = self.mass(question, prefix)[self.evidence[question].contains[passage]].sum()
         return log(max(added, _MINIMUM))
+
+    def with_worths(self, question: int, nodes: Sequence[Node]) -> tuple[Node, ...]:
+        """Return the nodes of a search with the worth of each."""
+        return tuple(
+            replace(node, worth=self.worth(question, node.prefix, node.passage)) for node in nodes
+        )

@@ -150,7 +150,8 @@ class JointReranker:
 
     def encode(self, rankings: Sequence[Ranking]) -> EncodedCandidates:
         """Encode the candidates of some questions, to choose from them several times."""
-        inputs = [model_input(self._prompts, self.scorer.index_tokens, one) for one in rankings]
+        index_tokens, some = self.scorer.index_tokens, [one for one in rankings if one.hits]
+        inputs = [model_input(self._prompts, index_tokens, one) for one in some]
         return EncodedCandidates(rankings, inputs, self.scorer, self._locator)
 
     def _choose(
@@ -160,17 +161,7 @@ class JointReranker:
             yield from self.adaptive()._choose(rankings, self.max_k, explain=explain)
             return
         for batch in batched(rankings, self.scorer.batch):
-            some = [ranking for ranking in batch if ranking.hits]
-            replies: Iterator[Reply] = iter(())
-            if some:
-                replies = self.encode(some).choose(self.decoding, k, explain=explain)
-            for ranking in batch:
-                yield next(replies) if ranking.hits else self.empty_reply(ranking)
-
-    def empty_reply(self, candidates: Ranking) -> Reply:
-        """Return the reply to a question without candidates."""
-        beta = self.decoding.effective_beta
-        return Reply((), candidates, candidates, (), self.decoding.decoder, beta)
+            yield from self.encode(batch).choose(self.decoding, k, explain=explain)
 
 
 @dataclass(frozen=True, slots=True)
