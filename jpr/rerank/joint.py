@@ -202,12 +202,9 @@ def make(settings: JointSettings, options: RerankOptions) -> JointReranker:
 def model_input(prompts: Prompts, index_tokens: int, ranking: Ranking) -> ModelInput:
     """Return the input of a model for a question's candidates; it has `index_tokens`, or none."""
     question, n = ranking.question.text, len(ranking.hits)
-    if index_tokens and n > index_tokens:
-        raise ConfigError(
-            f"{n} candidates, but the index head has {index_tokens} index tokens; give fewer "
-            "candidates or use a model with a pointer head"
-        )
-    numbers = random_numbers(n, index_tokens, question) if index_tokens else list(range(n))
+    numbers = list(range(n))
+    if 0 < n <= index_tokens:  # else there are none, or too few, which `build` reports
+        numbers = random_numbers(n, index_tokens, question)
     passages = [hit.passage for hit in ranking.hits]
     return ModelInput(prompts.build(question, passages, numbers), numbers)
 
