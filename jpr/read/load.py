@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jpr.errors import MissingExtraError
-from jpr.read.spans import ChoosingReader, SpanReader
+from jpr.read.spans import SpanReader
 from jpr.rerank.methods import NoSettings
 from jpr.stages import KeyedReader
 
@@ -87,9 +87,9 @@ def open_reader(options: ReadOptions) -> tuple[KeyedReader, str]:
             max_answers=limit,
         )
     else:
-        model = options.model or None
-        spans = SpanReader.load(model, options.min_ratio, limit, threads=options.threads)
-        reader = ChoosingReader(spans, options.choose) if options.choose else spans
+        reader = SpanReader.load(
+            options.model or None, options.min_ratio, limit, options.choose, threads=options.threads
+        )
     return reader, reader.key
 
 
