@@ -12,13 +12,7 @@ from jpr.encode.encoder_folder import DEVICES, torch_can_load, uses_gpu, weight_
 from jpr.encode.tokenizer import read_tokenizer
 from jpr.errors import ConfigError, FormatError, MissingExtraError
 from jpr.io.settings import parse_section
-from jpr.models.joint_config import (
-    ENCODER_FILE,
-    JOINT_JSON,
-    STEP_FILE,
-    is_bert_pointer,
-    read_joint_json_and_sums,
-)
+from jpr.models import joint_config
 from jpr.rerank.answer_text import AnswerLocator
 from jpr.rerank.decoding import Decoding, StoppingRule
 from jpr.rerank.methods import RerankOptions
@@ -70,17 +64,14 @@ class JointReranker:
         ONNX; 0 is one per core.
         """
         folder = BUNDLED_MODEL if folder is None else Path(folder)
-        file, (about, sums) = folder / JOINT_JSON, read_joint_json_and_sums(folder)
+        about, sums = joint_config.read_joint_json_and_sums(folder)
+        file = folder / joint_config.JOINT_JSON
         settings = parse_section(PromptSettings, about, "prompt", file)
         own = parse_section(Decoding, {"decoding": {}, **about}, "decoding", file)
         calibrated = about.get("stop") is not None
         stopping = parse_section(StoppingRule, about, "stop", file) if calibrated else None
-        decoding = replace(
-            own.with_decoder(decoder or own.decoder, beta),
-            budget=budget,
-            answers=answers,
-            relevance=relevance,
-        )
+        own = own.with_decoder(decoder or own.decoder, beta)
+        decoding = replace(own, budget=budget, answers=answers, relevance=relevance)
         scorer = _open_scorer(folder, about, sums, device, threads)
         if scorer.index_tokens and scorer.index_tokens != len(settings.number_tokens):
             problem = f"{len(settings.number_tokens)} index tokens in its prompt, "
@@ -230,11 +221,12 @@ def _open_scorer(
     if device not in DEVICES:
         raise ConfigError(f"device {device!r}; choose one of {', '.join(DEVICES)}")
     has_weights = bool(weight_files(folder))
-    has_graphs = any((folder / name).exists() for name in (ENCODER_FILE, STEP_FILE))
+    graphs = (joint_config.ENCODER_FILE, joint_config.STEP_FILE)
+    has_graphs = any((folder / name).exists() for name in graphs)
     if not has_weights and not has_graphs:
-        files = f"neither model.safetensors nor {ENCODER_FILE} and {STEP_FILE}"
+        files = f"neither model.safetensors nor {' and '.join(graphs)}"
         raise FormatError(folder, 0, f"holds no weights: {files}")
-    convertible = torch_can_load(weights=False) and is_bert_pointer(about)
+    convertible = torch_can_load(weights=False) and joint_config.is_bert_pointer(about)
     on_gpu = (has_weights or device == "cuda" or convertible) and uses_gpu(device)
     if has_graphs and not on_gpu:
         from jpr.rerank.onnx_scorer import OnnxScorer
