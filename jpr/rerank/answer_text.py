@@ -99,8 +99,10 @@ def expected_answers(
     """Yield the most likely answers that the passage of a new node adds to its prefix."""
     if not node.is_new:
         return
-    evidence, overall = covering.evidence[question], covering.overall(question)
-    mass = covering.mass(question, node.prefix) * evidence.contains[node.passage]
+    evidence = covering.evidence[question]
+    overall = evidence.overall(covering.row(question, ()))
+    mass = evidence.new_mass(node.prefix, covering.row(question, node.prefix))
+    mass *= evidence.contains[node.passage]
     likely = np.argsort(-mass, kind="stable")[:_MAX_EXPECTED].tolist()
     kept = [answer for answer in likely if mass[answer] >= _MIN_EXPECTED]
     passage = candidates.hits[node.passage].passage

@@ -124,17 +124,19 @@ class EncodedCandidates:
             searches.append(decoding.search(len(costs), limits, self._scorer.ahead))
         for at, nodes in enumerate(decode_many(searches, chooser or self.log_probs)):
             if chooser is not None:
-                nodes = chooser.with_worths(at, nodes)
+                worths = (chooser.worth(at, node.prefix, node.passage) for node in nodes)
+                known = zip(nodes, worths, strict=True)
+                nodes = tuple(replace(node, worth=worth) for node, worth in known)
             ends = (i for i, node in enumerate(nodes) if i and node.worth < decoding.threshold)
             yield nodes[: next(ends, len(nodes))]
 
     def _explained(self, reply: Reply, at: int, covering: Covering, *, is_chooser: bool) -> Reply:
         given, nodes, locator = reply.candidates, reply.nodes, self._locator
         if is_chooser:
-            nodes = tuple(
-                replace(node, expected=tuple(expected_answers(covering, at, node, given, locator)))
-                for node in nodes
-            )
-        evidence, overall = covering.evidence[at], covering.overall(at)
-        answers = candidate_answers(evidence, overall, given.hits, chosen_passages(nodes), locator)
+            adds = (expected_answers(covering, at, node, given, locator) for node in nodes)
+            known = zip(nodes, adds, strict=True)
+            nodes = tuple(replace(node, expected=tuple(added)) for node, added in known)
+        evidence, chosen = covering.evidence[at], chosen_passages(nodes)
+        overall = evidence.overall(covering.row(at, ()))
+        answers = candidate_answers(evidence, overall, given.hits, chosen, locator)
         return replace(reply, answers=answers, nodes=nodes)
