@@ -147,8 +147,9 @@ class _Runs:
 
     def are_words(self, first: Whole, last: Whole) -> Flags:
         """Return which runs are whole words, not empty, and without unknown tokens."""
-        known: Flags = self._unknown[first] == self._unknown[last]
-        return (first < last) & known & ~self._inside[first] & ~self._inside[last]
+        known = self._unknown[first] == self._unknown[last]
+        found: Flags = (first < last) & known & ~self._inside[first] & ~self._inside[last]
+        return found
 
     def names(self, first: Whole, last: Whole) -> Hashes:
         """Return the hash of each run: Σ token · base^place, independent of its position."""

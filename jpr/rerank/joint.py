@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Literal
@@ -178,15 +178,9 @@ class JointSettings:
 
 def make(settings: JointSettings, options: RerankOptions) -> JointReranker:
     """Return the joint model of a folder, or the bundled one."""
-    reranker = JointReranker.load(
-        options.model,
-        settings.decoder,
-        settings.beta,
-        budget=settings.budget,
-        answers=settings.answers,
-        relevance=settings.lambda_,
-        threads=options.threads,
-    )
+    given = asdict(settings)
+    given["relevance"] = given.pop("lambda_")
+    reranker = JointReranker.load(options.model, **given, threads=options.threads)
     return reranker.adaptive() if options.auto_k else reranker
 
 

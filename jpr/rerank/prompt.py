@@ -90,11 +90,13 @@ class Prompts:
         self.tokenizer, self.settings = tokenizer, settings
         self.layout = LAYOUTS[settings.style]
         fixed = list(dict.fromkeys(piece for piece in self.layout.pieces if piece not in _VARYING))
-        self.special = {token: tokenizer.token_to_id(token) for token in _SPECIAL if token in fixed}
+        self.special: dict[str, int] = {}
         """The ids of the special tokens in the layout."""
-        missing = [token for token, id in self.special.items() if id is None]
-        if missing:
-            raise DataError(f"the tokenizer has no token {missing[0]}; is it the model's own?")
+        for token in [one for one in fixed if one in _SPECIAL]:
+            id = tokenizer.token_to_id(token)
+            if id is None:
+                raise DataError(f"the tokenizer has no token {token}; is it the model's own?")
+            self.special[token] = id
         self.words = dict(zip(fixed, truncated_tokens(tokenizer, fixed, 16), strict=True))
         self.words |= {token: [id] for token, id in self.special.items()}
         """The tokens of each fixed word."""
