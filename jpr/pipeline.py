@@ -131,6 +131,6 @@ class OpenQuestion:
 
     def _chosen(self, reranker: JointReranker, k: int) -> Reply:
         encoded = self._encoded or reranker.encode([self.candidates])
-        if encoded.stays_open:
+        if reranker.scorer.stays_open:
             self._encoded = encoded
         return next(encoded.choose(reranker.decoding, k, explain=True))

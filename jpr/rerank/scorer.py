@@ -46,7 +46,7 @@ class Scorer(Protocol):
     batch: int  # how many questions to encode together
     ahead: int  # for how many prefixes of a question to ask together
     index_tokens: int  # how many its head has; 0 for a pointer head
-    stays_open: bool  # whether `Opened.ask` still works after other candidates were encoded
+    stays_open: bool  # whether what is opened works after other candidates were encoded
     reads_answers: bool  # whether it locates answers
     key: str  # names the weights
 
@@ -72,11 +72,6 @@ class EncodedCandidates:
         self._scorer, self._locator = scorer, locator
         self._opened = scorer.open(inputs) if inputs else Opened(lambda _: [])
         self._known: dict[tuple[int, Prefix], Row] = {}
-
-    @property
-    def stays_open(self) -> bool:
-        """Whether `choose` still works after the model has encoded other candidates."""
-        return self._scorer.stays_open
 
     def log_probs(self, pairs: Sequence[tuple[int, Prefix]]) -> Rows:
         """Return log P(next passage | prefix), a row for each (question, prefix).
