@@ -42,10 +42,10 @@ ReaderSettings = NoSettings | FusionSettings | LlmSettings
 
 
 def settings_class(model: str | None, llm: str | None) -> type[ReaderSettings]:
-    """Return the settings of the reader of a model or an endpoint."""
+    """Return the settings of the reader of an endpoint, a T5 that generates, or a joint model."""
     if llm is not None:
         return LlmSettings
-    return FusionSettings if model and is_fusion(Path(model)) else NoSettings
+    return FusionSettings if model and Path(model, "reader.json").exists() else NoSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +97,9 @@ def load_reader(
     folder: str | Path | None = None, *, device: str = "auto"
 ) -> "SpanReader | FusionReader":
     """Open a reader's folder, or the bundled model."""
-    if folder is None or not is_fusion(Path(folder)):
-        return SpanReader.load(folder, device=device)
-    return _fusion_reader(folder).load(folder, device=device)
-
-
-def is_fusion(folder: Path) -> bool:
-    """Return whether a folder holds a T5 that generates answers, not a joint model."""
-    return (folder / "reader.json").exists()
+    if folder is not None and settings_class(str(folder), None) is FusionSettings:
+        return _fusion_reader(folder).load(folder, device=device)
+    return SpanReader.load(folder, device=device)
 
 
 def _fusion_reader(folder: str | Path) -> "type[FusionReader]":
