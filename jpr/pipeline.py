@@ -130,9 +130,7 @@ class OpenQuestion:
         return next(self._pipeline._with_answers([reply]))
 
     def _chosen(self, reranker: JointReranker, k: int) -> Reply:
-        if not self.candidates.hits:
-            return reranker.empty_reply(self.candidates)
         encoded = self._encoded or reranker.encode([self.candidates])
-        if encoded.stays_open:
+        if reranker.scorer.stays_open:
             self._encoded = encoded
         return next(encoded.choose(reranker.decoding, k, explain=True))

@@ -54,7 +54,7 @@ class Encoder(Protocol):
 
 
 class Reranker(Protocol):
-    """The second stage: chooses from the candidates."""
+    """The second stage: chooses from the candidates. A subclass needs only `rank_many`."""
 
     def rank(self, question: Question, candidates: Sequence[Hit], k: int) -> Ranking:
         """Return k of the candidates, best first, or all if there are fewer.
@@ -62,6 +62,7 @@ class Reranker(Protocol):
         Passages are unchanged; scores are the reranker's own and strictly decrease, so that
         sorting by score gives the same order.
         """
+        return next(self.rank_many([Ranking(question, tuple(candidates))], k))
 
     def rank_many(self, rankings: Iterable[Ranking], k: int) -> Iterator[Ranking]:
         """Do the same for the candidates of many questions, in their order."""
@@ -76,13 +77,14 @@ class KeyedReranker(Reranker, Protocol):
 
 
 class Reader(Protocol):
-    """The third stage: reads answers from the chosen passages."""
+    """The third stage: reads answers from chosen passages. A subclass needs only `read_many`."""
 
     def read(self, ranking: Ranking) -> tuple[Answer, ...]:
         """Return the distinct answers in a question's passages, most likely first.
 
         No two have the same normal form. Each is written as in a passage that supports it.
         """
+        return next(self.read_many([ranking]))
 
     def read_many(self, rankings: Iterable[Ranking]) -> Iterator[tuple[Answer, ...]]:
         """Do the same for many questions, in their order."""

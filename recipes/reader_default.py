@@ -28,7 +28,6 @@ from jpr.batch import read_to_file
 from jpr.evaluation.compare import compare
 from jpr.evaluation.evaluation import ALL, MULTI
 from jpr.io.manifest import commit, manifest
-from jpr.read.spans import ChoosingReader
 from jpr.stages import KeyedReader
 from jpr.types import Ranking
 from recipes.command_line import results_parser
@@ -57,7 +56,7 @@ def main() -> None:
     systems: dict[str, tuple[KeyedReader, Callable[[Ranking], Ranking]]] = {
         FIRST: (spans, lambda ranking: ranking.top(5)),
         "first ten": (spans, lambda ranking: ranking.top(10)),
-        "chosen five": (ChoosingReader(spans, 5), lambda ranking: ranking),
+        "chosen five": (SpanReader(joint, choose=5), lambda ranking: ranking),
     }
     records: list[Record] = []
     tests, seconds = [], {}

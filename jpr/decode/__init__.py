@@ -22,6 +22,7 @@ from jpr.decode.search import (
     Ask,
     Limits,
     NextLogProbs,
+    Row,
     Rows,
     Search,
     chosen_passages,
@@ -31,6 +32,6 @@ from jpr.decode.search import (
 from jpr.decode.sequences import beam, independent, sequence
 from jpr.decode.tree import length_penalty, tree
 
-__all__ = ["Ask", "Covering", "Evidence", "Limits", "NextLogProbs", "Rows", "Search", "beam"]
-__all__ += ["chosen_passages", "decode", "decode_many", "independent", "length_penalty"]
+__all__ = ["Ask", "Covering", "Evidence", "Limits", "NextLogProbs", "Row", "Rows", "Search"]
+__all__ += ["beam", "chosen_passages", "decode", "decode_many", "independent", "length_penalty"]
 __all__ += ["sequence", "tree"]

@@ -22,7 +22,7 @@ from math import log
 import numpy as np
 from numpy.typing import NDArray
 
-from jpr.decode.search import Ask, Rows
+from jpr.decode.search import Ask, Row, Rows
 from jpr.types import Prefix
 
 Floats = NDArray[np.float64]
@@ -43,13 +43,13 @@ class Evidence:
     contains: NDArray[np.bool_]
     """(C, A) whether a candidate contains the answer."""
 
-    def new_mass(self, prefix: Prefix, log_probs: NDArray[np.floating]) -> Floats:
+    def new_mass(self, prefix: Prefix, log_probs: Row) -> Floats:
         """Return P(a | prefix) (A,) given log P (C,), 0 for answers that the prefix contains."""
         found = self.contains[list(prefix)].any(axis=0)
         mass: Floats = np.exp(log_probs.astype(np.float64)) @ self._exact[0]
         return np.where(found, 0.0, mass)
 
-    def overall(self, log_probs: NDArray[np.floating]) -> Floats:
+    def overall(self, log_probs: Row) -> Floats:
         """Return P(a) (A,) before anything is chosen, given log P (C,).
 
         P is flattened first: what decides which candidate comes first leaves too little to the
@@ -59,9 +59,7 @@ class Evidence:
         top = flat.max(initial=-np.inf)
         return self.new_mass((), flat - top - np.log(np.exp(flat - top).sum()))
 
-    def log_probs(
-        self, prefix: Prefix, log_probs: NDArray[np.floating], relevance: float = 0.0
-    ) -> Floats:
+    def log_probs(self, prefix: Prefix, log_probs: Row, relevance: float = 0.0) -> Floats:
         """Return log P' (C,), given log P (C,) after a prefix; `relevance` is λ.
 
         >>> probs = np.array([[1, 0], [1, 0], [0, 1]], dtype=np.float32)
@@ -106,20 +104,16 @@ class Covering:
             for (question, prefix), row in zip(pairs, self._ask(pairs), strict=True)
         ]
 
-    def mass(self, question: int, prefix: Prefix) -> Floats:
-        """Return P(a | prefix) of the answers (A,), 0 for those that the prefix contains."""
+    def row(self, question: int, prefix: Prefix) -> Row:
+        """Return the model's own log P (C,) after a prefix."""
         (row,) = self._ask([(question, prefix)])
-        return self.evidence[question].new_mass(prefix, row)
-
-    def overall(self, question: int) -> Floats:
-        """Return P(a) of a question's answers (A,) before anything is chosen."""
-        (row,) = self._ask([(question, ())])
-        return self.evidence[question].overall(row)
+        return row
 
     def worth(self, question: int, prefix: Prefix, passage: int) -> float:
         """Return log P that the next answer is one which a passage adds to a prefix.
 
         It is very small, not −∞, if the passage adds nothing.
         """
-        added = self.mass(question, prefix)[self.evidence[question].contains[passage]].sum()
-        return log(max(added, _MINIMUM))
+        evidence = self.evidence[question]
+        mass = evidence.new_mass(prefix, self.row(question, prefix))
+        return log(max(mass[evidence.contains[passage]].sum(), _MINIMUM))

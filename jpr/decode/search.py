@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from jpr.errors import ConfigError, DataError
 from jpr.types import Node, Prefix
 
-Rows = Sequence[NDArray[np.floating]]
+Row = NDArray[np.floating]
+Rows = Sequence[Row]
 NextLogProbs = Callable[[Sequence[Prefix]], Rows]
 """log P(next passage | prefix) of each candidate, one row per prefix."""
 Ask = Callable[[Sequence[tuple[int, Prefix]]], Rows]
@@ -66,15 +67,15 @@ class Selection:
     def add(self, node: Node) -> None:
         """Add an expansion."""
         self.nodes.append(node)
+        self.passages.add(node.passage)
         if node.is_new and self._limits.budget is not None:
             self._spent += self._limits.costs[node.passage]
-        self.passages.add(node.passage)
 
 
-def checked(rows: Rows, n: int, count: int) -> Rows:
+def checked(rows: Rows, n: int) -> Rows:
     """Return the rows, after a check that each is a distribution over n candidates."""
-    if len(rows) != count or any(len(row) != n for row in rows):
-        raise DataError(f"the model did not return {count} rows of {n} log-probabilities")
+    if any(len(row) != n for row in rows):
+        raise DataError(f"the model did not return rows of {n} log-probabilities")
     if any(np.isnan(row).any() for row in rows):
         raise DataError("the model returned NaN for a log-probability; check its weights")
     return rows
@@ -95,16 +96,16 @@ def decode(search: Search, next_log_probs: NextLogProbs) -> tuple[Node, ...]:
 def decode_many(searches: Sequence[Search], ask: Ask) -> list[tuple[Node, ...]]:
     """Run searches side by side; the model is asked for (number of the search, prefix) pairs."""
     results: dict[int, tuple[Node, ...]] = {}
-    sent: dict[int, Rows | None] = dict.fromkeys(range(len(searches)))
-    while sent:
-        needed: dict[int, Sequence[Prefix]] = {}
-        for number, rows in sent.items():
-            search = searches[number]
+    received: dict[int, list[Row]] = {number: [] for number in range(len(searches))}
+    while received:
+        pairs: list[tuple[int, Prefix]] = []
+        for number, rows in received.items():
             try:
-                needed[number] = next(search) if rows is None else search.send(rows)
+                needed = searches[number].send(rows) if rows else next(searches[number])
+                pairs += [(number, prefix) for prefix in needed]
             except StopIteration as end:
                 results[number] = end.value
-        pairs = [(number, prefix) for number, prefixes in needed.items() for prefix in prefixes]
-        answers = iter(ask(pairs) if pairs else ())
-        sent = {number: [next(answers) for _ in prefixes] for number, prefixes in needed.items()}
+        received = {number: [] for number, _ in pairs}
+        for (number, _), row in zip(pairs, ask(pairs) if pairs else (), strict=True):
+            received[number].append(row)
     return [results[number] for number in range(len(searches))]

@@ -1,8 +1,9 @@
 """TreeDecode: the best expansion of any prefix so far (paper, Algorithm 1)."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush, nsmallest
-from itertools import count, islice
+from itertools import chain, islice
 from typing import NamedTuple
 
 import numpy as np
@@ -45,14 +46,16 @@ def tree(n: int, limits: Limits, beta: float = 0.0, ahead: int = 1, ordered: boo
     while not selection.is_full:
         if prefix not in known:
             asked = [prefix, *islice(_likely(frontier, known, n), ahead - 1)]
-            known |= zip(asked, checked((yield asked), n, len(asked)), strict=True)
-        frontier.open(prefix, known[prefix], len(selection.nodes))
-        node = _next(frontier, selection)
-        if node is None:
+            known |= zip(asked, checked((yield asked), n), strict=True)
+        frontier.open(prefix, known[prefix])
+        best = next((one for one in frontier if selection.fits(one.passage)), None)
+        if best is None:
             break
-        selection.add(node)
-        prefix = (*node.prefix, node.passage)
-        frontier.grow(prefix)
+        log_prob, score = float(known[best.prefix][best.passage]), -best.cost
+        others = tuple((one.prefix, one.passage, -one.cost) for one in frontier.best(3))
+        is_new = best.passage not in selection.passages
+        selection.add(Node(best.prefix, best.passage, log_prob, score, is_new, others, score))
+        prefix = (*best.prefix, best.passage)
     return tuple(selection.nodes)
 
 
@@ -63,82 +66,67 @@ class _Expansion(NamedTuple):
     length: int  # of the prefix
     opened: int  # when the prefix was opened
     place: int  # rank among the expansions of its prefix
+    prefix: Prefix
+    passage: int
 
 
 class _Opened(NamedTuple):
-    """A prefix and its expansions, the best first."""
+    """A prefix, its expansions, the best first, and their costs by passage."""
 
     prefix: Prefix
     order: list[int]
     costs: NDArray[np.float64]
-    row: NDArray[np.floating]
 
 
+@dataclass(frozen=True)
 class _Frontier:
-    """The expansions of all opened prefixes; the heap holds the next one of each prefix."""
+    """Yields the best expansion of all opened prefixes; the heap holds the next one of each."""
 
-    def __init__(self, beta: float, ordered: bool) -> None:
-        self._beta, self._ordered = beta, ordered
-        self._heap: list[_Expansion] = []
-        self._opened: dict[int, _Opened] = {}
-        self._grown: set[Collection[int]] = set()
+    beta: float
+    ordered: bool
+    heap: list[_Expansion] = field(default_factory=list)
+    opened: list[_Opened] = field(default_factory=list)
+    grown: set[Collection[int]] = field(default_factory=set)
 
-    def copy(self) -> "_Frontier":
-        other = _Frontier(self._beta, self._ordered)
-        other._heap, other._opened = self._heap.copy(), self._opened.copy()
-        other._grown = self._grown.copy()
-        return other
-
-    def grow(self, prefix: Prefix) -> None:
-        """Never return a prefix again, nor another order of it unless orders count."""
-        self._grown.add(self._key(prefix))
-
-    def _key(self, prefix: Prefix) -> Collection[int]:
-        return prefix if self._ordered else frozenset(prefix)
-
-    def open(self, prefix: Prefix, row: NDArray[np.floating], when: int) -> None:
+    def open(self, prefix: Prefix, row: NDArray[np.floating]) -> None:
         """Add the expansions of a prefix."""
-        costs = -length_penalty(len(prefix) + 1, self._beta) * row.astype(np.float64)
+        costs = -length_penalty(len(prefix) + 1, self.beta) * row.astype(np.float64)
         order = [p for p in np.argsort(costs, kind="stable").tolist() if p not in prefix]
-        self._opened[when] = _Opened(prefix, order, costs, row)
-        self._push(when, 0)
+        self.opened.append(_Opened(prefix, order, costs))
+        self._push(self._expansions(len(self.opened) - 1, 0, 1))
 
-    def _expansion(self, when: int, place: int) -> _Expansion:
-        mine = self._opened[when]
-        return _Expansion(float(mine.costs[mine.order[place]]), len(mine.prefix), when, place)
+    def _expansions(self, opened: int, first: int, count: int) -> list[_Expansion]:
+        """Return some expansions of one prefix, from the `first` on, the best first."""
+        prefix, order, costs = self.opened[opened]
+        return [
+            _Expansion(float(costs[passage]), len(prefix), opened, place, prefix, passage)
+            for place, passage in enumerate(order[first : first + count], start=first)
+        ]
 
-    def _push(self, when: int, place: int) -> None:
-        if place < len(self._opened[when].order):
-            heappush(self._heap, self._expansion(when, place))
+    def _push(self, expansions: Iterable[_Expansion]) -> None:
+        for one in expansions:
+            heappush(self.heap, one)
 
-    def pop(self) -> tuple[Prefix, int, float, float] | None:
-        """Remove the best expansion and return its prefix, passage, log-probability and score."""
-        while self._heap:
-            best = heappop(self._heap)
-            self._push(best.opened, best.place + 1)
-            mine = self._opened[best.opened]
-            passage = mine.order[best.place]
-            if self._key((*mine.prefix, passage)) not in self._grown:
-                return mine.prefix, passage, float(mine.row[passage]), -best.cost
-        return None
+    def __iter__(self) -> Iterator[_Expansion]:
+        """Remove the best expansions; skip a grown prefix, or set of passages if not ordered."""
+        while self.heap:
+            best = heappop(self.heap)
+            self._push(self._expansions(best.opened, best.place + 1, 1))
+            prefix = (*best.prefix, best.passage)
+            key = prefix if self.ordered else frozenset(prefix)
+            if key not in self.grown:
+                self.grown.add(key)
+                yield best
 
-    def best(self, limit: int) -> Iterator[tuple[Prefix, int, float]]:
-        """Return prefix, passage and score of the best remaining expansions.
+    def best(self, limit: int) -> list[_Expansion]:
+        """Return the best remaining expansions.
 
         They belong to the prefixes at the top of the heap: no pass over the whole heap is needed.
         """
-        heads = [heappop(self._heap) for _ in range(min(limit, len(self._heap)))]
-        for head in heads:
-            heappush(self._heap, head)
-        every = (
-            self._expansion(head.opened, place)
-            for head in heads
-            for place in range(head.place, head.place + limit)
-            if place < len(self._opened[head.opened].order)
-        )
-        for found in nsmallest(limit, every):
-            mine = self._opened[found.opened]
-            yield mine.prefix, mine.order[found.place], -found.cost
+        heads = [heappop(self.heap) for _ in range(min(limit, len(self.heap)))]
+        self._push(heads)
+        every = (self._expansions(head.opened, head.place, limit) for head in heads)
+        return nsmallest(limit, chain.from_iterable(every))
 
 
 def _likely(
@@ -149,23 +137,11 @@ def _likely(
     It simulates the search over the known rows: a prefix whose row was fetched ahead of its turn
     is grown as well, so that its successors can be fetched too.
     """
-    ahead, numbers = frontier.copy(), count(1 << 30)  # above those of opened prefixes
-    while (best := ahead.pop()) is not None:
-        prefix = (*best[0], best[1])
-        if len(prefix) == n:
-            continue
-        ahead.grow(prefix)
+    heap, opened, grown = frontier.heap.copy(), frontier.opened.copy(), frontier.grown.copy()
+    ahead = replace(frontier, heap=heap, opened=opened, grown=grown)
+    for best in ahead:
+        prefix = (*best.prefix, best.passage)
         if prefix in known:
-            ahead.open(prefix, known[prefix], next(numbers))
-        else:
+            ahead.open(prefix, known[prefix])
+        elif len(prefix) < n:
             yield prefix
-
-
-def _next(frontier: _Frontier, selection: Selection) -> Node | None:
-    """Return the best expansion that fits, with the next best ones."""
-    while (best := frontier.pop()) is not None:
-        prefix, passage, log_prob, score = best
-        if selection.fits(passage):
-            is_new = passage not in selection.passages
-            return Node(prefix, passage, log_prob, score, is_new, tuple(frontier.best(3)))
-    return None

@@ -84,8 +84,22 @@ class ChatEndpoint:
             attempt += 1
 
     def _post(self, body: dict[str, object], end: float, cancelled: Event) -> bytes:
+        """Return the reply, or raise a ChatFailure in time, even if the exchange hangs."""
+        future: Future[bytes] = Future()
+
+        def exchange() -> None:
+            try:
+                future.set_result(self._exchange(body, end))
+            except Exception as error:
+                future.set_exception(error)
+
+        Thread(target=exchange, daemon=True).start()
         try:
-            return _before(end, cancelled, lambda: self._exchange(body, end))
+            while not cancelled.is_set() and (left := end - monotonic()) > 0:
+                wait([future], min(left, _POLL))
+                if future.done():
+                    return future.result()
+            raise TimeoutError
         except (OSError, HTTPException, UnicodeError, OverflowError) as error:
             reason = error.reason if isinstance(error, URLError) else error
             if isinstance(reason, TimeoutError):
@@ -100,40 +114,17 @@ class ChatEndpoint:
             headers["Authorization"] = f"Bearer {self._token}"
         sent = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
         request = Request(f"{self.url}/chat/completions", sent, headers, method="POST")
+        received = bytearray()
         with self._opener.open(request, timeout=max(end - monotonic(), 0.001)) as response:
-            received = _body(response, end)
+            while piece := response.read1(1 << 16):
+                received += piece
+                if len(received) > _MAX_BYTES:
+                    raise ChatFailure(f"sent more than {_MAX_BYTES >> 20} MB", "check the url")
+                if monotonic() > end:
+                    raise TimeoutError
             if not 200 <= response.status < 300:
-                raise _refusal(response, received, self._token)
-        return received
-
-
-def _before(end: float, cancelled: Event, call: Callable[[], bytes]) -> bytes:
-    """Return the result of a call, or raise a TimeoutError in time, even if the call hangs."""
-    future: Future[bytes] = Future()
-
-    def work() -> None:
-        try:
-            future.set_result(call())
-        except Exception as error:
-            future.set_exception(error)
-
-    Thread(target=work, daemon=True).start()
-    while not cancelled.is_set() and (left := end - monotonic()) > 0:
-        wait([future], min(left, _POLL))
-        if future.done():
-            return future.result()
-    raise TimeoutError
-
-
-def _body(response: HTTPResponse, end: float) -> bytes:
-    received = bytearray()
-    while piece := response.read1(1 << 16):
-        received += piece
-        if len(received) > _MAX_BYTES:
-            raise ChatFailure(f"sent more than {_MAX_BYTES >> 20} MB", "check the url")
-        if monotonic() > end:
-            raise TimeoutError
-    return bytes(received)
+                raise _refusal(response, bytes(received), self._token)
+        return bytes(received)
 
 
 def _refusal(response: HTTPResponse, received: bytes, token: str) -> ChatFailure:

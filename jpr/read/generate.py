@@ -8,8 +8,10 @@ Grounded, the default, it generates only what the passages contain, token by tok
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
+from itertools import compress
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,18 +26,18 @@ from jpr.models.t5 import T5
 from jpr.models.t5_checkpoint import read_t5, write_t5
 from jpr.models.tries import Tries
 from jpr.read.grounding import distinct, grounded
-from jpr.rerank.answer_text import AnswerLocator, merged_support
+from jpr.rerank.answer_text import AnswerLocator
 from jpr.rerank.evidence import Vocabulary
 from jpr.rerank.prompt import Prompts, PromptSettings
-from jpr.stages import batched
-from jpr.types import Answer, Hit, Passage, Ranking, Support
+from jpr.stages import Reader, batched
+from jpr.types import Answer, Hit, Ranking
 
 READER_JSON = "reader.json"
 KIND, FORMAT = "reader", 1
 LONGEST_ANSWER = 16  # maximum tokens of one answer
 
 
-class FusionReader:
+class FusionReader(Reader):
     """A T5 with its prompts; threads may share it."""
 
     batch = 8
@@ -84,24 +86,24 @@ class FusionReader:
             model, prompts, options, is_grounded=is_grounded, max_answers=max_answers, key=key
         )
 
-    def read(self, ranking: Ranking) -> tuple[Answer, ...]:
-        """Return the answers in a question's passages."""
-        return next(self.read_many([ranking]))
-
     def read_many(self, rankings: Iterable[Ranking]) -> Iterator[tuple[Answer, ...]]:
-        """Do the same for many questions, in batches."""
+        """Return the answers in the passages of many questions, in batches."""
         for batch in batched(rankings, self.batch):
-            some = [ranking for ranking in batch if _has_text(ranking)]
-            found = iter(self._written(some) if some else ())
-            for ranking in batch:
-                yield self._answers(ranking, next(found)) if _has_text(ranking) else ()
+            has_text = [_has_text(ranking) for ranking in batch]
+            some = list(compress(batch, has_text))
+            written = iter(self._written(some) if some else ())
+            for ranking, is_read in zip(batch, has_text, strict=True):
+                answers = self._answers(ranking, next(written)) if is_read else ()
+                yield answers[: self._max_answers]
 
     @torch.inference_mode()
     def _written(self, rankings: Sequence[Ranking]) -> list[list[GeneratedAnswer]]:
-        build = self._prompts.build
-        prompted = [build(r.question.text, _passages(r), [0] * len(r.hits)) for r in rankings]
         device = next(self._model.parameters()).device
-        ids, lengths = _end_to_end([one.ids for each in prompted for one in each], device)
+        prompted = [
+            self._prompts.build(r.question.text, [hit.passage for hit in r.hits], [0] * len(r.hits))
+            for r in rankings
+        ]
+        ids, lengths = _concatenated([one.ids for each in prompted for one in each], device)
         memory = self._model.encoder.forward_packed(ids, lengths)
         tokens = [sum(len(one.ids) for one in each) for each in prompted]
         whole = torch.tensor(tokens, device=device)
@@ -110,23 +112,22 @@ class FusionReader:
 
     def _tries(self, rankings: Sequence[Ranking], device: torch.device) -> Tries:
         """Return the tries of all token sequences in titles and in texts."""
-        texts = [text for r in rankings for p in _passages(r) for text in (p.title, p.text)]
-        most = self._prompts.settings.max_tokens
-        ids, lengths = _end_to_end(truncated_tokens(self._prompts.tokenizer, texts, most), device)
+        passages = [hit.passage for ranking in rankings for hit in ranking.hits]
+        texts = [text for passage in passages for text in (passage.title, passage.text)]
+        prompts, words = self._prompts, self._locator.vocabulary
+        rows = truncated_tokens(prompts.tokenizer, texts, prompts.settings.max_tokens)
         counts = torch.tensor([2 * len(ranking.hits) for ranking in rankings], device=device)
-        return tries_of(
-            ids, lengths, counts, self._locator.vocabulary, self._prompts, self._options
-        )
+        return tries_of(*_concatenated(rows, device), counts, words, prompts, self._options)
 
     def _answers(self, ranking: Ranking, written: Sequence[GeneratedAnswer]) -> tuple[Answer, ...]:
         if self._is_grounded:
-            return placed(written, ranking.hits, self._locator)[: self._max_answers]
+            return placed(written, ranking.hits, self._locator)
         found = []
         for one in written:
             text = self._locator.decoded(one.tokens).strip()
             answer = grounded(text, one.log_prob, ranking.hits)  # if a passage contains it
             found.append(answer or Answer(text, one.log_prob))
-        return in_order(found)[: self._max_answers]
+        return _in_order(found)
 
 
 def tries_of(
@@ -149,32 +150,23 @@ def tries_of(
     return Tries.of(kept, lengths, texts, inner, LONGEST_ANSWER)
 
 
-def _end_to_end(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return the concatenated tokens of all rows, and the length of each."""
-    ids = torch.tensor([token for row in rows for token in row], dtype=torch.long, device=device)
-    return ids, torch.tensor([len(row) for row in rows], dtype=torch.long, device=device)
-
-
 def placed(
     written: Sequence[GeneratedAnswer], hits: Sequence[Hit], locator: AnswerLocator
 ) -> tuple[Answer, ...]:
     """Return answers as the first passages with their tokens write them, most likely first."""
-    runs = [one.tokens for one in written]
-    texts, supports = [""] * len(runs), [list[Support]() for _ in runs]
-    for hit in hits:
-        for at, (text, spans) in enumerate(locator.locate(hit.passage, runs)):
-            if text:
-                texts[at] = texts[at] or text
-                supports[at].append(Support(hit.passage, spans))
-    found = zip(written, texts, supports, strict=True)
-    return in_order(
-        Answer(text, one.log_prob, merged_support(own)) for one, text, own in found if own
-    )
+    found = [(one.tokens, one.log_prob) for one in written]
+    anywhere = np.ones((len(hits), len(found)), dtype=np.bool_)
+    return _in_order(locator.answers(found, [hit.passage for hit in hits], anywhere))
 
 
-def in_order(answers: Iterable[Answer]) -> tuple[Answer, ...]:
-    """Return the distinct answers, most likely first."""
+def _in_order(answers: Iterable[Answer]) -> tuple[Answer, ...]:
     return distinct(sorted(answers, key=lambda answer: -answer.log_prob))
+
+
+def _concatenated(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return the concatenated tokens of all rows, and the length of each."""
+    ids = torch.tensor([token for row in rows for token in row], dtype=torch.long, device=device)
+    return ids, torch.tensor([len(row) for row in rows], dtype=torch.long, device=device)
 
 
 def _has_text(ranking: Ranking) -> bool:
@@ -183,10 +175,6 @@ def _has_text(ranking: Ranking) -> bool:
     if there and not ranking.question.text.strip():
         raise DataError(f"question {ranking.question.id!r} has no text; give the questions")
     return there
-
-
-def _passages(ranking: Ranking) -> list[Passage]:
-    return [hit.passage for hit in ranking.hits]
 
 
 def write_reader(

@@ -1,10 +1,9 @@
 """Grounding: answers as passages write them, with the passages that contain them."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
-from jpr.rerank.answer_text import merged_support
-from jpr.text import answer_spans, normalize_answer
+from jpr.rerank.answer_text import merged
+from jpr.text import answer_spans
 from jpr.types import Answer, Hit, Support
 
 
@@ -23,20 +22,9 @@ def grounded(text: str, log_prob: float, hits: Sequence[Hit]) -> Answer | None:
         if found := spans or answer_spans(field, text):
             written = written or field[slice(*found[0])]
             supports.append(Support(passage, tuple(spans)))
-    return Answer(written, log_prob, merged_support(supports)) if written else None
+    return Answer(written, log_prob, tuple(supports)) if written else None
 
 
 def distinct(answers: Iterable[Answer]) -> tuple[Answer, ...]:
-    """Return the first answer of each normal form, with the support of all of them.
-
-    An answer with an empty normal form, for example an article alone, is dropped.
-    """
-    found: dict[str, Answer] = {}
-    for answer in answers:
-        name = normalize_answer(answer.text)
-        if name in found:
-            support = merged_support([*found[name].support, *answer.support])
-            found[name] = replace(found[name], support=support)
-        elif name:
-            found[name] = answer
-    return tuple(found.values())
+    """Return the first answer of each normal form, with the support of all of them."""
+    return tuple(answer for answer, _ in merged(answers))

@@ -16,6 +16,7 @@ from threading import Event
 from jpr.errors import ConfigError, DataError
 from jpr.read.chat import SETTINGS, ChatEndpoint, ChatFailure
 from jpr.read.grounding import distinct, grounded
+from jpr.stages import Reader
 from jpr.types import Answer, Hit, Passage, Ranking
 
 _TASK = """\
@@ -32,7 +33,7 @@ _MAX_PARSES = 100  # attempts to parse JSON, at one brace after another
 _PROPOSALS = 10  # proposals considered for each answer that may be given
 
 
-class LlmReader:
+class LlmReader(Reader):
     """The answers that a chat model finds in the passages and that the passages contain.
 
     A chat endpoint gives no probability of an answer: `log_prob` is NaN, and the order is the
@@ -77,11 +78,22 @@ class LlmReader:
         settings = (self._endpoint.url, self._endpoint.model, self._max_answers, self._any_text)
         return f"llm {settings!r} {sha256(prompt.encode()).hexdigest()[:16]}"
 
-    def read(self, ranking: Ranking) -> tuple[Answer, ...]:
-        """Return the model's answers; passages without text are not shown to it."""
-        return self._read(ranking, Event())
+    def read_many(self, rankings: Iterable[Ranking]) -> Iterator[tuple[Answer, ...]]:
+        """Return the model's answers to each question; if one fails, those before were yielded."""
+        pool, cancelled = ThreadPoolExecutor(self._parallel), Event()
+        ahead: deque[Future[tuple[Answer, ...]]] = deque()
+        try:
+            for ranking in rankings:
+                ahead.append(pool.submit(self._read, ranking, cancelled))
+                while ahead and (len(ahead) >= 2 * self._parallel or ahead[0].done()):
+                    yield ahead.popleft().result()
+            yield from (future.result() for future in ahead)
+        finally:
+            cancelled.set()  # requests under way are abandoned, also at interpreter exit
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def _read(self, ranking: Ranking, cancelled: Event) -> tuple[Answer, ...]:
+        """Return the model's answers; passages without text are not shown to it."""
         places = [at for at, hit in enumerate(ranking.hits) if hit.passage.text.strip()]
         question = ranking.question
         if not places or question.id in self._skip:
@@ -97,20 +109,6 @@ class LlmReader:
         kept = proposals[: _PROPOSALS * self._max_answers]
         found = (self._answer(proposal, ranking.hits, places) for proposal in kept)
         return distinct(answer for answer in found if answer)[: self._max_answers]
-
-    def read_many(self, rankings: Iterable[Ranking]) -> Iterator[tuple[Answer, ...]]:
-        """Do the same for many questions; if one fails, those before it were yielded."""
-        pool, cancelled = ThreadPoolExecutor(self._parallel), Event()
-        ahead: deque[Future[tuple[Answer, ...]]] = deque()
-        try:
-            for ranking in rankings:
-                ahead.append(pool.submit(self._read, ranking, cancelled))
-                while ahead and (len(ahead) >= 2 * self._parallel or ahead[0].done()):
-                    yield ahead.popleft().result()
-            yield from (future.result() for future in ahead)
-        finally:
-            cancelled.set()  # requests under way are abandoned, also at interpreter exit
-            pool.shutdown(wait=False, cancel_futures=True)
 
     def _answer(self, one: "_Proposal", hits: Sequence[Hit], places: list[int]) -> Answer | None:
         """Return a proposal as the passages write it; the passages it names come first."""
@@ -156,7 +154,7 @@ def _proposal(value: object) -> _Proposal:
     """Return a proposal with or without passages; its text is empty if there is none."""
     whole = value if isinstance(value, dict) else {"answer": value}
     text, numbers = whole.get("answer"), whole.get("passages")
-    is_text = isinstance(text, str | int | float) and not isinstance(text, bool)
-    written = str(text) if is_text else ""
+    if not isinstance(text, str | int | float) or isinstance(text, bool):
+        text = ""
     named = [one for one in numbers if isinstance(one, int)] if isinstance(numbers, list) else []
-    return " ".join(written.encode("utf-8", "replace").decode().split()), named
+    return " ".join(str(text).encode("utf-8", "replace").decode().split()), named

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jpr.errors import MissingExtraError
-from jpr.read.spans import ChoosingReader, SpanReader
+from jpr.read.spans import SpanReader
 from jpr.rerank.methods import NoSettings
 from jpr.stages import KeyedReader
 
@@ -42,10 +42,10 @@ ReaderSettings = NoSettings | FusionSettings | LlmSettings
 
 
 def settings_class(model: str | None, llm: str | None) -> type[ReaderSettings]:
-    """Return the settings of the reader of a model or an endpoint."""
+    """Return the settings of the reader of an endpoint, a T5 that generates, or a joint model."""
     if llm is not None:
         return LlmSettings
-    return FusionSettings if model and is_fusion(Path(model)) else NoSettings
+    return FusionSettings if model and Path(model, "reader.json").exists() else NoSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +87,9 @@ def open_reader(options: ReadOptions) -> tuple[KeyedReader, str]:
             max_answers=limit,
         )
     else:
-        model = options.model or None
-        spans = SpanReader.load(model, options.min_ratio, limit, threads=options.threads)
-        reader = ChoosingReader(spans, options.choose) if options.choose else spans
+        reader = SpanReader.load(
+            options.model or None, options.min_ratio, limit, options.choose, threads=options.threads
+        )
     return reader, reader.key
 
 
@@ -97,14 +97,9 @@ def load_reader(
     folder: str | Path | None = None, *, device: str = "auto"
 ) -> "SpanReader | FusionReader":
     """Open a reader's folder, or the bundled model."""
-    if folder is None or not is_fusion(Path(folder)):
-        return SpanReader.load(folder, device=device)
-    return _fusion_reader(folder).load(folder, device=device)
-
-
-def is_fusion(folder: Path) -> bool:
-    """Return whether a folder holds a T5 that generates answers, not a joint model."""
-    return (folder / "reader.json").exists()
+    if folder is not None and settings_class(str(folder), None) is FusionSettings:
+        return _fusion_reader(folder).load(folder, device=device)
+    return SpanReader.load(folder, device=device)
 
 
 def _fusion_reader(folder: str | Path) -> "type[FusionReader]":

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from jpr.errors import ConfigError
 from jpr.rerank.joint import JointReranker
+from jpr.stages import Reader
 from jpr.text import normalize_answer
 from jpr.types import Answer, Ranking
 
@@ -20,20 +21,31 @@ MAX_ANSWERS = 20
 _ALL = 1 << 30
 
 
-class SpanReader:
+class SpanReader(Reader):
     """Reads answers off passages, by a joint model that was trained to locate them."""
 
     def __init__(
-        self, model: JointReranker, min_ratio: float = MIN_RATIO, max_answers: int = MAX_ANSWERS
+        self,
+        model: JointReranker,
+        min_ratio: float = MIN_RATIO,
+        max_answers: int = MAX_ANSWERS,
+        choose: int | None = None,
     ) -> None:
-        """Give answers at least `min_ratio` times as likely as the most likely one."""
+        """Give answers at least `min_ratio` times as likely as the most likely one.
+
+        With `choose`, the model reads all passages, chooses this many of them as it was opened to,
+        and gives the answers that those contain, in one pass.
+        """
         if not 0 < min_ratio <= 1:
             raise ConfigError(f"min_ratio = {min_ratio}; give a number above 0, at most 1")
         if max_answers < 1:
             raise ConfigError(f"max_answers = {max_answers}; give at least 1")
-        self.model, self._reading = model, model.for_reading()
-        self._min_ratio, self._max_answers = min_ratio, max_answers
+        self._model, self._min_ratio, self._max_answers = model, min_ratio, max_answers
+        self._reading, self._k = model.for_reading(), _ALL
         self.key = f"spans {self._reading.key} {min_ratio} {max_answers}"
+        if choose is not None:
+            self._reading, self._k = model, choose
+            self.key = f"choosing {model.key} {self.key} {choose}"
 
     @classmethod
     def load(
@@ -41,25 +53,23 @@ class SpanReader:
         folder: str | Path | None = None,
         min_ratio: float = MIN_RATIO,
         max_answers: int = MAX_ANSWERS,
+        choose: int | None = None,
         *,
         device: str = "auto",
         threads: int = 0,
     ) -> "SpanReader":
         """Open a joint model's folder, or the bundled model."""
         model = JointReranker.load(folder, device=device, threads=threads)
-        return cls(model, min_ratio, max_answers)
-
-    def read(self, ranking: Ranking) -> tuple[Answer, ...]:
-        """Return the answers in a question's passages."""
-        return next(self.read_many([ranking]))
+        return cls(model, min_ratio, max_answers, choose)
 
     def read_many(self, rankings: Iterable[Ranking]) -> Iterator[tuple[Answer, ...]]:
-        """Do the same for many questions, in batches."""
-        return (self.select(reply.answers) for reply in self._reading.decode_many(rankings, _ALL))
+        """Return the answers in the passages of many questions, in batches."""
+        replies = self._reading.decode_many(rankings, self._k)
+        return (self.select(reply.answers) for reply in replies)
 
     def shares_model(self, reranker: JointReranker) -> bool:
         """Return whether a reranker has the same weights, so that one pass serves both."""
-        return reranker.weights == self.model.weights
+        return reranker.weights == self._model.weights
 
     def select(self, answers: Sequence[Answer]) -> tuple[Answer, ...]:
         """Return those of a question's answers, most likely first, that are likely enough."""
@@ -80,21 +90,3 @@ def likely(
             kept.append(answer)
             words.append(own)
     return tuple(kept[:max_answers])
-
-
-class ChoosingReader:
-    """Reads all candidates, chooses k of them, and answers what those contain, in one pass."""
-
-    def __init__(self, spans: SpanReader, k: int) -> None:
-        """Choose with the span reader's model, decoded as it was opened."""
-        self._spans, self._k = spans, k
-        self.key = f"choosing {spans.model.key} {spans.key} {k}"
-
-    def read(self, ranking: Ranking) -> tuple[Answer, ...]:
-        """Return the answers in the k passages chosen for a question."""
-        return next(self.read_many([ranking]))
-
-    def read_many(self, rankings: Iterable[Ranking]) -> Iterator[tuple[Answer, ...]]:
-        """Do the same for many questions, in batches."""
-        for reply in self._spans.model.decode_many(rankings, self._k):
-            yield self._spans.select(reply.answers)

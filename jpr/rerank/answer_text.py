@@ -1,7 +1,8 @@
 """Answers as passages write them: located in their texts, with the passages that support them."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from math import log
+from dataclasses import replace
+from math import exp, log
 from unicodedata import category
 
 import numpy as np
@@ -17,68 +18,79 @@ from jpr.types import Answer, ExpectedAnswer, Hit, Node, Passage, Ranking, Suppo
 _MAX_EXPECTED, _MIN_EXPECTED = 5, 0.01
 """Expected answers of a node: at most this many, at least this likely."""
 _MAX_ANSWERS, _MIN_ANSWER = 64, 1e-4  # the same for the answers of all candidates
+Tokens = tuple[int, ...]
+Spans = tuple[tuple[int, int], ...]
 
 
 class AnswerLocator:
     """Finds tokens in the texts of passages, as whole words."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        """Take the tokenizer that answers are tokens of."""
         self._tokenizer, self.vocabulary = tokenizer, Vocabulary.of(tokenizer)
 
-    def locate(
-        self, passage: Passage, answers: Sequence[tuple[int, ...]]
-    ) -> Iterator[tuple[str, tuple[tuple[int, int], ...]]]:
+    def decoded(self, tokens: Tokens) -> str:
+        """Return tokens as a text."""
+        return str(self._tokenizer.decode(list(tokens)))
+
+    def answers(
+        self,
+        found: Sequence[tuple[Tokens, float]],
+        passages: Sequence[Passage],
+        contains: NDArray[np.bool_],
+    ) -> list[Answer]:
+        """Return answers, of which log P is given, as the first passage that has them writes them.
+
+        Only those passages are searched that may contain an answer, by `contains` (C, A).
+        """
+        written: list[list[tuple[str, Support]]] = [[] for _ in found]
+        for passage, own in zip(passages, contains, strict=True):
+            places = np.flatnonzero(own).tolist()
+            located = self.locate(passage, [found[at][0] for at in places])
+            for at, (text, spans) in zip(places, located, strict=True):
+                if text:  # else it runs from the title into the text
+                    written[at].append((text, Support(passage, spans)))
+        return [
+            Answer(own[0][0], log_prob, tuple(support for _, support in own))
+            for (_, log_prob), own in zip(found, written, strict=True)
+            if own
+        ]
+
+    def locate(self, passage: Passage, answers: Sequence[Tokens]) -> Iterator[tuple[str, Spans]]:
         """Yield how a passage writes each answer, and its spans in the passage's text.
 
         An answer that only the title contains has no spans; one that neither contains is "".
         """
-        if not answers:
-            return
-        title, text = (
-            _TokenizedText(field, self._tokenizer, self.vocabulary)
-            for field in (passage.title, passage.text)
-        )
-        for tokens in answers:
-            known = self.vocabulary.unknown not in tokens  # different words share that token
-            spans, in_title = (one.spans(tokens) if known else () for one in (text, title))
+        fields = (self._spans(text, answers) for text in (passage.text, passage.title))
+        for spans, in_title in zip(*fields, strict=True) if answers else ():
             if spans:
                 yield passage.text[slice(*spans[0])], spans
             else:
                 yield passage.title[slice(*in_title[0])] if in_title else "", ()
 
-    def decoded(self, tokens: tuple[int, ...]) -> str:
-        """Return tokens as a text."""
-        return str(self._tokenizer.decode(list(tokens)))
+    def _spans(self, text: str, answers: Sequence[Tokens]) -> Iterator[Spans]:
+        """Yield the spans of each answer as whole words of a text."""
+        encoded = self._tokenizer.encode(without_surrogates(text), add_special_tokens=False)
+        ids, offsets = np.array(encoded.ids, dtype=np.int64), encoded.offsets
+        continues = np.append(self.vocabulary.continues(ids), False)
+        continues[0] = False
+        for tokens in answers:
+            size, known = len(tokens), self.vocabulary.unknown not in tokens  # words share that one
+            spans = [
+                _trimmed(text, offsets[at][0], offsets[at + size - 1][1])
+                for at in np.flatnonzero((ids == tokens[0]) & known).tolist()
+                if tuple(ids[at : at + size].tolist()) == tokens
+                and not (continues[at] or continues[at + size])
+            ]
+            yield tuple(span for span in spans if span[0] < span[1])
 
 
-class _TokenizedText:
-    """A text with its tokens: which they are, where, and (N + 1,) whether each continues a word."""
-
-    def __init__(self, text: str, tokenizer: Tokenizer, vocabulary: Vocabulary) -> None:
-        found = tokenizer.encode(without_surrogates(text), add_special_tokens=False)
-        self.text, self.offsets = text, found.offsets
-        self.ids = np.array(found.ids, dtype=np.int64)
-        self.continues = np.append(vocabulary.continues(self.ids), False)
-        self.continues[0] = False
-
-    def spans(self, tokens: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
-        """Return the spans of these tokens as whole words."""
-        size = len(tokens)
-        found = []
-        for at in np.flatnonzero(self.ids[: len(self.ids) - size + 1] == tokens[0]).tolist():
-            same = tuple(self.ids[at : at + size].tolist()) == tokens
-            if same and not self.continues[at] and not self.continues[at + size]:
-                found.append(self._trimmed(self.offsets[at][0], self.offsets[at + size - 1][1]))
-        return tuple(span for span in found if span[0] < span[1])
-
-    def _trimmed(self, first: int, last: int) -> tuple[int, int]:
-        """Exclude spaces, which some tokenizers count; include marks on the last letter."""
-        while last < len(self.text) and category(self.text[last])[0] == "M":
-            last += 1
-        inside = self.text[first:last]
-        first += len(inside) - len(inside.lstrip())
-        return first, max(first, last - (len(inside) - len(inside.rstrip())))
+def _trimmed(text: str, first: int, last: int) -> tuple[int, int]:
+    """Exclude spaces, which some tokenizers count; include marks on the last letter."""
+    while last < len(text) and category(text[last])[0] == "M":
+        last += 1
+    inside = text[first:last]
+    first += len(inside) - len(inside.lstrip())
+    return first, first + len(inside.strip())
 
 
 def expected_answers(
@@ -87,8 +99,10 @@ def expected_answers(
     """Yield the most likely answers that the passage of a new node adds to its prefix."""
     if not node.is_new:
         return
-    evidence, overall = covering.evidence[question], covering.overall(question)
-    mass = covering.mass(question, node.prefix) * evidence.contains[node.passage]
+    evidence = covering.evidence[question]
+    overall = evidence.overall(covering.row(question, ()))
+    mass = evidence.new_mass(node.prefix, covering.row(question, node.prefix))
+    mass *= evidence.contains[node.passage]
     likely = np.argsort(-mass, kind="stable")[:_MAX_EXPECTED].tolist()
     kept = [answer for answer in likely if mass[answer] >= _MIN_EXPECTED]
     passage = candidates.hits[node.passage].passage
@@ -113,32 +127,28 @@ def candidate_answers(
     shown = np.where(evidence.contains[list(chosen)].any(axis=0), overall, 0.0)
     order = np.argsort(-shown, kind="stable")[:_MAX_ANSWERS].tolist()
     kept = [answer for answer in order if shown[answer] >= _MIN_ANSWER]
-    written: dict[int, list[tuple[str, Support]]] = {answer: [] for answer in kept}
-    for place in chosen:
-        passage = hits[place].passage
-        contained = [answer for answer in kept if evidence.contains[place, answer]]
-        found = locator.locate(passage, [evidence.answers[answer] for answer in contained])
-        for answer, (text, spans) in zip(contained, found, strict=True):
-            if text:  # else it runs from the title into the text
-                written[answer].append((text, Support(passage, spans)))
-    groups: dict[str, list[int]] = {}
-    for answer in kept:
-        if written[answer] and (name := normalize_answer(written[answer][0][0])):
-            groups.setdefault(name, []).append(answer)
+    found = [(evidence.answers[answer], log(overall[answer])) for answer in kept]
+    passages = [hits[place].passage for place in chosen]
+    written = locator.answers(found, passages, evidence.contains[np.ix_(chosen, kept)])
     answers = [
-        Answer(
-            written[group[0]][0][0],
-            log(sum(overall[answer] for answer in group)),
-            merged_support(one for answer in group for _, one in written[answer]),
-        )
-        for group in groups.values()
+        replace(answer, log_prob=log(sum(exp(one.log_prob) for one in spellings)))
+        for answer, spellings in merged(written)
     ]
     return tuple(sorted(answers, key=lambda answer: -answer.log_prob))
 
 
-def merged_support(supports: Iterable[Support]) -> tuple[Support, ...]:
-    """Return each passage once, with all its spans."""
-    spans: dict[Passage, set[tuple[int, int]]] = {}
-    for one in supports:
-        spans.setdefault(one.passage, set()).update(one.spans)
-    return tuple(Support(passage, tuple(sorted(found))) for passage, found in spans.items())
+def merged(answers: Iterable[Answer]) -> Iterator[tuple[Answer, list[Answer]]]:
+    """Yield the first answer of each normal form, with the support of all, and all of them.
+
+    An answer with an empty normal form, for example an article alone, is dropped.
+    """
+    groups: dict[str, list[Answer]] = {}
+    for answer in answers:
+        groups.setdefault(normalize_answer(answer.text), []).append(answer)
+    groups.pop("", None)
+    for group in groups.values():
+        spans: dict[Passage, set[tuple[int, int]]] = {}
+        for one in (support for answer in group for support in answer.support):
+            spans.setdefault(one.passage, set()).update(one.spans)
+        support = tuple(Support(passage, tuple(sorted(own))) for passage, own in spans.items())
+        yield replace(group[0], support=support), group

@@ -5,7 +5,7 @@ to the passages already chosen: `Mmr`, or one of the library pyversity (`Pyversi
 joint reranker, none of them knows what an answer is.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -17,8 +17,8 @@ from jpr.encode.encoder_folder import load_encoder
 from jpr.errors import ConfigError, DataError, MissingExtraError
 from jpr.rerank.methods import RerankOptions
 from jpr.rerank.order import Choice, checked, ranked
-from jpr.stages import Encoder, batched
-from jpr.types import Hit, Passage, Question, Ranking
+from jpr.stages import Encoder, Reranker, batched
+from jpr.types import Ranking
 
 Vectors = NDArray[np.float32]
 
@@ -114,7 +114,7 @@ def inner(vectors: Vectors, vector: Vectors) -> NDArray[np.float64]:
     return found
 
 
-class DiverseReranker:
+class DiverseReranker(Reranker):
     """Chooses candidates by the vectors of an encoder."""
 
     def __init__(self, encoder: Encoder, strategy: Strategy | None = None) -> None:
@@ -122,35 +122,23 @@ class DiverseReranker:
         self._encoder, self._strategy = encoder, Mmr() if strategy is None else strategy
         self.key = f"{self._strategy!r} {encoder.key}"
 
-    def rank(self, question: Question, candidates: Sequence[Hit], k: int) -> Ranking:
-        """Return k of the candidates."""
-        return next(self.rank_many([Ranking(question, tuple(candidates))], k))
-
     def rank_many(self, rankings: Iterable[Ranking], k: int) -> Iterator[Ranking]:
-        """Do the same for many questions; shared passages are encoded once."""
+        """Return k candidates of each question; passages that questions share are encoded once."""
         checked(k)
         for batch in batched(rankings, _BATCH):
             questions = self._encoder.encode_questions([r.question.text for r in batch])
-            passages, places = self._encoded(batch)
-            if not (np.isfinite(questions).all() and np.isfinite(passages).all()):
+            passages = [hit.passage for ranking in batch for hit in ranking.hits]
+            distinct = {(passage.title, passage.text): passage for passage in passages}
+            row_of = {texts: row for row, texts in enumerate(distinct)}
+            encoded = self._encoder.encode_passages(list(distinct.values()))
+            if not (np.isfinite(questions).all() and np.isfinite(encoded).all()):
                 raise DataError("the encoder returned a vector with NaN; check its weights")
-            for ranking, question, rows in zip(batch, questions, places, strict=True):
-                vectors = passages[rows]
+            for ranking, question in zip(batch, questions, strict=True):
+                own = [row_of[hit.passage.title, hit.passage.text] for hit in ranking.hits]
+                vectors = encoded[own]
                 relevance = inner(vectors, question).astype(np.float32)
                 chosen = self._strategy.choose(relevance, vectors, k)
                 yield ranked(ranking.question, ranking.hits, chosen)
-
-    def _encoded(self, rankings: Sequence[Ranking]) -> tuple[Vectors, list[list[int]]]:
-        """Return the vectors of the distinct passages, and the rows of each ranking."""
-        distinct: dict[tuple[str, str], Passage] = {}
-        for passage in (hit.passage for ranking in rankings for hit in ranking.hits):
-            distinct.setdefault((passage.title, passage.text), passage)
-        row_of = {texts: row for row, texts in enumerate(distinct)}
-        places = [
-            [row_of[hit.passage.title, hit.passage.text] for hit in ranking.hits]
-            for ranking in rankings
-        ]
-        return self._encoder.encode_passages(list(distinct.values())), places
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ Hashes = NDArray[np.uint64]
 _MIXER, _BASE = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1B54A32D192ED03)
 _INVERSE = np.uint64(pow(int(_BASE), -1, 1 << 64))
 _FILTER_BITS = 16
+_LOWEST = np.finfo(np.float32).min
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,15 +77,14 @@ def find_evidence(passages: PassageTokens, vocabulary: Vocabulary, spans: int = 
     first, last = runs.trimmed(first, last)
     good = runs.are_words(first, last)
     row, first, last, share = row[good], first[good], last[good], share[good]
-    names = runs.names(first, last)
-    names, example, which = np.unique(names, return_index=True, return_inverse=True)
+    names, example, which = np.unique(
+        runs.names(first, last), return_index=True, return_inverse=True
+    )
     first, last = first[example], last[example]
     probs = np.zeros((len(passages.lengths), len(names)), dtype=np.float32)
     np.add.at(probs, (row, which), share)
-    answers = tuple(
-        tuple(passages.ids[begin:end].tolist())
-        for begin, end in zip(first.tolist(), last.tolist(), strict=True)
-    )
+    bounds = zip(first.tolist(), last.tolist(), strict=True)
+    answers = tuple(tuple(passages.ids[begin:end].tolist()) for begin, end in bounds)
     return Evidence(answers, probs, runs.contained(names, np.unique(last - first)))
 
 
@@ -103,8 +103,10 @@ def _most_likely(passages: PassageTokens, count: int) -> tuple[Whole, Whole, Who
     chosen = _largest(sums, count)
     first = (lengths.cumsum() - lengths)[:, None] + places[rows, chosen // _LONGEST]
     last = first + chosen % _LONGEST + 1
-    shares = _shares(sums[rows, chosen])
-    kept = shares > 0
+    log_probs = sums[rows, chosen]
+    shares = np.exp(log_probs - log_probs.max(axis=1, keepdims=True, initial=_LOWEST))
+    shares /= np.maximum(shares.sum(axis=1, keepdims=True), 1.0)  # the largest of a row is 1
+    kept = shares > 0  # none of a passage without tokens
     return np.nonzero(kept)[0], first[kept], last[kept], shares[kept]
 
 
@@ -113,15 +115,6 @@ def _largest(values: Floats, count: int) -> Whole:
     count = min(count, values.shape[1])
     found: Whole = np.argpartition(-values, count - 1, axis=1)[:, :count]
     return found
-
-
-def _shares(log_probs: Floats) -> Floats:
-    """Normalize each row to a distribution; a row of −∞ becomes zeros."""
-    most = log_probs.max(axis=1, keepdims=True, initial=np.finfo(np.float32).min)
-    found = np.exp(log_probs - most)
-    total = np.maximum(found.sum(axis=1, keepdims=True), 1.0)  # the largest of a row is 1
-    shares: Floats = found / total
-    return shares
 
 
 class _Runs:

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Literal
@@ -12,13 +12,7 @@ from jpr.encode.encoder_folder import DEVICES, torch_can_load, uses_gpu, weight_
 from jpr.encode.tokenizer import read_tokenizer
 from jpr.errors import ConfigError, FormatError, MissingExtraError
 from jpr.io.settings import parse_section
-from jpr.models.joint_config import (
-    ENCODER_FILE,
-    JOINT_JSON,
-    STEP_FILE,
-    is_bert_pointer,
-    read_joint_json_and_sums,
-)
+from jpr.models import joint_config
 from jpr.rerank.answer_text import AnswerLocator
 from jpr.rerank.decoding import Decoding, StoppingRule
 from jpr.rerank.methods import RerankOptions
@@ -70,17 +64,14 @@ class JointReranker:
         ONNX; 0 is one per core.
         """
         folder = BUNDLED_MODEL if folder is None else Path(folder)
-        file, (about, sums) = folder / JOINT_JSON, read_joint_json_and_sums(folder)
+        about, sums = joint_config.read_joint_json_and_sums(folder)
+        file = folder / joint_config.JOINT_JSON
         settings = parse_section(PromptSettings, about, "prompt", file)
         own = parse_section(Decoding, {"decoding": {}, **about}, "decoding", file)
         calibrated = about.get("stop") is not None
         stopping = parse_section(StoppingRule, about, "stop", file) if calibrated else None
-        decoding = replace(
-            own.with_decoder(decoder or own.decoder, beta),
-            budget=budget,
-            answers=answers,
-            relevance=relevance,
-        )
+        own = own.with_decoder(decoder or own.decoder, beta)
+        decoding = replace(own, budget=budget, answers=answers, relevance=relevance)
         scorer = _open_scorer(folder, about, sums, device, threads)
         if scorer.index_tokens and scorer.index_tokens != len(settings.number_tokens):
             problem = f"{len(settings.number_tokens)} index tokens in its prompt, "
@@ -150,7 +141,8 @@ class JointReranker:
 
     def encode(self, rankings: Sequence[Ranking]) -> EncodedCandidates:
         """Encode the candidates of some questions, to choose from them several times."""
-        inputs = [model_input(self._prompts, self.scorer.index_tokens, one) for one in rankings]
+        index_tokens, some = self.scorer.index_tokens, [one for one in rankings if one.hits]
+        inputs = [model_input(self._prompts, index_tokens, one) for one in some]
         return EncodedCandidates(rankings, inputs, self.scorer, self._locator)
 
     def _choose(
@@ -160,17 +152,7 @@ class JointReranker:
             yield from self.adaptive()._choose(rankings, self.max_k, explain=explain)
             return
         for batch in batched(rankings, self.scorer.batch):
-            some = [ranking for ranking in batch if ranking.hits]
-            replies: Iterator[Reply] = iter(())
-            if some:
-                replies = self.encode(some).choose(self.decoding, k, explain=explain)
-            for ranking in batch:
-                yield next(replies) if ranking.hits else self.empty_reply(ranking)
-
-    def empty_reply(self, candidates: Ranking) -> Reply:
-        """Return the reply to a question without candidates."""
-        beta = self.decoding.effective_beta
-        return Reply((), candidates, candidates, (), self.decoding.decoder, beta)
+            yield from self.encode(batch).choose(self.decoding, k, explain=explain)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,27 +178,18 @@ class JointSettings:
 
 def make(settings: JointSettings, options: RerankOptions) -> JointReranker:
     """Return the joint model of a folder, or the bundled one."""
-    reranker = JointReranker.load(
-        options.model,
-        settings.decoder,
-        settings.beta,
-        budget=settings.budget,
-        answers=settings.answers,
-        relevance=settings.lambda_,
-        threads=options.threads,
-    )
+    given = asdict(settings)
+    given["relevance"] = given.pop("lambda_")
+    reranker = JointReranker.load(options.model, **given, threads=options.threads)
     return reranker.adaptive() if options.auto_k else reranker
 
 
 def model_input(prompts: Prompts, index_tokens: int, ranking: Ranking) -> ModelInput:
     """Return the input of a model for a question's candidates; it has `index_tokens`, or none."""
     question, n = ranking.question.text, len(ranking.hits)
-    if index_tokens and n > index_tokens:
-        raise ConfigError(
-            f"{n} candidates, but the index head has {index_tokens} index tokens; give fewer "
-            "candidates or use a model with a pointer head"
-        )
-    numbers = random_numbers(n, index_tokens, question) if index_tokens else list(range(n))
+    numbers = list(range(n))
+    if 0 < n <= index_tokens:  # else there are none, or too few, which `build` reports
+        numbers = random_numbers(n, index_tokens, question)
     passages = [hit.passage for hit in ranking.hits]
     return ModelInput(prompts.build(question, passages, numbers), numbers)
 
@@ -242,11 +215,12 @@ def _open_scorer(
     if device not in DEVICES:
         raise ConfigError(f"device {device!r}; choose one of {', '.join(DEVICES)}")
     has_weights = bool(weight_files(folder))
-    has_graphs = any((folder / name).exists() for name in (ENCODER_FILE, STEP_FILE))
+    graphs = (joint_config.ENCODER_FILE, joint_config.STEP_FILE)
+    has_graphs = any((folder / name).exists() for name in graphs)
     if not has_weights and not has_graphs:
-        files = f"neither model.safetensors nor {ENCODER_FILE} and {STEP_FILE}"
+        files = f"neither model.safetensors nor {' and '.join(graphs)}"
         raise FormatError(folder, 0, f"holds no weights: {files}")
-    convertible = torch_can_load(weights=False) and is_bert_pointer(about)
+    convertible = torch_can_load(weights=False) and joint_config.is_bert_pointer(about)
     on_gpu = (has_weights or device == "cuda" or convertible) and uses_gpu(device)
     if has_graphs and not on_gpu:
         from jpr.rerank.onnx_scorer import OnnxScorer

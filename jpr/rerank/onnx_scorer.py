@@ -17,7 +17,7 @@ import onnxruntime
 from jpr.decode import Rows
 from jpr.encode.encoder_folder import weights_digest
 from jpr.encode.onnx_session import Floats, OnnxInputs, OnnxModel, one_text, open_session
-from jpr.errors import DataError, FormatError
+from jpr.errors import FormatError
 from jpr.io.checksums import check_sums
 from jpr.models.joint_config import ENCODER_FILE, EXACT_INPUT, STEP_FILE
 from jpr.rerank.evidence import PassageTokens
@@ -60,31 +60,36 @@ class OnnxScorer:
     def open(self, inputs: Sequence[ModelInput]) -> Opened:
         """Encode the candidates of some questions, one question after another."""
         read = [self._read(one) for one in inputs]
-        questions = [question for question, _ in read]
 
         def ask(pairs: Sequence[tuple[int, Prefix]]) -> Rows:
             rows = [
                 question([prefix for of, prefix in pairs if of == number])
-                for number, question in enumerate(questions)
+                for number, (question, _) in enumerate(read)
             ]
             return [rows[number][prefix] for number, prefix in pairs]
 
         return Opened(ask, [passages for _, passages in read] if self.reads_answers else None)
 
     def _read(self, given: ModelInput) -> tuple["_Question", PassageTokens]:
-        if not given.prompted:
-            raise DataError("a question has no candidates; give it at least one")
         every = range(len(given.prompted))
         exact = not self._is_quantized or len(every) <= EXACT_CANDIDATES
-        read = self._encoded(given, every, exact=exact)
+        encoded = self._encoded(given, every, exact=exact)
         if not exact:
-            log_probs = self._question(given, read)([()])[()]
+            log_probs = self._question(given, encoded)([()])[()]
             likely = np.argsort(-log_probs, kind="stable")[:EXACT_CANDIDATES].tolist()
-            read |= self._encoded(given, likely, exact=True)
-        return self._question(given, read), _passages(given, read)
+            encoded |= self._encoded(given, likely, exact=True)
+        texts = [one.passage for one in given.prompted]
+        answers = [
+            _log_softmax(encoded[place][1][one.text : -1])
+            for place, one in enumerate(given.prompted)
+        ]
+        ids = np.array([token for text in texts for token in text], dtype=np.int64)
+        lengths = np.array([len(text) for text in texts])
+        passages = PassageTokens(ids, lengths, np.concatenate(answers))
+        return self._question(given, encoded), passages
 
-    def _question(self, given: ModelInput, read: "_Read") -> "_Question":
-        tokens = [read[place][0] for place in range(len(read))]
+    def _question(self, given: ModelInput, encoded: "_Encoded") -> "_Question":
+        tokens = [encoded[place][0] for place in range(len(encoded))]
         marks = zip(tokens, given.prompted, strict=True)
         marked = np.stack([vectors[one.mark] for vectors, one in marks])
         known: OnnxInputs = {
@@ -94,31 +99,21 @@ class OnnxScorer:
             "numbers": np.array(given.numbers, dtype=np.int64),
         }
         fixed = {name: value for name, value in known.items() if name in self._step_inputs}
-        return _Question(self._step, fixed, len(read))
+        return _Question(self._step, fixed, len(tokens))
 
-    def _encoded(self, given: ModelInput, places: Sequence[int], *, exact: bool) -> "_Read":
-        """Return the vectors of some candidates' tokens (T, d), and where answers are (T, 2)."""
+    def _encoded(self, given: ModelInput, places: Sequence[int], *, exact: bool) -> "_Encoded":
         how: OnnxInputs = {EXACT_INPUT: np.array(exact)} if self._is_quantized else {}
         texts = (one_text(given.prompted[place].ids) | how for place in places)
-        no_answers = np.empty((1, 0, 2), dtype=np.float32)
         outputs = zip(places, self._encoder.read(self._outputs, texts), strict=True)
+        no_answers = np.empty((1, 0, 2), dtype=np.float32)
         return {
             place: (vectors[0], (logits or [no_answers])[0][0])
             for place, (vectors, *logits) in outputs
         }
 
 
-_Read = dict[int, tuple[Floats, Floats]]
-"""Of each candidate, the vectors of its tokens and logits of them to begin and to end an answer."""
-
-
-def _passages(given: ModelInput, read: _Read) -> PassageTokens:
-    texts = [one.passage for one in given.prompted]
-    ids = np.array([token for text in texts for token in text], dtype=np.int64)
-    answers = [
-        _log_softmax(read[place][1][one.text : -1]) for place, one in enumerate(given.prompted)
-    ]
-    return PassageTokens(ids, np.array([len(text) for text in texts]), np.concatenate(answers))
+_Encoded = dict[int, tuple[Floats, Floats]]
+"""By candidate: its tokens' vectors (T, d), and their logits to begin and end an answer (T, 2)."""
 
 
 def _log_softmax(logits: Floats) -> Floats:
@@ -131,13 +126,10 @@ def _log_softmax(logits: Floats) -> Floats:
 
 def _about(folder: Path, *sessions: onnxruntime.InferenceSession) -> dict[str, str]:
     """Return the metadata of the step, after a check that the files belong together."""
-    inputs = [[tensor.name for tensor in session.get_inputs()] for session in sessions]
+    of_encoder, of_step = ([tensor.name for tensor in session.get_inputs()] for session in sessions)
     metadata: list[dict[str, str]] = [s.get_modelmeta().custom_metadata_map for s in sessions]
-    if (
-        inputs[0][:2] != _ENCODER_INPUTS
-        or inputs[1][: len(_STEP_INPUTS)] != _STEP_INPUTS
-        or not metadata[1].keys() >= _METADATA
-    ):
+    are_joint = of_encoder[:2] == _ENCODER_INPUTS and of_step[: len(_STEP_INPUTS)] == _STEP_INPUTS
+    if not are_joint or not metadata[1].keys() >= _METADATA:
         problem = "its ONNX files are not a joint model; make them with jpr export"
         raise FormatError(folder, 0, problem)
     if metadata[0] != metadata[1]:
@@ -159,18 +151,15 @@ class _Question:
 
     def __call__(self, needed: Sequence[Prefix]) -> dict[Prefix, Floats]:
         """Return log P(candidate | prefix) for these prefixes, and for ancestors not yet known."""
+        ancestors = {prefix[:length] for prefix in needed for length in range(len(prefix))}
+        prefixes = sorted({*needed, *(ancestors - self._places.keys())}, key=len)
+        batches = [prefixes] if prefixes else []
+        if any(prefix and prefix[:-1] not in self._places for prefix in prefixes):
+            batches = [list(same) for _, same in groupby(prefixes, key=len)]  # parents come first
         found: dict[Prefix, Floats] = {}
-        for prefixes in self._batches(needed):
-            found |= zip(prefixes, self._run(prefixes), strict=True)
+        for batch in batches:
+            found |= zip(batch, self._run(batch), strict=True)
         return found
-
-    def _batches(self, prefixes: Sequence[Prefix]) -> list[list[Prefix]]:
-        """Return batches in which every prefix comes after its ancestors."""
-        ancestors = {prefix[:length] for prefix in prefixes for length in range(len(prefix))}
-        needed = sorted({*prefixes, *(ancestors - self._places.keys())}, key=len)
-        if all(prefix[:-1] in self._places for prefix in needed if prefix):
-            return [needed] if needed else []  # every parent is known: one batch for all lengths
-        return [list(same) for _, same in groupby(needed, key=len)]
 
     def _run(self, prefixes: Sequence[Prefix]) -> Floats:
         """Run a step, and cache the keys and values of its prefixes.
@@ -187,16 +176,10 @@ class _Question:
             path[at, lengths] = [known[prefix[:length]] for length in lengths]
             back[at, lengths] = lengths[::-1]
             taken[at, list(prefix)] = True
+        last = np.array([prefix[-1] if prefix else -1 for prefix in prefixes])
         keys, values = self._cache[:, :, [self._places[prefix] for prefix in begun]]
-        given = {
-            "last": np.array([prefix[-1] if prefix else -1 for prefix in prefixes]),
-            "path": path,
-            "back": back,
-            "taken": taken,
-            "keys": keys,
-            "values": values,
-            **self._fixed,
-        }
+        given = {"last": last, "path": path, "back": back, "taken": taken}
+        given |= {"keys": keys, "values": values, **self._fixed}
         log_probs: Floats
         log_probs, *new = self._step.run(None, given)
         self._store(prefixes, np.stack(new))

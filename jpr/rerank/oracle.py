@@ -6,36 +6,40 @@ its score is the number of answers it adds. If fewer than k passages contain eve
 of the other candidates fill the rest.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from jpr.coverage import cover
 from jpr.errors import DataError
 from jpr.oracle import best_cover, greedy
 from jpr.rerank.methods import NoSettings, RerankOptions
-from jpr.rerank.order import Choice, checked, ranked
-from jpr.stages import batched
-from jpr.types import Hit, Question, Ranking
+from jpr.rerank.order import checked, ranked
+from jpr.stages import Reranker, batched
+from jpr.types import Question, Ranking
 
 _BATCH = 64  # questions per batch of coverage
 
 
-class OracleReranker:
+class OracleReranker(Reranker):
     """Chooses the candidates that together contain the most answers."""
 
     key = "oracle"
 
-    def rank(self, question: Question, candidates: Sequence[Hit], k: int) -> Ranking:
-        """Return k candidates, no other k of which contain more answers."""
-        return next(self.rank_many([Ranking(question, tuple(candidates))], k))
-
     def rank_many(self, rankings: Iterable[Ranking], k: int) -> Iterator[Ranking]:
-        """Do the same for the candidates of many questions."""
+        """Return k candidates of each question, no other k of which contain more answers."""
         checked(k)
         for batch in batched(rankings, _BATCH):
             for ranking in batch:
                 check_answers(ranking.question)
-            for ranking, choices in zip(batch, _choices(batch, k), strict=True):
-                yield ranked(ranking.question, ranking.hits, choices)
+            coverage = cover(batch)
+            best = best_cover(coverage, k).positions
+            order = greedy(coverage.reorder(best), k, alpha=1.0)
+            for ranking, places, taken, gains in zip(
+                batch, best, order.positions(), order.gains.tolist(), strict=True
+            ):
+                chosen = [(places[i], gain) for i, gain in zip(taken, gains, strict=False)]
+                others = set(range(len(ranking.hits))) - {place for place, _ in chosen}
+                chosen += [(place, 0.0) for place in sorted(others)]
+                yield ranked(ranking.question, ranking.hits, chosen[:k])
 
 
 def make(_: NoSettings, __: RerankOptions) -> OracleReranker:
@@ -50,15 +54,3 @@ def check_answers(question: Question) -> None:
             f"question {question.id!r} has no answers, which the oracle needs; "
             "give a file of questions that holds them"
         )
-
-
-def _choices(rankings: Sequence[Ranking], k: int) -> Iterator[list[Choice]]:
-    coverage = cover(rankings)
-    best = best_cover(coverage, k).positions
-    order = greedy(coverage.reorder(best), k, alpha=1.0)
-    for ranking, places, taken, gains in zip(
-        rankings, best, order.positions(), order.gains.tolist(), strict=True
-    ):
-        chosen = [(places[i], gain) for i, gain in zip(taken, gains, strict=False)]
-        others = set(range(len(ranking.hits))) - {place for place, _ in chosen}
-        yield [*chosen, *((place, 0.0) for place in sorted(others))][:k]

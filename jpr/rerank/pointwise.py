@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from jpr.models.t5 import T5
 
 _LONGEST = 512
-_WORDS = ("true", "false")
 
 
 class PointwiseReranker:
@@ -31,7 +30,7 @@ class PointwiseReranker:
     def __init__(self, model: "T5", tokenizer: Tokenizer, key: str = "") -> None:
         """Take a model and its tokenizer; `key` names the weights."""
         self._model, self._tokenizer = model, tokenizer
-        self._answers = [_token(tokenizer, word) for word in _WORDS]
+        self._answers = [_token(tokenizer, word) for word in ("true", "false")]
         self.key = f"pointwise {key}"
 
     @classmethod
@@ -51,8 +50,8 @@ class PointwiseReranker:
     def rank(self, question: Question, candidates: Sequence[Hit], k: int) -> Ranking:
         """Return the k most relevant candidates; ties keep their order."""
         scores = self._scores(question, [hit.passage for hit in candidates])
-        order = sorted(range(len(scores)), key=lambda place: -scores[place])[: checked(k)]
-        return ranked(question, candidates, [(place, scores[place]) for place in order])
+        order = sorted(enumerate(scores), key=lambda choice: -choice[1])
+        return ranked(question, candidates, order[: checked(k)])
 
     def rank_many(self, rankings: Iterable[Ranking], k: int) -> Iterator[Ranking]:
         """Do the same for the candidates of many questions."""
@@ -82,7 +81,8 @@ class PointwiseReranker:
         s = self._tokenizer
         before, after = (s.encode(text).ids for text in (f"Query: {question[:5000]} Document:", ""))
         end = after[-1:]  # </s>
-        asked = before[: _LONGEST // 2] if before[-1:] != end else before[:-1][: _LONGEST // 2]
+        asked = before[:-1] if before[-1:] == end else before
+        asked = asked[: _LONGEST // 2]
         relevant = s.encode("Relevant:", add_special_tokens=False).ids
         room = _LONGEST - len(asked) - len(relevant) - len(end)
         texts = [f"{p.title} {p.text}".strip()[: 20 * room] for p in passages]

@@ -21,6 +21,7 @@ from jpr.models.joint_config import JOINT_JSON, read_joint_json
 from jpr.types import Passage
 
 QUESTION, TITLE, TEXT, NUMBER = "question", "title", "text", "number"
+_VARYING = (QUESTION, TITLE, TEXT, NUMBER)
 """The pieces of a prompt that differ between candidates; the others are fixed words."""
 
 
@@ -88,13 +89,17 @@ class Prompts:
         """Look up the fixed words of the layout."""
         self.tokenizer, self.settings = tokenizer, settings
         self.layout = LAYOUTS[settings.style]
-        varying = (QUESTION, TITLE, TEXT, NUMBER)
-        fixed = dict.fromkeys(piece for piece in self.layout.pieces if piece not in varying)
-        self.special = {token: self._id(token) for token in fixed if token in _SPECIAL}
+        fixed = list(dict.fromkeys(piece for piece in self.layout.pieces if piece not in _VARYING))
+        self.special: dict[str, int] = {}
         """The ids of the special tokens in the layout."""
-        tokens = zip(fixed, truncated_tokens(tokenizer, list(fixed), 16), strict=True)
-        special = {token: [id] for token, id in self.special.items()}
-        self.words = dict(tokens) | special  # the tokens of each fixed word
+        for token in [one for one in fixed if one in _SPECIAL]:
+            id = tokenizer.token_to_id(token)
+            if id is None:
+                raise DataError(f"the tokenizer has no token {token}; is it the model's own?")
+            self.special[token] = id
+        self.words = dict(zip(fixed, truncated_tokens(tokenizer, fixed, 16), strict=True))
+        self.words |= {token: [id] for token, id in self.special.items()}
+        """The tokens of each fixed word."""
 
     def build(
         self, question: str, passages: Sequence[Passage], numbers: Sequence[int]
@@ -102,16 +107,22 @@ class Prompts:
         """Return the prompt of each candidate, given their numbers."""
         if not question.strip():
             raise DataError("a question has no text; give the questions with their texts")
-        s, tokenizer = self.settings, self.tokenizer
+        s, tokenizer, tokens = self.settings, self.tokenizer, list(self.settings.number_tokens)
+        if len(tokens) > 1 and max(numbers, default=0) >= len(tokens):
+            raise ConfigError(
+                f"{max(numbers) + 1} candidates, but there are {len(tokens)} index tokens; give "
+                "fewer candidates or use a model with a pointer head"
+            )
         (asked,) = truncated_tokens(tokenizer, [question], s.max_question_tokens)
         titles = truncated_tokens(tokenizer, [p.title for p in passages], s.max_title_tokens)
         texts = truncated_tokens(tokenizer, [p.text for p in passages], s.max_tokens)
-        return [
-            self._prompted(
-                {QUESTION: asked, TITLE: title, TEXT: text, NUMBER: self._number(number)}
+        prompted = []
+        for title, text, number in zip(titles, texts, numbers, strict=True):
+            own = tokens[number : number + 1] if len(tokens) > 1 else tokens  # bert has none
+            prompted.append(
+                self._prompted({QUESTION: asked, TITLE: title, TEXT: text, NUMBER: own})
             )
-            for title, text, number in zip(titles, texts, numbers, strict=True)
-        ]
+        return prompted
 
     def _prompted(self, varying: dict[str, list[int]]) -> Prompted:
         known = self.words | varying
@@ -122,22 +133,6 @@ class Prompts:
         lengths = [len(piece) for piece in pieces]
         pooled, title = sum(lengths[: self.layout.pooled]), sum(lengths[: self.layout.title])
         return Prompted([*ids[: self.settings.max_tokens - 1], *pieces[-1]], pooled, title)
-
-    def _number(self, number: int) -> list[int]:
-        """Return the index token of a number; bert has none, a pointer head always the same."""
-        tokens = self.settings.number_tokens
-        if len(tokens) > 1 and number >= len(tokens):
-            raise ConfigError(
-                f"{number + 1} candidates, but there are {len(tokens)} index tokens; give "
-                "fewer candidates or use a model with a pointer head"
-            )
-        return list(tokens[number : number + 1] if len(tokens) > 1 else tokens)
-
-    def _id(self, token: str) -> int:
-        found = self.tokenizer.token_to_id(token)
-        if found is None:
-            raise DataError(f"the tokenizer has no token {token}; is it the model's own?")
-        return int(found)
 
 
 def read_prompt_settings(folder: Path) -> PromptSettings:

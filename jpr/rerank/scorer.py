@@ -3,13 +3,12 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice, takewhile
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jpr.decode import Ask, Covering, Evidence, Limits, Rows, chosen_passages, decode_many
+from jpr.decode import Ask, Covering, Evidence, Limits, Row, Rows, chosen_passages, decode_many
 from jpr.rerank.answer_text import AnswerLocator, candidate_answers, expected_answers
 from jpr.rerank.decoding import Decoding
 from jpr.rerank.evidence import PassageTokens, find_evidence
@@ -47,7 +46,7 @@ class Scorer(Protocol):
     batch: int  # how many questions to encode together
     ahead: int  # for how many prefixes of a question to ask together
     index_tokens: int  # how many its head has; 0 for a pointer head
-    stays_open: bool  # whether `Opened.ask` still works after other candidates were encoded
+    stays_open: bool  # whether what is opened works after other candidates were encoded
     reads_answers: bool  # whether it locates answers
     key: str  # names the weights
 
@@ -63,21 +62,32 @@ class EncodedCandidates:
 
     def __init__(
         self,
-        candidates: Sequence[Ranking],
+        rankings: Sequence[Ranking],
         inputs: Sequence[ModelInput],
         scorer: Scorer,
         locator: AnswerLocator,
     ) -> None:
-        """Encode candidates, for which `inputs` are the model's inputs."""
-        self._candidates, self._inputs, self._scorer = candidates, inputs, scorer
-        self._locator = locator
-        opened = scorer.open(inputs)
-        self._ask, self._passages = _remembering(opened.ask), opened.passages
+        """Encode candidates; `inputs` are the model's inputs for the questions that have any."""
+        self._rankings, self._inputs = rankings, inputs
+        self._scorer, self._locator = scorer, locator
+        self._opened = scorer.open(inputs) if inputs else Opened(lambda _: [])
+        self._known: dict[tuple[int, Prefix], Row] = {}
 
-    @property
-    def stays_open(self) -> bool:
-        """Whether `choose` still works after the model has encoded other candidates."""
-        return self._scorer.stays_open
+    def log_probs(self, pairs: Sequence[tuple[int, Prefix]]) -> Rows:
+        """Return log P(next passage | prefix), a row for each (question, prefix).
+
+        Questions are counted without those that have no candidates. The model is asked for no
+        prefix twice.
+        """
+        new = [pair for pair in pairs if pair not in self._known]
+        if new:
+            self._known |= zip(new, self._opened.ask(new), strict=True)
+        return [self._known[pair] for pair in pairs]
+
+    @cached_property
+    def _evidence(self) -> list[Evidence]:
+        vocabulary = self._locator.vocabulary
+        return [find_evidence(one, vocabulary) for one in self._opened.passages or ()]
 
     def choose(self, decoding: Decoding, k: int, *, explain: bool) -> Iterator[Reply]:
         """Choose k candidates for each question.
@@ -86,62 +96,42 @@ class EncodedCandidates:
         have the answers they are expected to add; both only if the model reads answers.
         """
         covering, by_answers = None, decoding.chooses_by_answers
-        if self._passages is not None and (by_answers or explain):
-            covering = Covering(self._ask, self._evidence, decoding.relevance)
-        chooser = covering if by_answers else None
+        if self._opened.passages is not None and (by_answers or explain):
+            covering = Covering(self.log_probs, self._evidence, decoding.relevance)
+        found = enumerate(self._searched(decoding, k, covering if by_answers else None))
+        for given in self._rankings:
+            at, nodes = next(found) if given.hits else (-1, ())
+            chosen = ((node.passage, node.score) for node in nodes if node.is_new)
+            ranking = ranked(given.question, given.hits, chosen)
+            reply = Reply((), ranking, given, nodes, decoding.decoder, decoding.effective_beta)
+            if explain and nodes and covering is not None:
+                reply = self._explained(reply, at, covering, is_chooser=by_answers)
+            yield reply
+
+    def _searched(
+        self, decoding: Decoding, k: int, chooser: Covering | None
+    ) -> Iterator[tuple[Node, ...]]:
+        """Yield the search of each question that has candidates, up to the threshold."""
         searches = []
         for one in self._inputs:
             costs = [len(prompt.ids) for prompt in one.prompted]
             limits = Limits(k, budget=decoding.budget, costs=costs)
             searches.append(decoding.search(len(costs), limits, self._scorer.ahead))
-        beta = decoding.effective_beta
-        for at, nodes in enumerate(decode_many(searches, chooser or self._ask)):
-            nodes = _until(decoding.threshold, _with_worths(nodes, chooser, at))
-            given = self._candidates[at]
-            chosen = [(node.passage, node.score) for node in nodes if node.is_new]
-            ranking = ranked(given.question, given.hits, chosen)
-            reply = Reply((), ranking, given, nodes, decoding.decoder, beta)
-            if explain and covering is not None:
-                reply = self._explained(reply, at, covering, is_chooser=chooser is not None)
-            yield reply
-
-    @cached_property
-    def _evidence(self) -> list[Evidence]:
-        return [find_evidence(one, self._locator.vocabulary) for one in self._passages or ()]
+        for at, nodes in enumerate(decode_many(searches, chooser or self.log_probs)):
+            if chooser is not None:
+                worths = (chooser.worth(at, node.prefix, node.passage) for node in nodes)
+                known = zip(nodes, worths, strict=True)
+                nodes = tuple(replace(node, worth=worth) for node, worth in known)
+            ends = (i for i, node in enumerate(nodes) if i and node.worth < decoding.threshold)
+            yield nodes[: next(ends, len(nodes))]
 
     def _explained(self, reply: Reply, at: int, covering: Covering, *, is_chooser: bool) -> Reply:
         given, nodes, locator = reply.candidates, reply.nodes, self._locator
         if is_chooser:
-            nodes = tuple(
-                replace(node, expected=tuple(expected_answers(covering, at, node, given, locator)))
-                for node in nodes
-            )
-        evidence, overall = covering.evidence[at], covering.overall(at)
-        answers = candidate_answers(evidence, overall, given.hits, chosen_passages(nodes), locator)
+            adds = (expected_answers(covering, at, node, given, locator) for node in nodes)
+            known = zip(nodes, adds, strict=True)
+            nodes = tuple(replace(node, expected=tuple(added)) for node, added in known)
+        evidence, chosen = covering.evidence[at], chosen_passages(nodes)
+        overall = evidence.overall(covering.row(at, ()))
+        answers = candidate_answers(evidence, overall, given.hits, chosen, locator)
         return replace(reply, answers=answers, nodes=nodes)
-
-
-def _remembering(ask: Ask) -> Ask:
-    """Return a function that asks the model for no prefix twice."""
-    known: dict[tuple[int, Prefix], NDArray[np.floating]] = {}
-
-    def asked(pairs: Sequence[tuple[int, Prefix]]) -> Rows:
-        new = [pair for pair in pairs if pair not in known]
-        if new:
-            known.update(zip(new, ask(new), strict=True))
-        return [known[pair] for pair in pairs]
-
-    return asked
-
-
-def _with_worths(nodes: Sequence[Node], covering: Covering | None, question: int) -> Iterator[Node]:
-    for node in nodes:
-        worth = node.score
-        if covering is not None:
-            worth = covering.worth(question, node.prefix, node.passage)
-        yield replace(node, worth=worth)
-
-
-def _until(threshold: float, nodes: Iterator[Node]) -> tuple[Node, ...]:
-    """Return the nodes before the first that is worth less; at least one."""
-    return *islice(nodes, 1), *takewhile(lambda node: node.worth >= threshold, nodes)

@@ -10,7 +10,7 @@ import torch
 
 from jpr.encode.encoder_folder import weight_files, weights_digest
 from jpr.errors import ConfigError
-from jpr.models.candidates import EncodedBatch, PackedCandidates
+from jpr.models.candidates import PackedCandidates
 from jpr.models.decoder_cache import CachePool, PrefixScorer
 from jpr.models.heads import IndexHead, in_passages
 from jpr.models.joint import JointModel
@@ -49,46 +49,38 @@ class TorchScorer:
 
     def open(self, inputs: Sequence[ModelInput]) -> Opened:
         """Read the candidates of several questions at once."""
-        return self.open_packed(_candidates(inputs, next(self._model.parameters()).device))
+        device = next(self._model.parameters()).device
+        flat = [one for question in inputs for one in question.prompted]
+        numbers = [number for question in inputs for number in question.numbers]
+        prior = torch.cat([torch.from_numpy(question.prior) for question in inputs])
+        candidates = PackedCandidates(
+            ids=torch.tensor([token for one in flat for token in one.ids], device=device),
+            lengths=torch.tensor([len(one.ids) for one in flat], device=device),
+            counts=tuple(len(question.prompted) for question in inputs),
+            marks=torch.tensor([one.mark for one in flat], device=device),
+            passage_starts=torch.tensor([one.text for one in flat], device=device),
+            index_ids=torch.tensor(numbers, device=device),
+            prior=prior.to(device),
+        )
+        return self.open_packed(candidates)
 
     @torch.inference_mode()
     def open_packed(self, candidates: PackedCandidates) -> Opened:
         """Do the same with candidates on the model's device."""
         encoded = self._caches.encode(candidates)
         ask = PrefixScorer(self._model, encoded, self._caches)
-        return Opened(ask, _passage_tokens(candidates, encoded))
-
-
-def _passage_tokens(
-    candidates: PackedCandidates, encoded: EncodedBatch
-) -> list[PassageTokens] | None:
-    """Return where answers may be in the passages of each question."""
-    if encoded.answers is None:
-        return None
-    lengths, texts = candidates.lengths, candidates.passage_starts
-    row = torch.repeat_interleave(lengths, output_size=len(candidates.ids))
-    kept = in_passages(row, lengths, texts)
-    sizes = torch.split((lengths - 1 - texts).clamp(min=0).cpu(), list(candidates.counts))
-    tokens = [int(of_question.sum()) for of_question in sizes]
-    ids, answers = (
-        torch.split(all_[kept].cpu(), tokens) for all_ in (candidates.ids, encoded.answers)
-    )
-    return [
-        PassageTokens(own.numpy(), of_each.numpy(), where.numpy())
-        for own, of_each, where in zip(ids, sizes, answers, strict=True)
-    ]
-
-
-def _candidates(inputs: Sequence[ModelInput], device: torch.device) -> PackedCandidates:
-    flat = [one for question in inputs for one in question.prompted]
-    numbers = [number for question in inputs for number in question.numbers]
-    prior = torch.cat([torch.from_numpy(question.prior) for question in inputs])
-    return PackedCandidates(
-        ids=torch.tensor([token for one in flat for token in one.ids], device=device),
-        lengths=torch.tensor([len(one.ids) for one in flat], device=device),
-        counts=tuple(len(question.prompted) for question in inputs),
-        marks=torch.tensor([one.mark for one in flat], device=device),
-        passage_starts=torch.tensor([one.text for one in flat], device=device),
-        index_ids=torch.tensor(numbers, device=device),
-        prior=prior.to(device),
-    )
+        if encoded.answers is None:
+            return Opened(ask)
+        lengths, texts = candidates.lengths, candidates.passage_starts
+        row = torch.repeat_interleave(lengths, output_size=len(candidates.ids))
+        kept = in_passages(row, lengths, texts)
+        sizes = torch.split((lengths - 1 - texts).clamp(min=0).cpu(), list(candidates.counts))
+        tokens = [int(of_question.sum()) for of_question in sizes]
+        ids, answers = (
+            torch.split(all_[kept].cpu(), tokens) for all_ in (candidates.ids, encoded.answers)
+        )
+        passages = [
+            PassageTokens(own.numpy(), of_each.numpy(), where.numpy())
+            for own, of_each, where in zip(ids, sizes, answers, strict=True)
+        ]
+        return Opened(ask, passages)

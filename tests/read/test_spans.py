@@ -21,7 +21,6 @@ from jpr.decode import Evidence
 from jpr.errors import ConfigError
 from jpr.evaluation.answers import AnswerF1
 from jpr.formats.runs.predictions import load_predictions
-from jpr.read.spans import ChoosingReader
 from jpr.rerank.answer_text import AnswerLocator, candidate_answers
 from jpr.rerank.order import FirstStageOrder
 from jpr.text import answer_spans, normalize_answer
@@ -98,7 +97,7 @@ def test_bad_settings_are_reported(joint: JointReranker, tmp_path: Path) -> None
 
 def test_choosing_and_reading_at_once_is_choosing_and_reading(joint: JointReranker) -> None:
     reader = SpanReader(joint, 1e-3)
-    for answers, given in zip(ChoosingReader(reader, 3).read_many(MANY), MANY, strict=True):
+    for answers, given in zip(SpanReader(joint, 1e-3, choose=3).read_many(MANY), MANY, strict=True):
         check_laws(joint.rank(given.question, given.hits, 3), answers)
         every = {normalize_answer(a.text): a.log_prob for a in reader.read(given)}
         for answer in answers:  # as likely as with all the candidates
