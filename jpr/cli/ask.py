@@ -4,8 +4,8 @@ import sys
 from math import isfinite
 
 from jpr.cli import output
-from jpr.cli.arguments import Docs, IndexFolder, Json, argument, arguments, flag, option
-from jpr.cli.checks import check_k, check_source
+from jpr.cli.arguments import Docs, IndexFolder, Json, argument, arguments, option
+from jpr.cli.checks import check_choice, check_k, check_source
 from jpr.errors import ConfigError
 from jpr.types import DECODERS, INDEPENDENT, TREES
 
@@ -15,24 +15,21 @@ class AskArguments:
     question: str = argument("Question to answer.")
     docs: Docs = None
     index: IndexFolder = None
-    k: int = option("Input", "Number of passages to choose.", "-k", default=5)
+    k: int = option("Input", "Number of passages to choose.", default=5)
     json: Json = False
-    explain: bool = flag("Output", "Show which answer each passage adds.")
-    compare: bool = flag("Output", "Also show the passages chosen independently.")
+    explain: bool = option("Output", "Show which answer each passage adds.", default=False)
+    compare: bool = option("Output", "Also show the passages chosen independently.", default=False)
     decode: str | None = option(
-        "Model", f"Decoder: {', '.join(DECODERS)}.", show_default="the model's"
+        "Model", f"One of {', '.join(DECODERS)}.", show_default="the model's"
     )
-    beta: float | None = option(
-        "Model", "Length penalty of tree and sets; a larger β gives a wider tree."
-    )
+    beta: float | None = option("Model", "Length penalty of tree and sets; larger: a wider tree.")
 
     def __post_init__(self) -> None:
         if not self.question.strip():
             raise ConfigError("the question is empty")
         check_source(self.docs, self.index)
         check_k(self.k)
-        if self.decode is not None and self.decode not in DECODERS:
-            raise ConfigError(f"--decode {self.decode}: choose one of {', '.join(DECODERS)}")
+        check_choice("--decode ", self.decode, DECODERS)
         if self.beta is not None and self.decode not in (None, *TREES):
             raise ConfigError(f"--beta has no effect with --decode {self.decode}; remove it")
         if self.beta is not None and not isfinite(self.beta):

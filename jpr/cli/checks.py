@@ -1,13 +1,17 @@
 """Checks of arguments that several commands share."""
 
+from collections.abc import Collection
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from jpr.errors import ConfigError
 
-_LABELS = {"k": "-k", "runs": "runs"}
-"""Arguments whose names are not `--NAME`."""
+
+def label(name: str) -> str:
+    """Return the option of an argument as it is typed: `-k`, `--token-file`, `--from`."""
+    dashed = name.rstrip("_").replace("_", "-")
+    return f"-{dashed}" if len(dashed) == 1 else f"--{dashed}"
 
 
 def check_k(k: int) -> None:
@@ -34,10 +38,16 @@ def _is_same(out: Path, path: Path) -> bool:
     return out.resolve() == path.resolve()
 
 
+def check_choice(option: str, given: str | None, choices: Collection[str]) -> None:
+    """Reject a value that is not among the choices."""
+    if given is not None and given not in choices:
+        raise ConfigError(f"{option}{given}: choose one of {', '.join(choices)}")
+
+
 def reject(why: str, arguments: Any, *names: str) -> None:  # noqa: ANN401  a command's dataclass
     """Reject arguments that would have no effect: those of these names that are not the default."""
     defaults = {one.name: one.default for one in fields(arguments)}
     given = [name for name in names if getattr(arguments, name) != defaults[name]]
     if given:
-        labels = (_LABELS.get(name, f"--{name.replace('_', '-')}") for name in given)
+        labels = (name if name == "runs" else label(name) for name in given)
         raise ConfigError(f"{', '.join(labels)}: {why}")

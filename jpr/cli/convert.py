@@ -18,7 +18,7 @@ class ConvertArguments:
     source: Path = argument("File or folder to read.")
     target: Path = argument("File to write.")
     to: str = option("Output", "Format to write.", metavar="FORMAT", default=...)
-    origin: Origin = None
+    from_: Origin = None
     split: Split = None
     corpus: Corpus = None
     questions: Questions = None
@@ -39,7 +39,7 @@ def run(options: ConvertArguments) -> None:
 
     Example: jpr convert run.trec run.jsonl --to ctxs --corpus passages.tsv --questions dev.jsonl
     """
-    source, origin = recognize(options.source, options.origin)
+    source, origin = recognize(options.source, options.from_)
     target, format = writable_format(options.to)
     if options.split and target.name != "passages":
         raise ConfigError(f"--split is for passages; {options.to} holds {target.name}")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from jpr.cli import output
 from jpr.cli.arguments import Corpus, Questions, Settings, argument, arguments, option
-from jpr.cli.checks import check_k, reject
+from jpr.cli.checks import check_choice, check_k, reject
 from jpr.cli.files import naming, read_run
 from jpr.errors import ConfigError, DataError
 from jpr.formats.runs import load_rankings
@@ -36,10 +36,7 @@ class ExportSettings:
     beta: float | None = None
 
     def __post_init__(self) -> None:
-        if self.precision not in PRECISIONS:
-            raise ConfigError(
-                f"--set precision={self.precision}: choose one of {', '.join(PRECISIONS)}"
-            )
+        check_choice("--set precision=", self.precision, PRECISIONS)
         if self.prior is not None and not isfinite(self.prior):
             raise ConfigError(f"--set prior={self.prior}: must be a finite number")
         check_k(self.k)
@@ -48,7 +45,7 @@ class ExportSettings:
 @arguments
 class ExportArguments:
     model: Path = argument("Folder of a joint model or an encoder.")
-    out: Path | None = option("Output", "New folder to write.", "--out", "-o")
+    out: Path | None = option("Output", "New folder to write.", "-o")
     sample: Path | None = option(
         "Input", "int8: run with texts, for calibrating scales.", metavar="RUN"
     )
@@ -64,14 +61,18 @@ class ExportArguments:
     def __post_init__(self) -> None:
         if not self.model.is_dir():
             raise ConfigError(f"{self.model}: is not a folder; give the folder of a model")
+        if self.out is None and self.calibrate is None:
+            raise ConfigError("give --out DIR to export, or --calibrate RUN")
         if self.out is None:
-            if self.calibrate is None:
-                raise ConfigError("give --out DIR to export, or --calibrate RUN")
             reject("needs --out DIR", self, "sample")
         if self.calibrate is None:
             reject("only for --calibrate", self, "questions", "corpus")
         self._check_model()
-        self._check_precision()
+        precision, is_int8 = self.settings.precision, self.settings.precision == "int8"
+        if self.out is not None and is_int8 and self.sample is None:
+            raise ConfigError("precision int8: give --sample RUN, or --set precision=fp32")
+        if self.out is not None and not is_int8 and self.sample is not None:
+            raise ConfigError(f"precision {precision}: --sample is only for int8")
 
     def _check_model(self) -> None:
         from jpr.encode.encoder_folder import weight_files
@@ -83,17 +84,7 @@ class ExportArguments:
             raise ConfigError(f"{self.model}: is the bundled model; copy it and calibrate the copy")
         if self.out is not None and self.is_joint and not weight_files(self.model):
             raise ConfigError(f"{self.model}: is already in ONNX; export the model it came from")
-
-    def _check_precision(self) -> None:
-        precision, is_int8 = self.settings.precision, self.settings.precision == "int8"
-        if self.out is not None and is_int8 != (self.sample is not None):
-            problem = (
-                "give --sample RUN, or --set precision=fp32"
-                if is_int8
-                else "--sample is only for int8"
-            )
-            raise ConfigError(f"precision {precision}: {problem}")
-        if (self.settings.prior is not None or self.calibrate is not None) and not self.is_joint:
+        if not self.is_joint and (self.settings.prior is not None or self.calibrate is not None):
             raise ConfigError(f"{self.model}: prior and --calibrate are for joint models")
 
     @property
@@ -152,13 +143,10 @@ def _read_sample(sample: Path) -> list[Ranking]:
         rankings = [ranking for ranking in load_rankings(sample) if ranking.hits]
         if not rankings:
             raise DataError("holds no ranking with passages")
-        for ranking in rankings:
-            bare = any(hit.passage.is_bare for hit in ranking.hits)
-            if bare or not ranking.question.text.strip():
-                raise DataError(
-                    f"question {ranking.question.id!r} or its passages have no texts; add them "
-                    "with jpr convert --questions --corpus"
-                )
+        for id, text, hits in ((r.question.id, r.question.text, r.hits) for r in rankings):
+            if not text.strip() or any(hit.passage.is_bare for hit in hits):
+                problem = f"question {id!r} or its passages have no texts"
+                raise DataError(f"{problem}; add them with jpr convert --questions --corpus")
     return rankings
 
 

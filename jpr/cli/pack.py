@@ -26,15 +26,13 @@ class PackArguments:
         "Runs, one per --questions and in their order.", "RUN", default=None
     )
     questions: list[Path] = option(
-        "Input", "File of questions; repeatable.", "--questions", "-q", metavar="FILE", default=...
+        "Input", "File of questions; repeatable.", "-q", metavar="FILE", default=...
     )
-    tokenizer: Path = option(
-        "Model", "tokenizer.json of the model, or the folder that holds it.", default=...
-    )
-    out: Path = option("Output", "Folder of the pack.", "--out", "-o", default=...)
+    tokenizer: Path = option("Model", "The model's tokenizer.json, or its folder.", default=...)
+    out: Path = option("Output", "Folder of the pack.", "-o", default=...)
     index: IndexFolder = None
     corpus: Corpus = None
-    k: int = option("Output", "Number of candidates per question.", "-k", default=100)
+    k: int = option("Output", "Number of candidates per question.", default=100)
     strict: Strict = False
 
     def __post_init__(self) -> None:
@@ -120,8 +118,7 @@ def _read(
     hashes = _hashes("questions", loaded) | _hashes("run", runs)
     texts = {}
     if corpus:
-        with output.progress("reading passages", None) as progress:
-            texts = texts_of(surveys, output.counted(read_corpus(corpus), progress))
+        texts = texts_of(surveys, read_corpus(corpus))
         hashes |= _hashes("corpus", [corpus])
     sources = [one.source(_name(path), texts) for one, path in zip(surveys, loaded, strict=True)]
     return sources, hashes

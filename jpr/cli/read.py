@@ -20,11 +20,10 @@ if TYPE_CHECKING:
 class ReadArguments:
     source: Path = argument("Run: file of rankings.", "RUN")
     out: Out
-    k: int | None = option("Input", "Read the first k passages.", "-k", min=1, show_default="all")
+    k: int | None = option("Input", "Read the first k passages.", min=1, show_default="all")
     choose: int | None = option(
         "Model",
-        "Choose this many passages jointly and keep the answers they contain; all passages "
-        "are read.",
+        "Choose this many passages jointly and keep the answers they contain; all are read.",
         min=1,
     )
     model: str | None = option(
@@ -38,9 +37,7 @@ class ReadArguments:
     min_ratio: float = option(
         "Output", "Minimum probability of an answer, relative to the most likely one.", default=0.3
     )
-    max_answers: int = option(
-        "Output", "Maximum number of answers per question.", min=1, default=20
-    )
+    max_answers: int = option("Output", "Maximum answers per question.", min=1, default=20)
     set: Settings = None
     questions: Questions = None
     corpus: Corpus = None
@@ -101,11 +98,8 @@ def run(options: ReadArguments) -> None:
     reader, _ = open_reader(described)
     rankings = read_run(options.source, options.corpus, options.questions)
     rankings = [ranking.top(options.k) for ranking in rankings] if options.k else rankings
-    name = options.model or "the bundled model"
-    opening = StageSpec(open_reader, (described.for_worker(),), reader.key, name)
-    with (
-        open_runner(options.workers, opening) as on,
-        output.progress("reading", len(rankings)) as progress,
-    ):
+    name, n = options.model or "the bundled model", len(rankings)
+    spec = StageSpec(open_reader, (described.for_worker(),), reader.key, name)
+    with open_runner(options.workers, spec) as on, output.progress("reading", n) as progress:
         read_to_file(reader, rankings, options.out, progress, on)
-    output.note(f"wrote the answers to {output.count(len(rankings), 'question')} to {options.out}")
+    output.note(f"wrote the answers to {output.count(n, 'question')} to {options.out}")

@@ -7,7 +7,7 @@ from pathlib import Path
 from jpr.batch import rerank_to_file
 from jpr.cli import output
 from jpr.cli.arguments import Corpus, Out, Questions, Settings, Workers, argument, arguments, option
-from jpr.cli.checks import check_out, reject
+from jpr.cli.checks import check_choice, check_out, reject
 from jpr.cli.files import read_run
 from jpr.errors import ConfigError
 from jpr.formats.runs import load_rankings
@@ -23,7 +23,6 @@ class RerankArguments:
     k: str | None = option(
         "Output",
         "Number of passages per question, or auto (joint only).",
-        "-k",
         show_default="5 without a budget",
     )
     method: str = option("Model", f"One of {', '.join(METHODS)}.", default=JOINT)
@@ -39,8 +38,7 @@ class RerankArguments:
     def __post_init__(self) -> None:
         check_out(self.out, self.source, self.corpus, self.questions)
         check_out(self.trees, self.out, self.source, self.corpus, self.questions)
-        if self.method not in METHODS:
-            raise ConfigError(f"--method {self.method}: choose one of {', '.join(METHODS)}")
+        check_choice("--method ", self.method, METHODS)
         is_number = self.k is not None and self.k.isdecimal() and int(self.k) > 0
         if self.k not in (None, "auto") and not is_number:
             raise ConfigError(f"-k {self.k}: give a whole number of 1 or more, or auto")
@@ -95,14 +93,11 @@ def run(options: RerankArguments) -> None:
         needs_texts=by.needs_texts,
         needs_answers=by.needs_answers,
     )
-    name = str(options.model or "the bundled model")
-    opening = StageSpec(open_reranker, (described.for_worker(),), reranker.key, name)
-    with (
-        open_runner(options.workers, opening) as on,
-        output.progress("reranking", len(rankings)) as progress,
-    ):
+    name, n = str(options.model or "the bundled model"), len(rankings)
+    spec = StageSpec(open_reranker, (described.for_worker(),), reranker.key, name)
+    with open_runner(options.workers, spec) as on, output.progress("reranking", n) as progress:
         rerank_to_file(reranker, rankings, options.out, k, progress, on, trees=options.trees)
-    output.note(f"wrote {output.count(len(rankings), 'ranking')} to {options.out}")
+    output.note(f"wrote {output.count(n, 'ranking')} to {options.out}")
     if budget is not None:
         empty = sum(not ranking.hits for ranking in load_rankings(options.out))
         if empty:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jpr.cli import output
-from jpr.cli.arguments import Json, Workers, argument, arguments, flag, option
+from jpr.cli.arguments import Json, Workers, argument, arguments, option
 from jpr.cli.checks import check_k, check_out, reject
 from jpr.cli.files import check_searchable
 from jpr.errors import ConfigError
@@ -22,17 +22,11 @@ _SHOWN = 10
 class RetrieveArguments:
     index: Path = argument("Folder of an index made by `jpr index`.")
     question: str | None = argument("Question to search for.", default=None)
-    questions: Path | None = option(
-        "Input", "File of questions to search for.", "--questions", "-q"
-    )
-    out: Path | None = option("Output", "With --questions: run to write.", "--out", "-o")
-    k: int = option("Output", "Number of passages per question.", "-k", default=100)
+    questions: Path | None = option("Input", "File of questions to search for.", "-q")
+    out: Path | None = option("Output", "With --questions: run to write.", "-o")
+    k: int = option("Output", "Number of passages per question.", default=100)
     retriever: str | None = option(
-        "Model",
-        "bm25, dense or hybrid.",
-        "--retriever",
-        "-r",
-        show_default="hybrid if the index has vectors, otherwise bm25",
+        "Model", "bm25, dense or hybrid.", "-r", show_default="hybrid, or bm25 without vectors"
     )
     where: list[str] | None = option(
         "Input",
@@ -41,7 +35,7 @@ class RetrieveArguments:
         metavar="FIELD=VALUE",
     )
     encoder: Path | None = option("Model", "Folder of the index's encoder, if it has moved.")
-    distinct: bool = flag("Output", "Drop near-duplicates of better passages.")
+    distinct: bool = option("Output", "Drop near-duplicates of better passages.", default=False)
     workers: Workers = None
     json: Json = False
 
@@ -78,29 +72,22 @@ def run(options: RetrieveArguments) -> None:
 
     Example: jpr retrieve wiki --questions dev.jsonl --out hybrid.jsonl -k 100 --workers 8
     """
-    if options.question is None:
-        _write_run(options)
-    else:
+    if options.question is not None:
         _print(options, options.question)
-
-
-def _write_run(options: RetrieveArguments) -> None:
+        return
     from jpr.batch import retrieve_to_file
 
     assert options.questions
     assert options.out
-    questions = load_questions(options.questions)
+    questions, k = load_questions(options.questions), options.k
     check_searchable(options.questions, questions)
     retriever, key = open_index(options.index, *options.how)
     there = (options.index.resolve(), *options.how, 1)
-    with (
-        open_runner(options.workers, StageSpec(open_index, there, key, str(options.index))) as on,
-        output.progress("retrieving", len(questions)) as progress,
-    ):
-        retrieve_to_file(
-            retriever, questions, options.out, options.k, key=key, progress=progress, run=on
-        )
-    output.note(f"wrote {output.count(len(questions), 'ranking')} to {options.out}")
+    spec = StageSpec(open_index, there, key, str(options.index))
+    n = len(questions)
+    with open_runner(options.workers, spec) as on, output.progress("retrieving", n) as progress:
+        retrieve_to_file(retriever, questions, options.out, k, key=key, progress=progress, run=on)
+    output.note(f"wrote {output.count(n, 'ranking')} to {options.out}")
 
 
 def _print(options: RetrieveArguments, question: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jpr.cli import output
-from jpr.cli.arguments import argument, arguments, flag, option
+from jpr.cli.arguments import argument, arguments, option
 from jpr.errors import ConfigError, MissingExtraError
 from jpr.io.atomic import publish
 
@@ -24,13 +24,11 @@ Report = Callable[[Mapping[str, object]], None]
 @arguments
 class TrainArguments:
     recipe: Path = argument("TOML file.", "RECIPE")
-    changes: list[str] | None = option(
-        "Input", "Change a value of the recipe; repeatable.", "--set", metavar="TABLE.KEY=VALUE"
+    set: list[str] | None = option(
+        "Input", "Change a value of the recipe; repeatable.", metavar="TABLE.KEY=VALUE"
     )
-    out: Path | None = option(
-        "Output", "Folder to write.", "--out", "-o", show_default="the recipe's name"
-    )
-    resume: bool = flag("Output", "Resume an interrupted run.")
+    out: Path | None = option("Output", "Folder to write.", "-o", show_default="the recipe's name")
+    resume: bool = option("Output", "Resume an interrupted run.", default=False)
 
 
 def run(options: TrainArguments) -> None:
@@ -52,7 +50,7 @@ def run(options: TrainArguments) -> None:
     from jpr.train.recipe import JointTraining, read_any_recipe
 
     recipe = options.recipe
-    config = read_any_recipe(recipe, options.changes or [])
+    config = read_any_recipe(recipe, options.set or [])
     folder = options.out or Path(recipe.stem)
     world = World.join()
     if world.is_first:
@@ -64,7 +62,9 @@ def run(options: TrainArguments) -> None:
             progress = train_reader(config, folder, report=report, device=world.device, world=world)
     if world.is_first:
         _write_manifest(folder, recipe, config, progress)
-        output.note(_result(progress, folder))
+        best = f"best weights (step {progress.best_step}, score {100 * progress.best:.1f})"
+        weights = best if progress.best_step else "last weights"
+        output.note(f"{progress.step} steps; wrote the {weights} to {folder}")
     world.leave()
 
 
@@ -104,21 +104,11 @@ def _write_manifest(
         output.note(f"no curve: {error}")
 
 
-def _result(progress: "RunProgress", folder: Path) -> str:
-    if not progress.best_step:
-        return f"wrote the weights of step {progress.step} to {folder}"
-    best = f"step {progress.best_step}, score {100 * progress.best:.1f}"
-    return f"{progress.step} steps; wrote the best weights ({best}) to {folder}"
-
-
 @contextmanager
 def _display(steps: int, is_shown: bool) -> Iterator[Report]:
     """Show a bar with loss, speed and best score; if standard error is piped, only evaluations."""
     if not is_shown:
         yield lambda _line: None
-        return
-    if not sys.stderr.isatty():
-        yield _note_evaluation
         return
     latest: dict[str, object] = {}
     with output.progress_bar("training", steps) as update:
@@ -126,6 +116,8 @@ def _display(steps: int, is_shown: bool) -> Iterator[Report]:
         def report(line: Mapping[str, object]) -> None:
             latest.update(line)
             update(completed=int(str(line["step"])), shown=_shown(latest))
+            if "score" in line and not sys.stderr.isatty():
+                output.note(f"step {line['step']}: {_shown(line)} (now {line['score']:.3f})")
 
         yield report
 
@@ -133,8 +125,3 @@ def _display(steps: int, is_shown: bool) -> Iterator[Report]:
 def _shown(line: Mapping[str, object]) -> str:
     known = {"loss": "loss {:.3f}", "tokens_per_second": "{:,.0f} tokens/s", "best": "best {:.3f}"}
     return "  ".join(form.format(line[name]) for name, form in known.items() if name in line)
-
-
-def _note_evaluation(line: Mapping[str, object]) -> None:
-    if "score" in line:
-        output.note(f"step {line['step']}: {_shown(line)} (now {line['score']:.3f})")

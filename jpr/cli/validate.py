@@ -21,11 +21,11 @@ Facts = dict[str, int | float]
 @arguments
 class ValidateArguments:
     file: Path | None = argument("File or folder to check.", default=None)
-    origin: Origin = None
+    from_: Origin = None
     json: Json = False
 
     def __post_init__(self) -> None:
-        if self.file is None and self.origin is not None:
+        if self.file is None and self.from_ is not None:
             raise ConfigError("--from needs a file to check")
 
 
@@ -44,7 +44,7 @@ def run(options: ValidateArguments) -> None:
         _list_formats(options.json)
         return
     file = options.file
-    kind, format = recognize(file, options.origin)
+    kind, format = recognize(file, options.from_)
     try:
         with naming(file), output.progress("reading", None) as progress:
             facts = _COUNTERS[kind.name](output.counted(kind.read(file, format.name), progress))
