@@ -1,6 +1,6 @@
 """Commands from dataclasses: the fields of `run(options)`'s dataclass are its arguments.
 
-The docstring of `run` is the command's help; its `Example:` paragraphs are printed last. A field
+The docstring of `run` is the command's help; its `Example:` lines are printed last. A field
 `token_file` is the option `--token-file`, `k` is `-k`, and `from_` is `--from`.
 """
 
@@ -83,9 +83,9 @@ def command(app: typer.Typer, run: Callable[[T], None]) -> None:
     signature = [one.replace(annotation=annotations[one.name]) for one in parameters]
     callback.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]  # typer reads it
     callback.__annotations__ = annotations
-    summary, *rest = inspect.cleandoc(run.__doc__ or "").split("\n\n")
-    examples = [part for part in rest if part.startswith("Example: ")]
-    help = "\n\n".join([summary, *(part for part in rest if part not in examples)])
+    lines = inspect.cleandoc(run.__doc__ or "").splitlines()
+    examples = [line for line in lines if line.startswith("Example: ")]
+    help = "\n".join(line for line in lines if line not in examples)
     name = run.__module__.rpartition(".")[2]
     app.command(name, help=help, epilog="\n\n".join(examples))(callback)
 

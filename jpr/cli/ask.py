@@ -44,9 +44,7 @@ def run(options: AskArguments) -> None:
     files change.
 
     Example: jpr ask "who plays mark on roseanne"
-
     Example: jpr ask "what are the deadlines" --docs contracts --explain
-
     Example: jpr ask "who won the cup" --index wiki -k 10 --compare
     """
     from jpr.bundled import open_pipeline

@@ -34,9 +34,7 @@ def run(options: ConvertArguments) -> None:
     target that ends in .gz, .xz, .bz2 or .zst is compressed. `jpr validate` lists the formats.
 
     Example: jpr convert psgs_w100.tsv.gz corpus.jsonl --to beir
-
     Example: jpr convert enwiki.xml.bz2 passages.tsv --to tsv --split words:100
-
     Example: jpr convert run.trec run.jsonl --to ctxs --corpus passages.tsv --questions dev.jsonl
     """
     source, origin = recognize(options.source, options.from_)

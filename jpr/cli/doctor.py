@@ -65,7 +65,6 @@ def run(options: DoctorArguments) -> None:
     whether its encoder is found. Exit code 2 if it is damaged or its encoder is missing.
 
     Example: jpr doctor --json
-
     Example: jpr doctor wiki
     """
     if options.index is None:

@@ -82,7 +82,6 @@ def run(options: EvaluateArguments) -> None:
     questions won and lost.
 
     Example: jpr evaluate joint.jsonl --baseline first.jsonl --questions dev.jsonl -m MRecall@5
-
     Example: jpr evaluate --example
     """
     if options.example:

@@ -26,12 +26,9 @@ class ExportSettings:
     """What `jpr export --set` takes."""
 
     precision: str = "int8"
-    prior: float | None = None
-    """Weight of −log(first-stage rank) beside log P; None is the trained one."""
+    prior: float | None = None  # None is the trained one
     keep: float = 0.95
-    """--calibrate: share of the answers to keep."""
     k: int = 10
-    """--calibrate: maximum number of passages."""
     decoder: str | None = None
     beta: float | None = None
 
@@ -110,9 +107,7 @@ def run(options: ExportArguments) -> None:
     with a pointer head); of --calibrate: keep (share of answers, 0.95), k (10), decoder, beta.
 
     Example: jpr export joint --out joint-cpu --sample bm25.jsonl
-
     Example: jpr export joint --out joint-onnx --set precision=fp32
-
     Example: jpr export joint --calibrate dev-run.jsonl --set keep=0.95
     """
     if options.out is not None:

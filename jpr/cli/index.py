@@ -122,17 +122,11 @@ def run(options: IndexArguments) -> None:
     (hnsw, ivf).
 
     Example: jpr index psgs_w100.tsv.gz --out wiki
-
     Example: jpr index articles/ --out notes --split words:100 --encoder none
-
     Example: jpr index psgs_w100.tsv.gz --vectors vectors --set device=cuda
-
     Example: jpr index psgs_w100.tsv.gz --out wiki --vectors vectors
-
     Example: jpr index more.tsv --add --out wiki
-
     Example: jpr index --remove 17,23 --out wiki
-
     Example: jpr index psgs_w100.tsv.gz --out wiki --milvus http://localhost:19530
     """
     corpus, out, vectors = options.corpus, options.out, options.vectors

@@ -80,28 +80,22 @@ def table(
     header: Sequence[str], rows: Sequence[Sequence[str]], first_number: int = 2, folded: int = 0
 ) -> None:
     """Write a table; columns from `first_number` are right-aligned, `folded` may be folded."""
+    from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     grid = Table(*header, box=None, pad_edge=False, header_style="bold")
     for i, column in enumerate(grid.columns):
-        column.no_wrap = i != folded
-        column.overflow = "fold"
+        column.no_wrap, column.overflow = i != folded, "fold"
         column.justify = "right" if i >= first_number else "left"
     for row in rows:
         grid.add_row(*(Text(escape(cell)) for cell in row))
-    width = Console().width if sys.stdout.isatty() else 200
-    render([grid], width if width >= _min_width([header, *rows], folded) else _UNLIMITED)
-
-
-def _min_width(rows: Sequence[Sequence[str]], folded: int) -> int:
-    """Return the width that shows all columns in full except one, and a part of that."""
-    from rich.cells import cell_len
-
-    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    widths = [max(map(cell_len, column)) for column in zip(header, *rows, strict=True)]
     widths[folded] = min(widths[folded], 12)
-    return sum(widths) + 2 * (len(widths) - 1)
+    needed = sum(widths) + 2 * (len(widths) - 1)
+    width = Console().width if sys.stdout.isatty() else 200
+    render([grid], width if width >= needed else _UNLIMITED)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from jpr.types import Question
 if TYPE_CHECKING:
     from jpr.train.packing import PackSource
 
+Loaded = Mapping[Path, Sequence[Question]]
 Sources = tuple[list["PackSource"], dict[str, str]]
 """Sources, and the hashes of their files."""
 
@@ -55,7 +56,6 @@ def run(options: PackArguments) -> None:
     interrupted command resumes when it is run again.
 
     Example: jpr pack bm25.jsonl --questions train.jsonl --tokenizer models/e5 --out packs/train
-
     Example: jpr pack --index wiki -q nq.jsonl -q webq.jsonl --tokenizer models/e5 --out packs/all
     """
     from jpr.train.packing import PackSettings, make_pack
@@ -82,13 +82,12 @@ def _load(path: Path) -> list[Question]:
     from jpr.train.sources import has_answers
 
     loaded = load_questions(path)
-    without = sum(not has_answers(question) for question in loaded)
-    if without:
+    if without := sum(not has_answers(question) for question in loaded):
         output.note(f"{path}: left out {output.count(without, 'question')} without answers")
     return loaded
 
 
-def _retrieved(loaded: Mapping[Path, Sequence[Question]], index: Path, k: int) -> Sources:
+def _retrieved(loaded: Loaded, index: Path, k: int) -> Sources:
     from jpr.retrieve.retrievers import open_retriever
     from jpr.train.sources import from_retriever
 
@@ -99,44 +98,37 @@ def _retrieved(loaded: Mapping[Path, Sequence[Question]], index: Path, k: int) -
     return sources, {"retriever": opened.key, **_hashes("questions", loaded)}
 
 
-def _read(
-    loaded: Mapping[Path, Sequence[Question]], runs: Sequence[Path], corpus: Path | None
-) -> Sources:
+def _read(loaded: Loaded, runs: Sequence[Path], corpus: Path | None) -> Sources:
     from jpr.train.sources import survey, texts_of
 
     surveys = []
     for run, questions in zip(runs, loaded.values(), strict=True):
         with naming(run), output.progress(f"reading {run.name}", len(questions)) as progress:
-            known = survey(run, questions, progress)
-        surveys.append(known)
-        if known.unknown:
-            output.note(
-                f"{run}: left out {output.count(known.unknown, 'ranking')} for other questions"
-            )
-        if n := len(known.missing):
+            found = survey(run, questions, progress)
+        surveys.append(found)
+        if n := found.unknown:
+            output.note(f"{run}: left out {output.count(n, 'ranking')} for other questions")
+        if n := len(found.missing):
             output.note(f"{run}: {output.count(n, 'question')} without ranking and candidates")
-    hashes = _hashes("questions", loaded) | _hashes("run", runs)
-    texts = {}
-    if corpus:
-        texts = texts_of(surveys, read_corpus(corpus))
-        hashes |= _hashes("corpus", [corpus])
+    texts = texts_of(surveys, read_corpus(corpus)) if corpus else {}
     sources = [one.source(_name(path), texts) for one, path in zip(surveys, loaded, strict=True)]
-    return sources, hashes
+    hashes = _hashes("questions", loaded) | _hashes("run", runs)
+    return sources, hashes | _hashes("corpus", [corpus] if corpus else [])
 
 
 def _name(path: Path) -> str:
-    """Name a source by its file, without extensions."""
     return path.name.partition(".")[0] or path.name
 
 
 def _hashes(what: str, paths: Iterable[Path]) -> dict[str, str]:
-    return {f"{what} {i}: {path.name}": _hash(path) for i, path in enumerate(paths, start=1)}
-
-
-def _hash(path: Path) -> str:
-    """Return the hash of a file, or of all files in a folder."""
-    if path.is_file():
-        return sha256(path)
-    files = sorted(file for file in path.rglob("*") if file.is_file())
-    listed = "".join(f"{file.relative_to(path)} {sha256(file)}\n" for file in files)
-    return hashlib.sha256(listed.encode("utf-8", "surrogatepass")).hexdigest()
+    """Return the hash of each file, or of all files in a folder."""
+    found = {}
+    for i, path in enumerate(paths, start=1):
+        name = f"{what} {i}: {path.name}"
+        if path.is_file():
+            found[name] = sha256(path)
+            continue
+        files = sorted(file for file in path.rglob("*") if file.is_file())
+        listed = "".join(f"{file.relative_to(path)} {sha256(file)}\n" for file in files)
+        found[name] = hashlib.sha256(listed.encode("utf-8", "surrogatepass")).hexdigest()
+    return found

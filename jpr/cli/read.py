@@ -1,8 +1,6 @@
 """`jpr read`."""
 
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from jpr.batch import read_to_file
 from jpr.cli import output
@@ -11,9 +9,6 @@ from jpr.cli.checks import check_out, reject
 from jpr.cli.files import read_run
 from jpr.io.cluster import StageSpec, open_runner
 from jpr.io.settings import parse_settings
-
-if TYPE_CHECKING:
-    from jpr.read.load import ReadOptions
 
 
 @arguments
@@ -44,33 +39,18 @@ class ReadArguments:
     workers: Workers = None
 
     def __post_init__(self) -> None:
+        from jpr.read.load import FusionSettings, settings_class
+
         check_out(self.out, self.source, self.corpus, self.questions)
         for_spans = ("min_ratio", "choose")
         if self.llm is not None:
             reject("has no effect with --llm; remove it", self, *for_spans, "workers")
-        elif self.is_fusion:
+        elif settings_class(self.model, self.llm) is FusionSettings:
             reject("has no effect with a T5; remove it", self, *for_spans)
         else:
             reject("needs a T5 reader (--model FOLDER) or --llm; remove it", self, "set")
             if self.choose:
                 reject("has no effect with --choose, which reads all passages", self, "k")
-
-    @property
-    def is_fusion(self) -> bool:
-        """Whether the model is a T5 that generates answers."""
-        from jpr.read.load import FusionSettings, settings_class
-
-        return settings_class(self.model, self.llm) is FusionSettings
-
-    @cached_property
-    def reader_options(self) -> "ReadOptions":
-        """What determines the reader."""
-        from jpr.read.load import ReadOptions, settings_class
-
-        settings = parse_settings(settings_class(self.model, self.llm), self.set or ())
-        return ReadOptions(
-            self.model or "", self.llm, settings, self.max_answers, self.min_ratio, self.choose
-        )
 
 
 def run(options: ReadArguments) -> None:
@@ -85,20 +65,19 @@ def run(options: ReadArguments) -> None:
     keep answers that no passage contains).
 
     Example: jpr read joint.jsonl --out answers.jsonl
-
     Example: jpr read first.jsonl --choose 5 --out answers.jsonl
-
     Example: jpr read joint.jsonl --model models/reader --set beams=4 --out answers.jsonl
-
     Example: jpr read joint.jsonl --llm http://localhost:8000/v1 --model qwen --out answers.jsonl
     """
-    from jpr.read.load import open_reader
+    from jpr.read.load import ReadOptions, open_reader, settings_class
 
-    described = options.reader_options
+    model, llm, limit = options.model, options.llm, options.max_answers
+    settings = parse_settings(settings_class(model, llm), options.set or ())
+    described = ReadOptions(model or "", llm, settings, limit, options.min_ratio, options.choose)
     reader, _ = open_reader(described)
     rankings = read_run(options.source, options.corpus, options.questions)
     rankings = [ranking.top(options.k) for ranking in rankings] if options.k else rankings
-    name, n = options.model or "the bundled model", len(rankings)
+    name, n = model or "the bundled model", len(rankings)
     spec = StageSpec(open_reader, (described.for_worker(),), reader.key, name)
     with open_runner(options.workers, spec) as on, output.progress("reading", n) as progress:
         read_to_file(reader, rankings, options.out, progress, on)

@@ -1,7 +1,6 @@
 """`jpr rerank`."""
 
 import sys
-from functools import cached_property
 from pathlib import Path
 
 from jpr.batch import rerank_to_file
@@ -13,7 +12,6 @@ from jpr.errors import ConfigError
 from jpr.formats.runs import load_rankings
 from jpr.io.cluster import StageSpec, open_runner
 from jpr.rerank.methods import JOINT, METHODS, Method, RerankOptions, make_reranker, open_reranker
-from jpr.stages import KeyedReranker
 
 
 @arguments
@@ -55,12 +53,6 @@ class RerankArguments:
         """The method."""
         return METHODS[self.method]
 
-    @cached_property
-    def reranker_options(self) -> RerankOptions:
-        """What determines the reranker."""
-        settings = self.by.settings(self.set or ())
-        return RerankOptions(self.method, settings, self.model, auto_k=self.k == "auto")
-
 
 def run(options: RerankArguments) -> None:
     """Choose k passages for each question of a run.
@@ -75,23 +67,26 @@ def run(options: RerankArguments) -> None:
     0 is diversity alone), encoder (folder).
 
     Example: jpr rerank bm25.jsonl --out joint.jsonl -k 5 --trees trees.jsonl
-
     Example: jpr rerank bm25.jsonl --out wide.jsonl --set decoder=tree --set beta=4
-
     Example: jpr rerank bm25.jsonl --out mmr.jsonl --method mmr --set lambda=0.9
-
     Example: jpr rerank bm25.trec --out oracle.jsonl --method oracle -q dev.jsonl --corpus p.tsv
     """
-    by, described = options.by, options.reranker_options
-    budget: int | None = getattr(described.settings, "budget", None) if by.decodes else None
+    by, settings = options.by, options.by.settings(options.set or ())
+    described = RerankOptions(options.method, settings, options.model, auto_k=options.k == "auto")
     reranker = make_reranker(described)
-    k = _max_passages(options.k, budget, reranker)
+    budget: int | None = getattr(settings, "budget", None) if by.decodes else None
+    if options.k == "auto":
+        from jpr.rerank.joint import JointReranker
+
+        assert isinstance(reranker, JointReranker)
+        k = reranker.max_k
+    elif options.k is None:
+        k = 5 if budget is None else sys.maxsize
+    else:
+        k = int(options.k)
+    texts, answers = by.needs_texts, by.needs_answers
     rankings = read_run(
-        options.source,
-        options.corpus,
-        options.questions,
-        needs_texts=by.needs_texts,
-        needs_answers=by.needs_answers,
+        options.source, options.corpus, options.questions, needs_texts=texts, needs_answers=answers
     )
     name, n = str(options.model or "the bundled model"), len(rankings)
     spec = StageSpec(open_reranker, (described.for_worker(),), reranker.key, name)
@@ -102,14 +97,3 @@ def run(options: RerankArguments) -> None:
         empty = sum(not ranking.hits for ranking in load_rankings(options.out))
         if empty:
             output.note(f"no passage fits budget={budget} for {output.count(empty, 'question')}")
-
-
-def _max_passages(k: str | None, budget: int | None, reranker: KeyedReranker) -> int:
-    if k == "auto":
-        from jpr.rerank.joint import JointReranker
-
-        assert isinstance(reranker, JointReranker)
-        return reranker.max_k
-    if k is None:
-        return 5 if budget is None else sys.maxsize
-    return int(k)

@@ -13,7 +13,7 @@ from jpr.io.cluster import StageSpec, open_runner
 from jpr.retrieve.duplicates import THRESHOLD, DistinctRetriever
 from jpr.retrieve.filters import parse_filter
 from jpr.stages import Retriever
-from jpr.types import Question
+from jpr.types import Question, Ranking
 
 _SHOWN = 10
 
@@ -53,12 +53,6 @@ class RetrieveArguments:
             raise ConfigError("--questions needs --out FILE for the run")
         check_out(self.out, self.questions)
 
-    @property
-    def how(self) -> tuple[str | None, tuple[str, ...], Path | None, bool]:
-        """How the index is opened: kind of retriever, filters, encoder, distinct."""
-        encoder = self.encoder and self.encoder.resolve()
-        return self.retriever, tuple(self.where or ()), encoder, self.distinct
-
 
 def run(options: RetrieveArguments) -> None:
     """Retrieve passages for a question, or write a run for many.
@@ -67,13 +61,14 @@ def run(options: RetrieveArguments) -> None:
     --workers the result is the same; workers must find the index under the same path.
 
     Example: jpr retrieve wiki "who plays mark on roseanne" -k 20
-
     Example: jpr retrieve wiki "who won the cup" -r bm25 --where year=1998 --where year=2002
-
     Example: jpr retrieve wiki --questions dev.jsonl --out hybrid.jsonl -k 100 --workers 8
     """
+    encoder = options.encoder and options.encoder.resolve()
+    how = (options.retriever, tuple(options.where or ()), encoder, options.distinct)
     if options.question is not None:
-        _print(options, options.question)
+        retriever, _ = open_index(options.index, *how)
+        _print(retriever.retrieve(Question("", options.question), options.k), options.json)
         return
     from jpr.batch import retrieve_to_file
 
@@ -81,8 +76,8 @@ def run(options: RetrieveArguments) -> None:
     assert options.out
     questions, k = load_questions(options.questions), options.k
     check_searchable(options.questions, questions)
-    retriever, key = open_index(options.index, *options.how)
-    there = (options.index.resolve(), *options.how, 1)
+    retriever, key = open_index(options.index, *how)
+    there = (options.index.resolve(), *how, 1)
     spec = StageSpec(open_index, there, key, str(options.index))
     n = len(questions)
     with open_runner(options.workers, spec) as on, output.progress("retrieving", n) as progress:
@@ -90,13 +85,11 @@ def run(options: RetrieveArguments) -> None:
     output.note(f"wrote {output.count(n, 'ranking')} to {options.out}")
 
 
-def _print(options: RetrieveArguments, question: str) -> None:
-    from jpr.retrieve.retrievers import hits_json
+def _print(found: Ranking, json: bool) -> None:
+    if json:
+        from jpr.retrieve.retrievers import hits_json
 
-    retriever, _ = open_index(options.index, *options.how)
-    found = retriever.retrieve(Question("", question), options.k)
-    if options.json:
-        output.write_json({"question": question, "hits": hits_json(found)})
+        output.write_json({"question": found.question.text, "hits": hits_json(found)})
         return
     for rank, hit in enumerate(found.hits[:_SHOWN], start=1):
         head = output.escape(f"{hit.passage.title}  [{hit.passage.id}]")

@@ -53,9 +53,7 @@ def run(options: ServeArguments) -> None:
     corpora (uploaded corpora kept), corpus-passages (passages of an uploaded corpus).
 
     Example: jpr serve --docs contracts
-
     Example: jpr serve --index wiki --host 0.0.0.0 --token-file token --limit waiting=64
-
     Example: jpr serve --docs contracts --mcp
     """
     extra, command = ("mcp", "jpr serve --mcp") if options.mcp else ("serve", "jpr serve")

@@ -39,7 +39,6 @@ def run(options: TrainArguments) -> None:
     torchrun --nproc-per-node 8 -m jpr train RECIPE
 
     Example: jpr train recipes/joint.toml --set loop.steps=1000 --set objective.gamma=1.5
-
     Example: jpr train recipes/reader.toml --out reader
     """
     if not find_spec("torch"):

@@ -1,5 +1,6 @@
 """`jpr validate`."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,7 +38,6 @@ def run(options: ValidateArguments) -> None:
     (gzip, xz, bzip2, zstd) are recognized even if the file name does not show it.
 
     Example: jpr validate run.jsonl
-
     Example: jpr validate --json
     """
     if options.file is None:
@@ -62,31 +62,23 @@ def run(options: ValidateArguments) -> None:
 
 
 def _list_formats(as_json: bool) -> None:
-    listed = [(kind, format) for kind in record_kinds() for format in kind.formats]
+    kinds = [(kind.name, format) for kind in record_kinds() for format in kind.formats]
+    rows = [(one.name, kind, one.about, one.write is not None) for kind, one in kinds]
     if as_json:
-        rows = [
-            {"format": f.name, "kind": k.name, "about": f.about, "write": f.write is not None}
-            for k, f in listed
-        ]
-        output.write_json({"formats": rows})
+        names = ("format", "kind", "about", "write")
+        output.write_json({"formats": [dict(zip(names, row, strict=True)) for row in rows]})
         return
-    cells = [(f.name, k.name, f.about, "yes" if f.write else "") for k, f in listed]
+    cells = [(*texts, "yes" if is_written else "") for *texts, is_written in rows]
     output.table(("format", "kind", "description", "written"), cells, first_number=4, folded=2)
 
 
 def _passages(passages: Iterable[Passage]) -> Facts:
-    count = empty = words = longest = 0
-    for passage in passages:
-        size = len(passage.text.split())
-        count += 1
-        empty += not size
-        words += size
-        longest = max(longest, size)
+    sizes = Counter(len(passage.text.split()) for passage in passages)
     return {
-        "passages": count,
-        "without_text": empty,
-        "mean_words": round(words / count, 1),
-        "longest_words": longest,
+        "passages": sizes.total(),
+        "without_text": sizes[0],
+        "mean_words": round(sum(n * times for n, times in sizes.items()) / sizes.total(), 1),
+        "longest_words": max(sizes),
     }
 
 
