@@ -3,9 +3,8 @@
 import sys
 from math import isfinite
 
-from jpr.cli import output
+from jpr.cli import checks, output
 from jpr.cli.arguments import Docs, IndexFolder, Json, argument, arguments, option
-from jpr.cli.checks import check_choice, check_k, check_source
 from jpr.errors import ConfigError
 from jpr.types import DECODERS, INDEPENDENT, TREES
 
@@ -27,9 +26,9 @@ class AskArguments:
     def __post_init__(self) -> None:
         if not self.question.strip():
             raise ConfigError("the question is empty")
-        check_source(self.docs, self.index)
-        check_k(self.k)
-        check_choice("--decode ", self.decode, DECODERS)
+        checks.one_source(self.docs, self.index)
+        checks.positive_k(self.k)
+        checks.one_of("--decode ", self.decode, DECODERS)
         if self.beta is not None and self.decode not in (None, *TREES):
             raise ConfigError(f"--beta has no effect with --decode {self.decode}; remove it")
         if self.beta is not None and not isfinite(self.beta):

@@ -14,19 +14,19 @@ def label(name: str) -> str:
     return f"-{dashed}" if len(dashed) == 1 else f"--{dashed}"
 
 
-def check_k(k: int) -> None:
+def positive_k(k: int) -> None:
     """Reject a number of passages below 1."""
     if k < 1:
         raise ConfigError(f"-k {k}: must be at least 1")
 
 
-def check_source(docs: Path | None, index: Path | None) -> None:
+def one_source(docs: Path | None, index: Path | None) -> None:
     """Reject two things to search."""
     if docs is not None and index is not None:
         raise ConfigError("--docs and --index exclude each other; give one of them")
 
 
-def check_out(out: Path | None, *others: Path | None) -> None:
+def separate(out: Path | None, *others: Path | None) -> None:
     """Reject an output file that is also an input, or another output."""
     if out is not None and any(path is not None and _is_same(out, path) for path in others):
         raise ConfigError(f"{out} is also another file of this command; choose another name")
@@ -38,7 +38,7 @@ def _is_same(out: Path, path: Path) -> bool:
     return out.resolve() == path.resolve()
 
 
-def check_choice(option: str, given: str | None, choices: Collection[str]) -> None:
+def one_of(option: str, given: str | None, choices: Collection[str]) -> None:
     """Reject a value that is not among the choices."""
     if given is not None and given not in choices:
         raise ConfigError(f"{option}{given}: choose one of {', '.join(choices)}")

@@ -4,10 +4,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from jpr.cli import output
+from jpr.cli import checks, files, output
 from jpr.cli.arguments import Corpus, Origin, Questions, Split, argument, arguments, option
-from jpr.cli.checks import check_out
-from jpr.cli.files import fill_in, naming, recognize, split_passages, writable_format
 from jpr.errors import ConfigError, DataError
 from jpr.io.atomic import publish
 from jpr.types import Passage, Question, Ranking
@@ -24,7 +22,7 @@ class ConvertArguments:
     questions: Questions = None
 
     def __post_init__(self) -> None:
-        check_out(self.target, self.source, self.corpus, self.questions)
+        checks.separate(self.target, self.source, self.corpus, self.questions)
 
 
 def run(options: ConvertArguments) -> None:
@@ -37,8 +35,8 @@ def run(options: ConvertArguments) -> None:
     Example: jpr convert enwiki.xml.bz2 passages.tsv --to tsv --split words:100
     Example: jpr convert run.trec run.jsonl --to ctxs --corpus passages.tsv --questions dev.jsonl
     """
-    source, origin = recognize(options.source, options.from_)
-    target, format = writable_format(options.to)
+    source, origin = files.recognize(options.source, options.from_)
+    target, format = files.writable_format(options.to)
     if options.split and target.name != "passages":
         raise ConfigError(f"--split is for passages; {options.to} holds {target.name}")
     if source.name != "rankings" and (options.corpus or options.questions):
@@ -51,10 +49,10 @@ def run(options: ConvertArguments) -> None:
             f"{source.name} cannot be written as {target.name}; choose a format for {source.name}"
         )
     records = source.read(options.source, origin.name)
-    with naming(options.source):
+    with files.naming(options.source):
         if source.name == "rankings":
-            records = fill_in(records, options.corpus, options.questions)
-        records = split_passages(extract(records) if extract else records, options.split)
+            records = files.fill_in(records, options.corpus, options.questions)
+        records = files.split_passages(extract(records) if extract else records, options.split)
         assert target.write is not None
         with (
             output.progress(f"writing {target.name}", None) as progress,

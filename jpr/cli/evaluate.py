@@ -8,10 +8,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from jpr.cli import output
+from jpr.cli import checks, files, output
 from jpr.cli.arguments import Corpus, Json, Strict, argument, arguments, option
-from jpr.cli.checks import check_choice, reject
-from jpr.cli.files import naming, read_corpus
 from jpr.errors import ConfigError, DataError
 from jpr.evaluation.answers import EM, AnswerF1
 from jpr.formats.questions import load_questions
@@ -55,13 +53,15 @@ class EvaluateArguments:
     example: bool = option("Input", "Evaluate the bundled example.", default=False)
 
     def __post_init__(self) -> None:
-        files = ("runs", "corpus", "qrels", "pool")
+        for_runs = ("runs", "corpus", "qrels", "pool")
         if self.example:
             why = "--example uses the bundled files; remove these"
-            reject(why, self, *files, "questions", "baseline", "answers")
+            checks.reject(why, self, *for_runs, "questions", "baseline", "answers")
         if self.answers:
-            reject("has no effect with --answers; remove it", self, *files, "strict", "plots")
-        check_choice("--table ", self.table, STYLES)
+            checks.reject(
+                "has no effect with --answers; remove it", self, *for_runs, "strict", "plots"
+            )
+        checks.one_of("--table ", self.table, STYLES)
         if self.plots:
             from jpr.evaluation.plots import check_matplotlib
 
@@ -171,13 +171,13 @@ def _questions(options: EvaluateArguments) -> list[Question]:
 
 
 @contextmanager
-def _naming_files(files: Mapping[Path, T], align: Callable[[T], object]) -> Iterator[None]:
+def _naming_files(given: Mapping[Path, T], align: Callable[[T], object]) -> Iterator[None]:
     """On an error about records, find the file they are in and name it."""
     try:
         yield
     except DataError:
-        for path, records in files.items():
-            with naming(path):
+        for path, records in given.items():
+            with files.naming(path):
                 align(records)
         raise
 
@@ -186,9 +186,9 @@ def _rankings(paths: Iterable[Path], corpus: Path | None) -> dict[Path, list[Ran
     """Read runs, and in one pass over the corpus the texts that they lack."""
     runs = {path: load_rankings(path) for path in paths}
     if corpus is not None:
-        texts = texts_for(chain.from_iterable(runs.values()), read_corpus(corpus))
+        texts = texts_for(chain.from_iterable(runs.values()), files.read_corpus(corpus))
         for path in runs:
-            with naming(path):
+            with files.naming(path):
                 runs[path] = fill_texts(runs[path], texts.values())
     return runs
 

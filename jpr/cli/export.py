@@ -5,10 +5,8 @@ from functools import cached_property
 from math import isfinite
 from pathlib import Path
 
-from jpr.cli import output
+from jpr.cli import checks, files, output
 from jpr.cli.arguments import Corpus, Questions, Settings, argument, arguments, option
-from jpr.cli.checks import check_choice, check_k, reject
-from jpr.cli.files import naming, read_run
 from jpr.errors import ConfigError, DataError
 from jpr.formats.runs import load_rankings
 from jpr.io.atomic import publish_folder
@@ -33,10 +31,10 @@ class ExportSettings:
     beta: float | None = None
 
     def __post_init__(self) -> None:
-        check_choice("--set precision=", self.precision, PRECISIONS)
+        checks.one_of("--set precision=", self.precision, PRECISIONS)
         if self.prior is not None and not isfinite(self.prior):
             raise ConfigError(f"--set prior={self.prior}: must be a finite number")
-        check_k(self.k)
+        checks.positive_k(self.k)
 
 
 @arguments
@@ -61,9 +59,9 @@ class ExportArguments:
         if self.out is None and self.calibrate is None:
             raise ConfigError("give --out DIR to export, or --calibrate RUN")
         if self.out is None:
-            reject("needs --out DIR", self, "sample")
+            checks.reject("needs --out DIR", self, "sample")
         if self.calibrate is None:
-            reject("only for --calibrate", self, "questions", "corpus")
+            checks.reject("only for --calibrate", self, "questions", "corpus")
         self._check_model()
         precision, is_int8 = self.settings.precision, self.settings.precision == "int8"
         if self.out is not None and is_int8 and self.sample is None:
@@ -134,7 +132,7 @@ def _export(options: ExportArguments, out: Path) -> None:
 
 def _read_sample(sample: Path) -> list[Ranking]:
     """Read the sample; reject one without texts."""
-    with naming(sample):
+    with files.naming(sample):
         rankings = [ranking for ranking in load_rankings(sample) if ranking.hits]
         if not rankings:
             raise DataError("holds no ranking with passages")
@@ -153,7 +151,7 @@ def _calibrate(options: ExportArguments, run: Path, model: Path) -> None:
 
     settings = options.settings
     reranker = JointReranker.load(model, settings.decoder, settings.beta)
-    rankings = read_run(run, options.corpus, options.questions, needs_answers=True)
+    rankings = files.read_run(run, options.corpus, options.questions, needs_answers=True)
     with output.progress("decoding", len(rankings)) as progress:
         choices = output.counted(reranker.decode_many(rankings, settings.k), progress)
         trees = [choice.nodes for choice in choices]

@@ -8,10 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jpr.cli import output
+from jpr.cli import checks, files, output
 from jpr.cli.arguments import Settings, Split, Workers, argument, arguments, option
-from jpr.cli.checks import check_choice
-from jpr.cli.files import read_corpus
 from jpr.errors import ConfigError, DataError
 from jpr.io.cluster import open_cluster
 from jpr.io.settings import parse_settings
@@ -99,7 +97,7 @@ class IndexArguments:
         return self.settings.engine or (MILVUS if self.milvus else FILES)
 
     def _check_engine(self) -> None:
-        check_choice("--set engine=", self.engine, ENGINES)
+        checks.one_of("--set engine=", self.engine, ENGINES)
         settings, has = self.settings, ENGINES[self.engine].options
         own, more = ("add", "remove", "workers", "milvus"), ("nprobe", "collection", "graph")
         given = {f"--{name}": getattr(self, name) or None for name in own}
@@ -157,8 +155,8 @@ def _write_vectors(options: IndexArguments, corpus: Path, folder: Path) -> None:
     from jpr.retrieve.document_index import no_progress_bar
 
     encoder = load_encoder(options.encoder, options.settings.device)
-    total = sum(1 for _ in read_corpus(corpus, options.split, note=lambda _: None))
-    passages = read_corpus(corpus, options.split, bar=no_progress_bar)
+    total = sum(1 for _ in files.read_corpus(corpus, options.split, note=lambda _: None))
+    passages = files.read_corpus(corpus, options.split, bar=no_progress_bar)
     vectors = _encode(options, passages, total, encoder, folder, options.settings.precision)
     output.note(f"wrote {len(vectors):,} vectors of dimension {encoder.dimension} to {folder}")
 
@@ -186,7 +184,7 @@ def _index(options: IndexArguments, corpus: Path, out: Path) -> None:
         collection=settings.collection,
         graph=settings.graph,
     )
-    passages = index_options.checked(read_corpus(corpus, options.split))
+    passages = index_options.checked(files.read_corpus(corpus, options.split))
     engine = ENGINES[options.engine].load()
     write = engine.add if options.add else engine.build
     output.note(write(passages, index_options))

@@ -5,9 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jpr.cli import output
+from jpr.cli import files, output
 from jpr.cli.arguments import Corpus, IndexFolder, Strict, argument, arguments, option
-from jpr.cli.files import check_searchable, naming, read_corpus
 from jpr.errors import ConfigError
 from jpr.formats.questions import load_questions
 from jpr.io.checksums import sha256
@@ -92,7 +91,7 @@ def _retrieved(loaded: Loaded, index: Path, k: int) -> Sources:
     from jpr.train.sources import from_retriever
 
     for path, questions in loaded.items():
-        check_searchable(path, questions)
+        files.check_searchable(path, questions)
     opened = open_retriever(index)
     sources = [from_retriever(_name(path), q, opened, k) for path, q in loaded.items()]
     return sources, {"retriever": opened.key, **_hashes("questions", loaded)}
@@ -103,14 +102,14 @@ def _read(loaded: Loaded, runs: Sequence[Path], corpus: Path | None) -> Sources:
 
     surveys = []
     for run, questions in zip(runs, loaded.values(), strict=True):
-        with naming(run), output.progress(f"reading {run.name}", len(questions)) as progress:
+        with files.naming(run), output.progress(f"reading {run.name}", len(questions)) as progress:
             found = survey(run, questions, progress)
         surveys.append(found)
         if n := found.unknown:
             output.note(f"{run}: left out {output.count(n, 'ranking')} for other questions")
         if n := len(found.missing):
             output.note(f"{run}: {output.count(n, 'question')} without ranking and candidates")
-    texts = texts_of(surveys, read_corpus(corpus)) if corpus else {}
+    texts = texts_of(surveys, files.read_corpus(corpus)) if corpus else {}
     sources = [one.source(_name(path), texts) for one, path in zip(surveys, loaded, strict=True)]
     hashes = _hashes("questions", loaded) | _hashes("run", runs)
     return sources, hashes | _hashes("corpus", [corpus] if corpus else [])
@@ -128,7 +127,7 @@ def _hashes(what: str, paths: Iterable[Path]) -> dict[str, str]:
         if path.is_file():
             found[name] = sha256(path)
             continue
-        files = sorted(file for file in path.rglob("*") if file.is_file())
-        listed = "".join(f"{file.relative_to(path)} {sha256(file)}\n" for file in files)
+        inside = sorted(file for file in path.rglob("*") if file.is_file())
+        listed = "".join(f"{file.relative_to(path)} {sha256(file)}\n" for file in inside)
         found[name] = hashlib.sha256(listed.encode("utf-8", "surrogatepass")).hexdigest()
     return found

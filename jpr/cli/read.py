@@ -3,10 +3,8 @@
 from pathlib import Path
 
 from jpr.batch import read_to_file
-from jpr.cli import output
+from jpr.cli import checks, files, output
 from jpr.cli.arguments import Corpus, Out, Questions, Settings, Workers, argument, arguments, option
-from jpr.cli.checks import check_out, reject
-from jpr.cli.files import read_run
 from jpr.io.cluster import StageSpec, open_runner
 from jpr.io.settings import parse_settings
 
@@ -41,16 +39,16 @@ class ReadArguments:
     def __post_init__(self) -> None:
         from jpr.read.load import FusionSettings, settings_class
 
-        check_out(self.out, self.source, self.corpus, self.questions)
+        checks.separate(self.out, self.source, self.corpus, self.questions)
         for_spans = ("min_ratio", "choose")
         if self.llm is not None:
-            reject("has no effect with --llm; remove it", self, *for_spans, "workers")
+            checks.reject("has no effect with --llm; remove it", self, *for_spans, "workers")
         elif settings_class(self.model, self.llm) is FusionSettings:
-            reject("has no effect with a T5; remove it", self, *for_spans)
+            checks.reject("has no effect with a T5; remove it", self, *for_spans)
         else:
-            reject("needs a T5 reader (--model FOLDER) or --llm; remove it", self, "set")
+            checks.reject("needs a T5 reader (--model FOLDER) or --llm; remove it", self, "set")
             if self.choose:
-                reject("has no effect with --choose, which reads all passages", self, "k")
+                checks.reject("has no effect with --choose, which reads all passages", self, "k")
 
 
 def run(options: ReadArguments) -> None:
@@ -75,7 +73,7 @@ def run(options: ReadArguments) -> None:
     settings = parse_settings(settings_class(model, llm), options.set or ())
     described = ReadOptions(model or "", llm, settings, limit, options.min_ratio, options.choose)
     reader, _ = open_reader(described)
-    rankings = read_run(options.source, options.corpus, options.questions)
+    rankings = files.read_run(options.source, options.corpus, options.questions)
     rankings = [ranking.top(options.k) for ranking in rankings] if options.k else rankings
     name, n = model or "the bundled model", len(rankings)
     spec = StageSpec(open_reader, (described.for_worker(),), reader.key, name)

@@ -4,10 +4,8 @@ import sys
 from pathlib import Path
 
 from jpr.batch import rerank_to_file
-from jpr.cli import output
+from jpr.cli import checks, files, output
 from jpr.cli.arguments import Corpus, Out, Questions, Settings, Workers, argument, arguments, option
-from jpr.cli.checks import check_choice, check_out, reject
-from jpr.cli.files import read_run
 from jpr.errors import ConfigError
 from jpr.formats.runs import load_rankings
 from jpr.io.cluster import StageSpec, open_runner
@@ -34,17 +32,17 @@ class RerankArguments:
     workers: Workers = None
 
     def __post_init__(self) -> None:
-        check_out(self.out, self.source, self.corpus, self.questions)
-        check_out(self.trees, self.out, self.source, self.corpus, self.questions)
-        check_choice("--method ", self.method, METHODS)
+        checks.separate(self.out, self.source, self.corpus, self.questions)
+        checks.separate(self.trees, self.out, self.source, self.corpus, self.questions)
+        checks.one_of("--method ", self.method, METHODS)
         is_number = self.k is not None and self.k.isdecimal() and int(self.k) > 0
         if self.k not in (None, "auto") and not is_number:
             raise ConfigError(f"-k {self.k}: give a whole number of 1 or more, or auto")
         why = f"has no effect with --method {self.method}; remove it"
         if not self.by.takes_model:
-            reject(why, self, "model")
+            checks.reject(why, self, "model")
         if not self.by.decodes:
-            reject(why, self, "trees")
+            checks.reject(why, self, "trees")
             if self.k == "auto":
                 raise ConfigError(f"-k auto: {why}")
 
@@ -85,7 +83,7 @@ def run(options: RerankArguments) -> None:
     else:
         k = int(options.k)
     texts, answers = by.needs_texts, by.needs_answers
-    rankings = read_run(
+    rankings = files.read_run(
         options.source, options.corpus, options.questions, needs_texts=texts, needs_answers=answers
     )
     name, n = str(options.model or "the bundled model"), len(rankings)

@@ -3,10 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from jpr.cli import output
+from jpr.cli import checks, files, output
 from jpr.cli.arguments import Json, Workers, argument, arguments, option
-from jpr.cli.checks import check_k, check_out, reject
-from jpr.cli.files import check_searchable
 from jpr.errors import ConfigError
 from jpr.formats.questions import load_questions
 from jpr.io.cluster import StageSpec, open_runner
@@ -40,18 +38,18 @@ class RetrieveArguments:
     json: Json = False
 
     def __post_init__(self) -> None:
-        check_k(self.k)
+        checks.positive_k(self.k)
         if (self.question is None) == (self.questions is None):
             raise ConfigError("give either a question or --questions FILE")
         if self.questions is None:
-            reject("needs --questions; remove it", self, "out", "workers")
+            checks.reject("needs --questions; remove it", self, "out", "workers")
             if not (self.question or "").strip():
                 raise ConfigError("the question is empty")
             return
-        reject("for a single question; remove it", self, "json")
+        checks.reject("for a single question; remove it", self, "json")
         if self.out is None:
             raise ConfigError("--questions needs --out FILE for the run")
-        check_out(self.out, self.questions)
+        checks.separate(self.out, self.questions)
 
 
 def run(options: RetrieveArguments) -> None:
@@ -75,7 +73,7 @@ def run(options: RetrieveArguments) -> None:
     assert options.questions
     assert options.out
     questions, k = load_questions(options.questions), options.k
-    check_searchable(options.questions, questions)
+    files.check_searchable(options.questions, questions)
     retriever, key = open_index(options.index, *how)
     there = (options.index.resolve(), *how, 1)
     spec = StageSpec(open_index, there, key, str(options.index))

@@ -6,9 +6,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jpr.cli import output
+from jpr.cli import checks, output
 from jpr.cli.arguments import Docs, IndexFolder, arguments, option
-from jpr.cli.checks import check_source, reject
 from jpr.cli.doctor import EXTRAS
 from jpr.errors import ConfigError, MissingExtraError
 from jpr.io.settings import parse_settings
@@ -35,10 +34,10 @@ class ServeArguments:
     )
 
     def __post_init__(self) -> None:
-        check_source(self.docs, self.index)
+        checks.one_source(self.docs, self.index)
         if self.mcp:
             why = "--mcp serves standard input and output; remove these"
-            reject(why, self, "host", "port", "token_file", "limit")
+            checks.reject(why, self, "host", "port", "token_file", "limit")
 
 
 def run(options: ServeArguments) -> None:

@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jpr.cli import output
+from jpr.cli import files, output
 from jpr.cli.arguments import Json, Origin, argument, arguments
-from jpr.cli.files import naming, recognize, record_kinds
 from jpr.errors import ConfigError, FormatError
 from jpr.formats.runs.align import check_unique_passages
 from jpr.text import pattern_source
@@ -44,9 +43,9 @@ def run(options: ValidateArguments) -> None:
         _list_formats(options.json)
         return
     file = options.file
-    kind, format = recognize(file, options.from_)
+    kind, format = files.recognize(file, options.from_)
     try:
-        with naming(file), output.progress("reading", None) as progress:
+        with files.naming(file), output.progress("reading", None) as progress:
             facts = _COUNTERS[kind.name](output.counted(kind.read(file, format.name), progress))
     except FormatError as error:
         raise FormatError(
@@ -62,7 +61,7 @@ def run(options: ValidateArguments) -> None:
 
 
 def _list_formats(as_json: bool) -> None:
-    kinds = [(kind.name, format) for kind in record_kinds() for format in kind.formats]
+    kinds = [(kind.name, format) for kind in files.record_kinds() for format in kind.formats]
     rows = [(one.name, kind, one.about, one.write is not None) for kind, one in kinds]
     if as_json:
         names = ("format", "kind", "about", "write")
