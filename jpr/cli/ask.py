@@ -3,6 +3,7 @@
 import sys
 from math import isfinite
 
+import jpr
 from jpr.cli import checks, output
 from jpr.cli.arguments import Docs, IndexFolder, Json, argument, arguments, option
 from jpr.errors import ConfigError
@@ -46,10 +47,9 @@ def run(options: AskArguments) -> None:
     Example: jpr ask "what are the deadlines" --docs contracts --explain
     Example: jpr ask "who won the cup" --index wiki -k 10 --compare
     """
-    from jpr.bundled import open_pipeline
 
     with output.warnings_as_notes():
-        pipeline = open_pipeline(
+        pipeline = jpr.open_pipeline(
             options.docs, options.index, options.k, device="cpu", watched=output.progress
         )
     with output.spinner("reading and choosing passages"):

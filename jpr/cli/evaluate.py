@@ -8,14 +8,11 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+import jpr
 from jpr.cli import checks, files, output
 from jpr.cli.arguments import Corpus, Json, Strict, argument, arguments, option
 from jpr.errors import ConfigError, DataError
-from jpr.evaluation.answers import EM, AnswerF1
-from jpr.formats.questions import load_questions
-from jpr.formats.runs import load_rankings
 from jpr.formats.runs.align import align, align_predictions, fill_texts, texts_for
-from jpr.formats.runs.predictions import load_predictions
 from jpr.io.locks import cache_folder
 from jpr.types import Question, Ranking
 
@@ -25,7 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 DEFAULT = ("MRecall@5", "MRecall@10", "alpha_nDCG(0.9)@5", "alpha_nDCG(0.9)@10")
 DEFAULT_BY_IDS = ("MRecall_clusters@5", "MRecall_clusters@10", *DEFAULT[2:])
-_ANSWER_MEASURES = {measure.name: measure for measure in (AnswerF1, EM)}
+_ANSWER_MEASURES = {measure.name: measure for measure in (jpr.AnswerF1, jpr.EM)}
 _TIES = "have mostly equal scores; ties are ordered by descending passage id, as in trec_eval"
 STYLES = ("terminal", "markdown", "latex")
 _EXAMPLE = Path(__file__).parent.parent / "assets" / "example"
@@ -110,10 +107,8 @@ def run(options: EvaluateArguments) -> None:
 
 def _score_runs(options: EvaluateArguments, names: Sequence[str]) -> "Evaluation":
     """Score runs by the named measures, followed by those of the plotted curve."""
-    from jpr.evaluation.evaluation import evaluate
     from jpr.evaluation.measures import parse_measure
     from jpr.evaluation.plots import curve_measures
-    from jpr.formats.runs.trec import load_qrels
 
     for name in names:
         if name in _ANSWER_MEASURES:
@@ -121,7 +116,7 @@ def _score_runs(options: EvaluateArguments, names: Sequence[str]) -> "Evaluation
     measures = [parse_measure(name) for name in names]
     if not options.paths:
         raise ConfigError("no run is given; try: jpr evaluate --example")
-    qrels = load_qrels(options.qrels) if options.qrels else []
+    qrels = jpr.load_qrels(options.qrels) if options.qrels else []
     if options.questions is None and qrels:
         questions = [Question(id, "") for id in dict.fromkeys(one.question_id for one in qrels)]
     else:
@@ -136,7 +131,7 @@ def _score_runs(options: EvaluateArguments, names: Sequence[str]) -> "Evaluation
         _naming_files(loaded, partial(align, questions)),
         output.progress("searching answers", len(questions)) as progress,
     ):
-        return evaluate(
+        return jpr.evaluate(
             questions,
             {str(path): loaded[path] for path in options.paths},
             measures,
@@ -150,7 +145,6 @@ def _score_runs(options: EvaluateArguments, names: Sequence[str]) -> "Evaluation
 
 
 def _score_answers(options: EvaluateArguments) -> "Evaluation":
-    from jpr.evaluation.evaluation import evaluate_answers
 
     names = list(dict.fromkeys(options.measure or _ANSWER_MEASURES))
     for name in names:
@@ -158,16 +152,16 @@ def _score_answers(options: EvaluateArguments) -> "Evaluation":
             known = " or ".join(_ANSWER_MEASURES)
             raise ConfigError(f"{name!r} does not score answers; choose {known}")
     questions = _questions(options)
-    systems = {path: load_predictions(path) for path in options.paths}
+    systems = {path: jpr.load_predictions(path) for path in options.paths}
     with _naming_files(systems, partial(align_predictions, questions)):
         named = {str(path): given for path, given in systems.items()}
-        return evaluate_answers(questions, named, [_ANSWER_MEASURES[name] for name in names])
+        return jpr.evaluate_answers(questions, named, [_ANSWER_MEASURES[name] for name in names])
 
 
 def _questions(options: EvaluateArguments) -> list[Question]:
     if options.questions is None:
         raise ConfigError("give the questions: --questions FILE")
-    return load_questions(options.questions)
+    return jpr.load_questions(options.questions)
 
 
 @contextmanager
@@ -184,7 +178,7 @@ def _naming_files(given: Mapping[Path, T], align: Callable[[T], object]) -> Iter
 
 def _rankings(paths: Iterable[Path], corpus: Path | None) -> dict[Path, list[Ranking]]:
     """Read runs, and in one pass over the corpus the texts that they lack."""
-    runs = {path: load_rankings(path) for path in paths}
+    runs = {path: jpr.load_rankings(path) for path in paths}
     if corpus is not None:
         texts = texts_for(chain.from_iterable(runs.values()), files.read_corpus(corpus))
         for path in runs:
@@ -213,9 +207,8 @@ def _note_oddities(evaluation: "Evaluation", kind: str) -> None:
 
 def _print(evaluation: "Evaluation", options: EvaluateArguments) -> None:
     from jpr.evaluation import tables
-    from jpr.evaluation.compare import compare
 
-    compared = compare(evaluation, str(options.baseline)) if options.baseline else []
+    compared = jpr.compare(evaluation, str(options.baseline)) if options.baseline else []
     if options.json:
         output.write_json(tables.as_json(evaluation, compared))
         return

@@ -5,10 +5,10 @@ from functools import cached_property
 from math import isfinite
 from pathlib import Path
 
+import jpr
 from jpr.cli import checks, files, output
 from jpr.cli.arguments import Corpus, Questions, Settings, argument, arguments, option
 from jpr.errors import ConfigError, DataError
-from jpr.formats.runs import load_rankings
 from jpr.io.atomic import publish_folder
 from jpr.io.settings import parse_settings
 from jpr.types import Ranking
@@ -133,7 +133,7 @@ def _export(options: ExportArguments, out: Path) -> None:
 def _read_sample(sample: Path) -> list[Ranking]:
     """Read the sample; reject one without texts."""
     with files.naming(sample):
-        rankings = [ranking for ranking in load_rankings(sample) if ranking.hits]
+        rankings = [ranking for ranking in jpr.load_rankings(sample) if ranking.hits]
         if not rankings:
             raise DataError("holds no ranking with passages")
         for id, text, hits in ((r.question.id, r.question.text, r.hits) for r in rankings):
@@ -145,17 +145,15 @@ def _read_sample(sample: Path) -> list[Ranking]:
 
 def _calibrate(options: ExportArguments, run: Path, model: Path) -> None:
     """Decode without a threshold, find it, and write it to the model's folder."""
-    from jpr.coverage import cover
     from jpr.rerank.decoding import StoppingRule, calibrate, write_stopping_rule
-    from jpr.rerank.joint import JointReranker
 
     settings = options.settings
-    reranker = JointReranker.load(model, settings.decoder, settings.beta)
+    reranker = jpr.JointReranker.load(model, settings.decoder, settings.beta)
     rankings = files.read_run(run, options.corpus, options.questions, needs_answers=True)
     with output.progress("decoding", len(rankings)) as progress:
         choices = output.counted(reranker.decode_many(rankings, settings.k), progress)
         trees = [choice.nodes for choice in choices]
-    threshold, kept, passages = calibrate(trees, cover(rankings), settings.keep)
+    threshold, kept, passages = calibrate(trees, jpr.cover(rankings), settings.keep)
     by, n = reranker.decoding, len(rankings)
     rule = StoppingRule(threshold, settings.k, by.decoder, by.beta, kept, passages, n)
     write_stopping_rule(model / "joint.json", rule)

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import jpr
 from jpr.cli import checks, files, output
 from jpr.cli.arguments import Settings, Split, Workers, argument, arguments, option
 from jpr.errors import ConfigError, DataError
@@ -151,10 +152,9 @@ def _remove(given: str, options: IndexArguments, out: Path) -> None:
 
 def _write_vectors(options: IndexArguments, corpus: Path, folder: Path) -> None:
     """Write the vectors of a corpus to the folder of `--vectors`."""
-    from jpr.encode.encoder_folder import load_encoder
     from jpr.retrieve.document_index import no_progress_bar
 
-    encoder = load_encoder(options.encoder, options.settings.device)
+    encoder = jpr.load_encoder(options.encoder, options.settings.device)
     total = sum(1 for _ in files.read_corpus(corpus, options.split, note=lambda _: None))
     passages = files.read_corpus(corpus, options.split, bar=no_progress_bar)
     vectors = _encode(options, passages, total, encoder, folder, options.settings.precision)
@@ -202,10 +202,9 @@ def _encode(
     from jpr.encode import vectors
 
     cluster = open_cluster(options.workers) if options.workers is not None else nullcontext()
-    device, encode = options.settings.device, vectors.encode_here
+    device, here = options.settings.device, vectors.encode_here
     with cluster as client, _encoding_progress(total) as progress:
-        if client:
-            encode = vectors.encode_on_workers(client, encoder, device)
+        encode = vectors.encode_on_workers(client, encoder, device) if client else here
         return vectors.vectors_for(
             passages, encoder, folder, precision=precision, map_chunks=encode, progress=progress
         )

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import jpr
 from jpr.cli import files, output
 from jpr.cli.arguments import Corpus, IndexFolder, Strict, argument, arguments, option
 from jpr.errors import ConfigError
-from jpr.formats.questions import load_questions
 from jpr.io.checksums import sha256
 from jpr.types import Question
 
@@ -80,19 +80,18 @@ def run(options: PackArguments) -> None:
 def _load(path: Path) -> list[Question]:
     from jpr.train.sources import has_answers
 
-    loaded = load_questions(path)
+    loaded = jpr.load_questions(path)
     if without := sum(not has_answers(question) for question in loaded):
         output.note(f"{path}: left out {output.count(without, 'question')} without answers")
     return loaded
 
 
 def _retrieved(loaded: Loaded, index: Path, k: int) -> Sources:
-    from jpr.retrieve.retrievers import open_retriever
     from jpr.train.sources import from_retriever
 
     for path, questions in loaded.items():
         files.check_searchable(path, questions)
-    opened = open_retriever(index)
+    opened = jpr.open_retriever(index)
     sources = [from_retriever(_name(path), q, opened, k) for path, q in loaded.items()]
     return sources, {"retriever": opened.key, **_hashes("questions", loaded)}
 

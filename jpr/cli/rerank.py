@@ -3,11 +3,11 @@
 import sys
 from pathlib import Path
 
+import jpr
 from jpr.batch import rerank_to_file
 from jpr.cli import checks, files, output
 from jpr.cli.arguments import Corpus, Out, Questions, Settings, Workers, argument, arguments, option
 from jpr.errors import ConfigError
-from jpr.formats.runs import load_rankings
 from jpr.io.cluster import StageSpec, open_runner
 from jpr.rerank.methods import JOINT, METHODS, Method, RerankOptions, make_reranker, open_reranker
 
@@ -74,9 +74,7 @@ def run(options: RerankArguments) -> None:
     reranker = make_reranker(described)
     budget: int | None = getattr(settings, "budget", None) if by.decodes else None
     if options.k == "auto":
-        from jpr.rerank.joint import JointReranker
-
-        assert isinstance(reranker, JointReranker)
+        assert isinstance(reranker, jpr.JointReranker)
         k = reranker.max_k
     elif options.k is None:
         k = 5 if budget is None else sys.maxsize
@@ -92,6 +90,6 @@ def run(options: RerankArguments) -> None:
         rerank_to_file(reranker, rankings, options.out, k, progress, on, trees=options.trees)
     output.note(f"wrote {output.count(n, 'ranking')} to {options.out}")
     if budget is not None:
-        empty = sum(not ranking.hits for ranking in load_rankings(options.out))
+        empty = sum(not ranking.hits for ranking in jpr.load_rankings(options.out))
         if empty:
             output.note(f"no passage fits budget={budget} for {output.count(empty, 'question')}")

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import jpr
 from jpr.cli import checks, files, output
 from jpr.cli.arguments import Json, Workers, argument, arguments, option
 from jpr.errors import ConfigError
-from jpr.formats.questions import load_questions
 from jpr.io.cluster import StageSpec, open_runner
 from jpr.retrieve.duplicates import THRESHOLD, DistinctRetriever
 from jpr.retrieve.filters import parse_filter
@@ -72,7 +72,7 @@ def run(options: RetrieveArguments) -> None:
 
     assert options.questions
     assert options.out
-    questions, k = load_questions(options.questions), options.k
+    questions, k = jpr.load_questions(options.questions), options.k
     files.check_searchable(options.questions, questions)
     retriever, key = open_index(options.index, *how)
     there = (options.index.resolve(), *how, 1)
@@ -108,14 +108,11 @@ def open_index(
     threads: int = 0,
 ) -> tuple[Retriever, str]:
     """Open an index; return its retriever and the key of everything its rankings depend on."""
-    from jpr.retrieve.retrievers import open_retriever
 
     filter, loaded = parse_filter(where) if where else None, None
     if encoder is not None:
-        from jpr.encode.encoder_folder import load_encoder
-
-        loaded = load_encoder(encoder, threads=threads)
-    retriever = open_retriever(folder, kind, encoder=loaded, where=filter, threads=threads)
+        loaded = jpr.load_encoder(encoder, threads=threads)
+    retriever = jpr.open_retriever(folder, kind, encoder=loaded, where=filter, threads=threads)
     if distinct:
         return DistinctRetriever(retriever), f"{retriever.key} distinct {THRESHOLD}"
     return retriever, retriever.key

@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import jpr
 from jpr.cli import checks, output
 from jpr.cli.arguments import Docs, IndexFolder, arguments, option
 from jpr.cli.doctor import EXTRAS
@@ -104,7 +105,6 @@ def read_token(file: Path | None) -> str | None:
 
 
 def _pipeline(options: ServeArguments) -> "Pipeline":
-    from jpr.bundled import open_pipeline
 
     with output.warnings_as_notes():
-        return open_pipeline(options.docs, options.index, watched=output.progress)
+        return jpr.open_pipeline(options.docs, options.index, watched=output.progress)
