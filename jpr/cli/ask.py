@@ -7,6 +7,7 @@ import jpr
 from jpr.cli import checks, output
 from jpr.cli.arguments import Docs, IndexFolder, Json, argument, arguments, option
 from jpr.errors import ConfigError
+from jpr.formats.replies import reply_json
 from jpr.types import DECODERS, INDEPENDENT, TREES
 
 
@@ -47,7 +48,6 @@ def run(options: AskArguments) -> None:
     Example: jpr ask "what are the deadlines" --docs contracts --explain
     Example: jpr ask "who won the cup" --index wiki -k 10 --compare
     """
-
     with output.warnings_as_notes():
         pipeline = jpr.open_pipeline(
             options.docs, options.index, options.k, device="cpu", watched=output.progress
@@ -57,8 +57,6 @@ def run(options: AskArguments) -> None:
         reply = opened.reply(beta=options.beta, decoder=options.decode)
         independent = opened.reply(decoder=INDEPENDENT) if options.compare else None
     if options.json:
-        from jpr.formats.replies import reply_json
-
         output.write_json(reply_json(reply, independent))
         return
     from jpr.cli.render import reply_parts

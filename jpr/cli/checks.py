@@ -28,14 +28,14 @@ def one_source(docs: Path | None, index: Path | None) -> None:
 
 def separate(out: Path | None, *others: Path | None) -> None:
     """Reject an output file that is also an input, or another output."""
-    if out is not None and any(path is not None and _is_same(out, path) for path in others):
-        raise ConfigError(f"{out} is also another file of this command; choose another name")
-
-
-def _is_same(out: Path, path: Path) -> bool:
-    if out.exists() and path.exists():
-        return out.is_file() and out.samefile(path)  # a terminal may be both input and output
-    return out.resolve() == path.resolve()
+    for path in others:
+        if out is None or path is None:
+            continue
+        is_same = out.resolve() == path.resolve()
+        if out.exists() and path.exists():  # a terminal may be both input and output
+            is_same = out.is_file() and out.samefile(path)
+        if is_same:
+            raise ConfigError(f"{out} is also another file of this command; choose another name")
 
 
 def one_of(option: str, given: str | None, choices: Collection[str]) -> None:

@@ -43,7 +43,7 @@ def run(options: ConvertArguments) -> None:
         raise ConfigError(
             f"--corpus and --questions are for rankings; {options.source} holds {source.name}"
         )
-    extract = _EXTRACTED.get((source.name, target.name))
+    extract = _EXTRACTED.get(target.name) if source.name == "rankings" else None
     if extract is None and source is not target:
         raise ConfigError(
             f"{source.name} cannot be written as {target.name}; choose a format for {source.name}"
@@ -54,10 +54,8 @@ def run(options: ConvertArguments) -> None:
             records = files.fill_in(records, options.corpus, options.questions)
         records = files.split_passages(extract(records) if extract else records, options.split)
         assert target.write is not None
-        with (
-            output.progress(f"writing {target.name}", None) as progress,
-            publish(options.target) as stream,
-        ):
+        out, what = options.target, f"writing {target.name}"
+        with output.progress(what, None) as progress, publish(out) as stream:
             target.write(output.counted(records, progress), stream, format.name)
 
 
@@ -78,7 +76,5 @@ def _passages_of(rankings: Iterable[Ranking]) -> Iterator[Passage]:
             yield hit.passage
 
 
-_EXTRACTED: dict[tuple[str, str], Callable[[Iterable[Ranking]], Iterator[Any]]] = {
-    ("rankings", "questions"): _questions_of,
-    ("rankings", "passages"): _passages_of,
-}
+_EXTRACTED: dict[str, Callable[[Iterable[Ranking]], Iterator[Any]]]
+_EXTRACTED = {"questions": _questions_of, "passages": _passages_of}

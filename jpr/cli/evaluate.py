@@ -55,9 +55,12 @@ class EvaluateArguments:
             why = "--example uses the bundled files; remove these"
             checks.reject(why, self, *for_runs, "questions", "baseline", "answers")
         if self.answers:
-            checks.reject(
-                "has no effect with --answers; remove it", self, *for_runs, "strict", "plots"
-            )
+            why = "has no effect with --answers; remove it"
+            checks.reject(why, self, *for_runs, "strict", "plots")
+        if not self.example and not self.paths:
+            raise ConfigError("no run is given; try: jpr evaluate --example")
+        if not self.example and self.questions is None and self.qrels is None:
+            raise ConfigError("give the questions: --questions FILE")
         checks.one_of("--table ", self.table, STYLES)
         if self.plots:
             from jpr.evaluation.plots import check_matplotlib
@@ -114,13 +117,11 @@ def _score_runs(options: EvaluateArguments, names: Sequence[str]) -> "Evaluation
         if name in _ANSWER_MEASURES:
             raise ConfigError(f"{name} scores answers; give them with --answers FILE")
     measures = [parse_measure(name) for name in names]
-    if not options.paths:
-        raise ConfigError("no run is given; try: jpr evaluate --example")
     qrels = jpr.load_qrels(options.qrels) if options.qrels else []
-    if options.questions is None and qrels:
+    if options.questions is None:
         questions = [Question(id, "") for id in dict.fromkeys(one.question_id for one in qrels)]
     else:
-        questions = _questions(options)
+        questions = jpr.load_questions(options.questions)
     pool = [options.pool] if options.pool else []
     loaded = _rankings([*options.paths, *pool], options.corpus)
     if options.plots and not qrels:
@@ -145,23 +146,17 @@ def _score_runs(options: EvaluateArguments, names: Sequence[str]) -> "Evaluation
 
 
 def _score_answers(options: EvaluateArguments) -> "Evaluation":
-
     names = list(dict.fromkeys(options.measure or _ANSWER_MEASURES))
     for name in names:
         if name not in _ANSWER_MEASURES:
             known = " or ".join(_ANSWER_MEASURES)
             raise ConfigError(f"{name!r} does not score answers; choose {known}")
-    questions = _questions(options)
+    assert options.questions
+    questions = jpr.load_questions(options.questions)
     systems = {path: jpr.load_predictions(path) for path in options.paths}
     with _naming_files(systems, partial(align_predictions, questions)):
         named = {str(path): given for path, given in systems.items()}
         return jpr.evaluate_answers(questions, named, [_ANSWER_MEASURES[name] for name in names])
-
-
-def _questions(options: EvaluateArguments) -> list[Question]:
-    if options.questions is None:
-        raise ConfigError("give the questions: --questions FILE")
-    return jpr.load_questions(options.questions)
 
 
 @contextmanager

@@ -21,7 +21,7 @@ _MODEL_FILES = ("joint.json", "encoder.json", "config.json")
 
 @dataclass(frozen=True)
 class ExportSettings:
-    """What `jpr export --set` takes."""
+    """What `jpr export --set` takes; the help of `run` says what the keys mean."""
 
     precision: str = "int8"
     prior: float | None = None  # None is the trained one

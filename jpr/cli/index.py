@@ -31,18 +31,13 @@ _TOO_LONG = (
 
 @dataclass(frozen=True)
 class IndexSettings:
-    """What `jpr index --set` takes."""
+    """What `jpr index --set` takes; the help of `run` says what the keys mean."""
 
     device: str = "auto"
-    """Where passages are encoded: auto, cpu or cuda."""
     precision: str | None = None
-    """How `--vectors` are stored: float16 (the default) or sq8."""
     nprobe: int | None = None
-    """Above a million passages: number of clusters that a search visits."""
     collection: str | None = None
-    """Milvus: name of the collection."""
     graph: str | None = None
-    """Milvus: hnsw, or ivf for less memory."""
     engine: str | None = None
     """Engine of the index; for engines that are added to `jpr.retrieve.engines`."""
 
@@ -174,9 +169,7 @@ def _index(options: IndexArguments, corpus: Path, out: Path) -> None:
         corpus.name,
         encoder=encoder,
         vectors=options.vectors,
-        encode=lambda passages, encoder, folder: _encode(
-            options, passages, len(passages), encoder, folder
-        ),
+        encode=lambda some, encoder, folder: _encode(options, some, len(some), encoder, folder),
         device=settings.device,
         replacing=options.replace,
         nprobe=settings.nprobe,

@@ -57,18 +57,25 @@ def run(options: PackArguments) -> None:
     Example: jpr pack bm25.jsonl --questions train.jsonl --tokenizer models/e5 --out packs/train
     Example: jpr pack --index wiki -q nq.jsonl -q webq.jsonl --tokenizer models/e5 --out packs/all
     """
-    from jpr.train.packing import PackSettings, make_pack
+    from jpr.train import packing, sources
 
-    settings = PackSettings(options.k, options.strict)
-    loaded = {path: _load(path) for path in options.questions}
+    settings = packing.PackSettings(options.k, options.strict)
+    loaded = {path: jpr.load_questions(path) for path in options.questions}
+    for path, questions in loaded.items():
+        if without := sum(not sources.has_answers(question) for question in questions):
+            output.note(f"{path}: left out {output.count(without, 'question')} without answers")
+        if options.index:
+            files.check_searchable(path, questions)
     if options.index:
-        sources, inputs = _retrieved(loaded, options.index, options.k)
+        index, k = jpr.open_retriever(options.index), options.k
+        found = [sources.from_retriever(_name(path), q, index, k) for path, q in loaded.items()]
+        inputs = {"retriever": index.key, **_hashes("questions", loaded)}
     else:
-        sources, inputs = _read(loaded, options.runs or [], options.corpus)
-    total = sum(source.count for source in sources)
+        found, inputs = _read(loaded, options.runs or [], options.corpus)
+    total = sum(source.count for source in found)
     with output.warnings_as_notes(), output.progress("packing questions", total) as progress:
-        pack = make_pack(
-            sources, options.tokenizer, options.out, settings, inputs=inputs, progress=progress
+        pack = packing.make_pack(
+            found, options.tokenizer, options.out, settings, inputs=inputs, progress=progress
         )
     counts = pack.counts()
     output.note(
@@ -77,41 +84,22 @@ def run(options: PackArguments) -> None:
     )
 
 
-def _load(path: Path) -> list[Question]:
-    from jpr.train.sources import has_answers
-
-    loaded = jpr.load_questions(path)
-    if without := sum(not has_answers(question) for question in loaded):
-        output.note(f"{path}: left out {output.count(without, 'question')} without answers")
-    return loaded
-
-
-def _retrieved(loaded: Loaded, index: Path, k: int) -> Sources:
-    from jpr.train.sources import from_retriever
-
-    for path, questions in loaded.items():
-        files.check_searchable(path, questions)
-    opened = jpr.open_retriever(index)
-    sources = [from_retriever(_name(path), q, opened, k) for path, q in loaded.items()]
-    return sources, {"retriever": opened.key, **_hashes("questions", loaded)}
-
-
 def _read(loaded: Loaded, runs: Sequence[Path], corpus: Path | None) -> Sources:
-    from jpr.train.sources import survey, texts_of
+    from jpr.train import sources
 
     surveys = []
     for run, questions in zip(runs, loaded.values(), strict=True):
         with files.naming(run), output.progress(f"reading {run.name}", len(questions)) as progress:
-            found = survey(run, questions, progress)
-        surveys.append(found)
-        if n := found.unknown:
+            known = sources.survey(run, questions, progress)
+        surveys.append(known)
+        if n := known.unknown:
             output.note(f"{run}: left out {output.count(n, 'ranking')} for other questions")
-        if n := len(found.missing):
+        if n := len(known.missing):
             output.note(f"{run}: {output.count(n, 'question')} without ranking and candidates")
-    texts = texts_of(surveys, files.read_corpus(corpus)) if corpus else {}
-    sources = [one.source(_name(path), texts) for one, path in zip(surveys, loaded, strict=True)]
+    texts = sources.texts_of(surveys, files.read_corpus(corpus)) if corpus else {}
+    found = [one.source(_name(path), texts) for one, path in zip(surveys, loaded, strict=True)]
     hashes = _hashes("questions", loaded) | _hashes("run", runs)
-    return sources, hashes | _hashes("corpus", [corpus] if corpus else [])
+    return found, hashes | _hashes("corpus", [corpus] if corpus else [])
 
 
 def _name(path: Path) -> str:

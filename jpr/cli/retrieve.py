@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import jpr
+from jpr.batch import retrieve_to_file
 from jpr.cli import checks, files, output
 from jpr.cli.arguments import Json, Workers, argument, arguments, option
 from jpr.errors import ConfigError
@@ -68,8 +69,6 @@ def run(options: RetrieveArguments) -> None:
         retriever, _ = open_index(options.index, *how)
         _print(retriever.retrieve(Question("", options.question), options.k), options.json)
         return
-    from jpr.batch import retrieve_to_file
-
     assert options.questions
     assert options.out
     questions, k = jpr.load_questions(options.questions), options.k
@@ -108,7 +107,6 @@ def open_index(
     threads: int = 0,
 ) -> tuple[Retriever, str]:
     """Open an index; return its retriever and the key of everything its rankings depend on."""
-
     filter, loaded = parse_filter(where) if where else None, None
     if encoder is not None:
         loaded = jpr.load_encoder(encoder, threads=threads)

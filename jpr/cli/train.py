@@ -2,8 +2,8 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,10 +15,9 @@ from jpr.errors import ConfigError, MissingExtraError
 from jpr.io.atomic import publish
 
 if TYPE_CHECKING:
+    from jpr.train.loop import Report
     from jpr.train.recipe import JointTraining, ReaderTraining
     from jpr.train.state import RunProgress
-
-Report = Callable[[Mapping[str, object]], None]
 
 
 @arguments
@@ -54,7 +53,8 @@ def run(options: TrainArguments) -> None:
     world = World.join()
     if world.is_first:
         _check_folder(folder, config, options.resume)
-    with _display(config.loop.steps, world.is_first) as report:
+    display = _display(config.loop.steps) if world.is_first else nullcontext(lambda _line: None)
+    with display as report:
         if isinstance(config, JointTraining):
             progress = train_joint(config, folder, report=report, device=world.device, world=world)
         else:
@@ -104,11 +104,8 @@ def _write_manifest(
 
 
 @contextmanager
-def _display(steps: int, is_shown: bool) -> Iterator[Report]:
+def _display(steps: int) -> Iterator["Report"]:
     """Show a bar with loss, speed and best score; if standard error is piped, only evaluations."""
-    if not is_shown:
-        yield lambda _line: None
-        return
     latest: dict[str, object] = {}
     with output.progress_bar("training", steps) as update:
 
