@@ -54,9 +54,9 @@ def run(options: ConvertArguments) -> None:
             records = files.fill_in(records, options.corpus, options.questions)
         records = files.split_passages(extract(records) if extract else records, options.split)
         assert target.write is not None
-        out, what = options.target, f"writing {target.name}"
-        with output.progress(what, None) as progress, publish(out) as stream:
-            target.write(output.counted(records, progress), stream, format.name)
+        records = output.counted(f"writing {target.name}", records)
+        with publish(options.target) as stream:
+            target.write(records, stream, format.name)
 
 
 def _questions_of(rankings: Iterable[Ranking]) -> Iterator[Question]:

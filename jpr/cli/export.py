@@ -150,11 +150,10 @@ def _calibrate(options: ExportArguments, run: Path, model: Path) -> None:
     settings = options.settings
     reranker = jpr.JointReranker.load(model, settings.decoder, settings.beta)
     rankings = files.read_run(run, options.corpus, options.questions, needs_answers=True)
-    with output.progress("decoding", len(rankings)) as progress:
-        choices = output.counted(reranker.decode_many(rankings, settings.k), progress)
-        trees = [choice.nodes for choice in choices]
-    threshold, kept, passages = calibrate(trees, jpr.cover(rankings), settings.keep)
     by, n = reranker.decoding, len(rankings)
+    choices = output.counted("decoding", reranker.decode_many(rankings, settings.k), n)
+    trees = [choice.nodes for choice in choices]
+    threshold, kept, passages = calibrate(trees, jpr.cover(rankings), settings.keep)
     rule = StoppingRule(threshold, settings.k, by.decoder, by.beta, kept, passages, n)
     write_stopping_rule(model / "joint.json", rule)
     output.note(

@@ -7,11 +7,9 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from jpr.io.json_files import strict_json
-from jpr.stages import Progress
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -99,30 +97,31 @@ def table(
 
 
 @contextmanager
-def progress_bar(what: str, total: int | None) -> Iterator[Callable[..., None]]:
-    """Show a progress bar on a terminal; yield the `update` of rich, with a text as `shown`."""
+def progress(what: str, total: int | None) -> Iterator[Callable[..., None]]:
+    """Show a progress bar on a terminal; yield what reports items done and, if given, a text."""
     if not sys.stderr.isatty():
-        yield lambda **_: None
+        yield lambda done, shown="": None
         return
+    from rich import markup
     from rich import progress as rich_progress
     from rich.console import Console
 
     columns = (
-        rich_progress.TextColumn(what),
-        rich_progress.BarColumn(),
+        *rich_progress.Progress.get_default_columns(),
         rich_progress.MofNCompleteColumn(),
-        rich_progress.TimeRemainingColumn(),
         rich_progress.TextColumn("{task.fields[shown]}"),
     )
     with rich_progress.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        yield partial(bar.update, bar.add_task(what, total=total, shown=""))
+        task = bar.add_task(markup.escape(what), total=total, shown="")
+        yield lambda done, shown="": bar.update(task, advance=done, shown=shown)
 
 
-@contextmanager
-def progress(what: str, total: int | None) -> Iterator[Progress]:
-    """Show a progress bar that advances by the numbers of items done."""
-    with progress_bar(what, total) as update:
-        yield lambda done: update(advance=done)
+def counted(what: str, records: Iterable[T], total: int | None = None) -> Iterator[T]:
+    """Yield records while a progress bar counts them."""
+    with progress(what, total) as report:
+        for record in records:
+            yield record
+            report(1)
 
 
 @contextmanager
@@ -135,13 +134,6 @@ def spinner(what: str) -> Iterator[None]:
 
     with Console(stderr=True).status(what):
         yield
-
-
-def counted(records: Iterable[T], progress: Progress) -> Iterator[T]:
-    """Yield records and report each as progress."""
-    for record in records:
-        yield record
-        progress(1)
 
 
 def cpu_count() -> int:

@@ -9,7 +9,7 @@ from jpr.cli import checks, files, output
 from jpr.cli.arguments import Corpus, Out, Questions, Settings, Workers, argument, arguments, option
 from jpr.errors import ConfigError
 from jpr.io.cluster import StageSpec, open_runner
-from jpr.rerank.methods import JOINT, METHODS, Method, RerankOptions, make_reranker, open_reranker
+from jpr.rerank.methods import JOINT, METHODS, RerankOptions, make_reranker, open_reranker
 
 
 @arguments
@@ -38,18 +38,13 @@ class RerankArguments:
         is_number = self.k is not None and self.k.isdecimal() and int(self.k) > 0
         if self.k not in (None, "auto") and not is_number:
             raise ConfigError(f"-k {self.k}: give a whole number of 1 or more, or auto")
-        why = f"has no effect with --method {self.method}; remove it"
-        if not self.by.takes_model:
+        by, why = METHODS[self.method], f"has no effect with --method {self.method}; remove it"
+        if not by.takes_model:
             checks.reject(why, self, "model")
-        if not self.by.decodes:
+        if not by.decodes:
             checks.reject(why, self, "trees")
             if self.k == "auto":
                 raise ConfigError(f"-k auto: {why}")
-
-    @property
-    def by(self) -> Method:
-        """The method."""
-        return METHODS[self.method]
 
 
 def run(options: RerankArguments) -> None:
@@ -69,10 +64,11 @@ def run(options: RerankArguments) -> None:
     Example: jpr rerank bm25.jsonl --out mmr.jsonl --method mmr --set lambda=0.9
     Example: jpr rerank bm25.trec --out oracle.jsonl --method oracle -q dev.jsonl --corpus p.tsv
     """
-    by, settings = options.by, options.by.settings(options.set or ())
+    by = METHODS[options.method]
+    settings = by.settings(options.set or ())
     described = RerankOptions(options.method, settings, options.model, auto_k=options.k == "auto")
     reranker = make_reranker(described)
-    budget: int | None = getattr(settings, "budget", None) if by.decodes else None
+    budget: int | None = settings.budget if by.decodes else None
     if options.k == "auto":
         assert isinstance(reranker, jpr.JointReranker)
         k = reranker.max_k

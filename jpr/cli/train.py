@@ -107,11 +107,12 @@ def _write_manifest(
 def _display(steps: int) -> Iterator["Report"]:
     """Show a bar with loss, speed and best score; if standard error is piped, only evaluations."""
     latest: dict[str, object] = {}
-    with output.progress_bar("training", steps) as update:
+    with output.progress("training", steps) as progress:
 
         def report(line: Mapping[str, object]) -> None:
+            done = int(str(line["step"])) - int(str(latest.get("step", 0)))
             latest.update(line)
-            update(completed=int(str(line["step"])), shown=_shown(latest))
+            progress(done, _shown(latest))
             if "score" in line and not sys.stderr.isatty():
                 output.note(f"step {line['step']}: {_shown(line)} (now {line['score']:.3f})")
 

@@ -45,12 +45,11 @@ def run(options: ValidateArguments) -> None:
     file = options.file
     kind, format = files.recognize(file, options.from_)
     try:
-        with files.naming(file), output.progress("reading", None) as progress:
-            facts = _COUNTERS[kind.name](output.counted(kind.read(file, format.name), progress))
+        with files.naming(file):
+            facts = _COUNTERS[kind.name](output.counted("reading", kind.read(file, format.name)))
     except FormatError as error:
-        raise FormatError(
-            error.path, error.line, f"(read as {format.name}, {kind.name}) {error.problem}"
-        ) from error
+        problem = f"(read as {format.name}, {kind.name}) {error.problem}"
+        raise FormatError(error.path, error.line, problem) from error
     if options.json:
         head = {"file": str(file), "kind": kind.name, "format": format.name}
         output.write_json({**head, **facts})
