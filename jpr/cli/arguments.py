@@ -66,7 +66,10 @@ Out = Annotated[Path, option("Output", "File to write.", "-o")]
 Json = Annotated[bool, option("Output", "Print one JSON object.")]
 _SETTING = "Change a setting (see above; `--set help` lists the keys); repeatable."
 Settings = Annotated[list[str] | None, option("Model", _SETTING, metavar="KEY=VALUE")]
-_WORKERS = "Number of local processes, or address of a Dask scheduler (tcp://node1:8786)."
+_WORKERS = (
+    "Number of local processes, or address of a Dask scheduler (tcp://node1:8786), whose workers "
+    "must find models and indexes under the same paths. The result is the same."
+)
 Workers = Annotated[str | None, option("Scale", _WORKERS, metavar="N|ADDRESS")]
 
 

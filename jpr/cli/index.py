@@ -109,7 +109,7 @@ def run(options: IndexArguments) -> None:
 
     Reads every passage format (`jpr validate` lists them), and folders of documents as `jpr ask
     --docs` does. An existing index stays in use until the new one is complete. An interrupted
-    command resumes when it is run again. Workers must find the encoder under the same path.
+    command resumes when it is run again.
 
     Settings (--set): device (auto, cpu, cuda), precision of --vectors (float16, sq8), nprobe
     (clusters visited by a search, above a million passages); with --milvus: collection, graph
@@ -152,7 +152,7 @@ def _write_vectors(options: IndexArguments, corpus: Path, folder: Path) -> None:
     encoder = jpr.load_encoder(options.encoder, options.settings.device)
     total = sum(1 for _ in files.read_corpus(corpus, options.split, note=lambda _: None))
     passages = files.read_corpus(corpus, options.split, bar=no_progress_bar)
-    vectors = _encode(options, passages, total, encoder, folder, options.settings.precision)
+    vectors = _encode(options, passages, total, encoder, folder)
     output.note(f"wrote {len(vectors):,} vectors of dimension {encoder.dimension} to {folder}")
 
 
@@ -189,15 +189,15 @@ def _encode(
     total: int,
     encoder: "TextEncoder",
     folder: Path,
-    precision: str | None = None,
 ) -> "StoredVectors":
-    """Encode passages, in this process or on workers."""
+    """Encode passages, in this process or on workers; `precision` is given only for --vectors."""
     from jpr.encode import vectors
 
     cluster = open_cluster(options.workers) if options.workers is not None else nullcontext()
-    device, here = options.settings.device, vectors.encode_here
+    device, precision = options.settings.device, options.settings.precision
     with cluster as client, _encoding_progress(total) as progress:
-        encode = vectors.encode_on_workers(client, encoder, device) if client else here
+        on_workers, here = vectors.encode_on_workers, vectors.encode_here
+        encode = on_workers(client, encoder, device) if client else here
         return vectors.vectors_for(
             passages, encoder, folder, precision=precision, map_chunks=encode, progress=progress
         )

@@ -55,8 +55,7 @@ def run(options: ReadArguments) -> None:
     """Extract every distinct answer from the passages of a run.
 
     Writes JSON lines. Each answer comes with the passages that contain it, and its offsets there.
-    An interrupted command resumes when it is run again. With --workers the result is the same;
-    workers must find the model under the same path.
+    An interrupted command resumes when it is run again.
 
     Settings (--set) of a T5: beams, stop-penalty (higher values give more answers). Of --llm:
     timeout (seconds per question), skip (id of a question; repeatable). Of both: any-text (true:

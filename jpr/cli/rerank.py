@@ -50,8 +50,7 @@ class RerankArguments:
 def run(options: RerankArguments) -> None:
     """Choose k passages for each question of a run.
 
-    Writes a run (ctxs JSON lines). An interrupted run resumes when the command is run again. With
-    --workers the result is the same; workers must find the model under the same path.
+    Writes a run (ctxs JSON lines). An interrupted run resumes when the command is run again.
 
     Settings (--set) of joint: decoder (tree, sets, seq, beam, independent), beta (tree, sets: a
     larger β gives a wider tree), budget (total tokens of the chosen passages; -k is then the

@@ -56,8 +56,7 @@ class RetrieveArguments:
 def run(options: RetrieveArguments) -> None:
     """Retrieve passages for a question, or write a run for many.
 
-    A run (ctxs JSON lines) that was interrupted resumes when the command is run again. With
-    --workers the result is the same; workers must find the index under the same path.
+    A run (ctxs JSON lines) that was interrupted resumes when the command is run again.
 
     Example: jpr retrieve wiki "who plays mark on roseanne" -k 20
     Example: jpr retrieve wiki "who won the cup" -r bm25 --where year=1998 --where year=2002
