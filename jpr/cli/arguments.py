@@ -6,6 +6,7 @@ The docstring of `run` is the command's help; its `Example:` lines are printed l
 
 import inspect
 from collections.abc import Callable
+from copy import copy
 from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import (
@@ -96,11 +97,10 @@ def command(app: typer.Typer, run: Callable[[T], None]) -> None:
 def _annotated(argument: Field[Any], hint: Any) -> Any:  # noqa: ANN401  types
     """Return the type of an argument with its declaration for typer."""
     kind, *shared = get_args(hint) if get_origin(hint) is Annotated else [hint]
-    declared = (shared[0] if shared else argument).metadata["typer"]
+    declared = copy((shared[0] if shared else argument).metadata["typer"])
     if isinstance(declared, typer.models.ArgumentInfo):
         declared.metavar = declared.metavar or argument.name.upper()
     else:
-        short = [one for one in declared.param_decls or () if not one.startswith("--")]
-        declared.param_decls = [label(argument.name), *short]  # of a flag, without --no-NAME
+        declared.param_decls = (label(argument.name), *declared.param_decls)  # no --no-NAME
         declared.metavar = "" if kind is bool else declared.metavar
     return Annotated[kind, declared]

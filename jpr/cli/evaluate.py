@@ -26,7 +26,6 @@ _ANSWER_MEASURES = {measure.name: measure for measure in (jpr.AnswerF1, jpr.EM)}
 _TIES = "have mostly equal scores; ties are ordered by descending passage id, as in trec_eval"
 STYLES = ("terminal", "markdown", "latex")
 _EXAMPLE = Path(__file__).parent.parent / "assets" / "example"
-_EXAMPLE_MEASURES = ["Recall@5", "MRecall@5", "alpha_nDCG(0.9)@5"]
 
 
 @arguments
@@ -91,7 +90,7 @@ def run(options: EvaluateArguments) -> None:
             runs=[_EXAMPLE / "joint.jsonl"],
             baseline=_EXAMPLE / "independent.jsonl",
             questions=_EXAMPLE / "questions.jsonl",
-            measure=options.measure or _EXAMPLE_MEASURES,
+            measure=options.measure or ["Recall@5", "MRecall@5", "alpha_nDCG(0.9)@5"],
         )
     if options.answers:
         evaluation = shown = _score_answers(options)

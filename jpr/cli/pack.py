@@ -1,7 +1,7 @@
 """`jpr pack`."""
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,11 +13,7 @@ from jpr.io.checksums import sha256
 from jpr.types import Question
 
 if TYPE_CHECKING:
-    from jpr.train.packing import PackSource
-
-Loaded = Mapping[Path, Sequence[Question]]
-Sources = tuple[list["PackSource"], dict[str, str]]
-"""Sources, and the hashes of their files."""
+    from jpr.train.sources import RunSurvey
 
 
 @arguments
@@ -71,7 +67,12 @@ def run(options: PackArguments) -> None:
         found = [sources.from_retriever(_name(path), q, index, k) for path, q in loaded.items()]
         inputs = {"retriever": index.key, **_hashes("questions", loaded)}
     else:
-        found, inputs = _read(loaded, options.runs or [], options.corpus)
+        runs, corpus = options.runs or [], options.corpus
+        surveys = [_survey(*one) for one in zip(runs, loaded.values(), strict=True)]
+        texts = sources.texts_of(surveys, files.read_corpus(corpus)) if corpus else {}
+        found = [one.source(_name(path), texts) for path, one in zip(loaded, surveys, strict=True)]
+        inputs = _hashes("questions", loaded) | _hashes("run", runs)
+        inputs |= _hashes("corpus", [corpus] if corpus else [])
     total = sum(source.count for source in found)
     with output.warnings_as_notes(), output.progress("packing questions", total) as progress:
         pack = packing.make_pack(
@@ -84,22 +85,16 @@ def run(options: PackArguments) -> None:
     )
 
 
-def _read(loaded: Loaded, runs: Sequence[Path], corpus: Path | None) -> Sources:
-    from jpr.train import sources
+def _survey(run: Path, questions: Sequence[Question]) -> "RunSurvey":
+    from jpr.train.sources import survey
 
-    surveys = []
-    for run, questions in zip(runs, loaded.values(), strict=True):
-        with files.naming(run), output.progress(f"reading {run.name}", len(questions)) as progress:
-            known = sources.survey(run, questions, progress)
-        surveys.append(known)
-        if n := known.unknown:
-            output.note(f"{run}: left out {output.count(n, 'ranking')} for other questions")
-        if n := len(known.missing):
-            output.note(f"{run}: {output.count(n, 'question')} without ranking and candidates")
-    texts = sources.texts_of(surveys, files.read_corpus(corpus)) if corpus else {}
-    found = [one.source(_name(path), texts) for one, path in zip(surveys, loaded, strict=True)]
-    hashes = _hashes("questions", loaded) | _hashes("run", runs)
-    return found, hashes | _hashes("corpus", [corpus] if corpus else [])
+    with files.naming(run), output.progress(f"reading {run.name}", len(questions)) as progress:
+        found = survey(run, questions, progress)
+    if n := found.unknown:
+        output.note(f"{run}: left out {output.count(n, 'ranking')} for other questions")
+    if n := len(found.missing):
+        output.note(f"{run}: {output.count(n, 'question')} without ranking and candidates")
+    return found
 
 
 def _name(path: Path) -> str:

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 from jpr.cli import output
 from jpr.cli.arguments import argument, arguments, option
 from jpr.errors import ConfigError, MissingExtraError
-from jpr.io.atomic import publish
+from jpr.io.json_files import write_json
 
 if TYPE_CHECKING:
     from jpr.train.loop import Report
-    from jpr.train.recipe import JointTraining, ReaderTraining
-    from jpr.train.state import RunProgress
+
+_PACKAGES = ("torch", "safetensors")
+"""Packages of which the manifest holds the versions."""
 
 
 @arguments
@@ -42,6 +43,7 @@ def run(options: TrainArguments) -> None:
     """
     if not find_spec("torch"):
         raise MissingExtraError("training", "train")
+    from jpr.io.manifest import manifest
     from jpr.train.distributed import World
     from jpr.train.joint import train_joint
     from jpr.train.reader import train_reader
@@ -49,10 +51,10 @@ def run(options: TrainArguments) -> None:
 
     recipe = options.recipe
     config = read_any_recipe(recipe, options.set or [])
-    folder = options.out or Path(recipe.stem)
+    folder, settings = options.out or Path(recipe.stem), asdict(config)
     world = World.join()
     if world.is_first:
-        _check_folder(folder, config, options.resume)
+        _check_folder(folder, settings, options.resume)
     display = _display(config.loop.steps) if world.is_first else nullcontext(lambda _line: None)
     with display as report:
         if isinstance(config, JointTraining):
@@ -60,43 +62,36 @@ def run(options: TrainArguments) -> None:
         else:
             progress = train_reader(config, folder, report=report, device=world.device, world=world)
     if world.is_first:
-        _write_manifest(folder, recipe, config, progress)
+        packs = [dataset.pack for dataset in config.data] + list(config.dev.packs)
+        inputs = {"recipe": recipe} | {pack: Path(pack, "pack.json") for pack in packs}
+        about = manifest(" ".join(sys.argv), inputs, progress.seconds, packages=_PACKAGES)
+        about |= {"settings": settings, "progress": asdict(progress)}
+        write_json(folder / "manifest.json", about)
+        _plot(folder)
         best = f"best weights (step {progress.best_step}, score {100 * progress.best:.1f})"
         weights = best if progress.best_step else "last weights"
         output.note(f"{progress.step} steps; wrote the {weights} to {folder}")
     world.leave()
 
 
-def _check_folder(folder: Path, config: "JointTraining | ReaderTraining", resume: bool) -> None:
+def _check_folder(folder: Path, settings: Mapping[str, object], resume: bool) -> None:
     """Reject a folder of another run; write the recipe, for a later check."""
     from jpr.train.recipe import upgrade_settings
 
-    saved, settings = folder / "recipe.json", json.dumps(asdict(config), indent=1) + "\n"
+    saved, text = folder / "recipe.json", json.dumps(settings, indent=1) + "\n"
     if resume and not saved.exists():
         raise ConfigError(f"{folder}: holds no run to resume; remove --resume")
-    if resume and upgrade_settings(saved.read_text(encoding="utf-8")) != settings:
+    if resume and upgrade_settings(saved.read_text(encoding="utf-8")) != text:
         raise ConfigError(f"{folder}: was started with a different recipe; resume with that one")
     if not resume and folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"{folder}: is not empty; choose another folder, or --resume")
-    with publish(saved) as stream:
-        stream.write(settings)
+    write_json(saved, settings)
 
 
-def _write_manifest(
-    folder: Path, recipe: Path, config: "JointTraining | ReaderTraining", progress: "RunProgress"
-) -> None:
-    """Write the manifest and, with the plot extra, the curve."""
+def _plot(folder: Path) -> None:
     from jpr.evaluation.plots import plot_training
-    from jpr.io.manifest import manifest
     from jpr.train.state import read_log
 
-    packs = [dataset.pack for dataset in config.data] + list(config.dev.packs)
-    inputs = {"recipe": recipe} | {pack: Path(pack, "pack.json") for pack in packs}
-    packages = ("torch", "safetensors")
-    about = manifest(" ".join(sys.argv), inputs, progress.seconds, packages=packages)
-    about |= {"settings": asdict(config), "progress": asdict(progress)}
-    with publish(folder / "manifest.json") as stream:
-        stream.write(json.dumps(about, indent=1) + "\n")
     try:
         plot_training(read_log(folder / "log.jsonl"), folder / "curve.svg")
     except MissingExtraError as error:
