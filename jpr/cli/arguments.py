@@ -60,9 +60,7 @@ _SPLIT = (
     "tokenizer: wordpieces:288:tokenizer.json."
 )
 Split = Annotated[str | None, option("Input", _SPLIT, metavar="UNIT:SIZE")]
-Strict = Annotated[
-    bool, option("Input", "Do not count a lone numeral or stop word as an answer found.")
-]
+Strict = Annotated[bool, option("Input", "Do not count a lone numeral or stop word as an answer.")]
 Out = Annotated[Path, option("Output", "File to write.", "-o")]
 Json = Annotated[bool, option("Output", "Print one JSON object.")]
 _SETTING = "Change a setting (see above; `--set help` lists the keys); repeatable."

@@ -20,9 +20,7 @@ class AskArguments:
     json: Json = False
     explain: bool = option("Output", "Show which answer each passage adds.", default=False)
     compare: bool = option("Output", "Also show the passages chosen independently.", default=False)
-    decode: str | None = option(
-        "Model", f"One of {', '.join(DECODERS)}.", show_default="the model's"
-    )
+    decode: str | None = option("Model", f"One of {', '.join(DECODERS)}.", show_default="model's")
     beta: float | None = option("Model", "Length penalty of tree and sets; larger: a wider tree.")
 
     def __post_init__(self) -> None:

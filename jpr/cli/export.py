@@ -41,9 +41,7 @@ class ExportSettings:
 class ExportArguments:
     model: Path = argument("Folder of a joint model or an encoder.")
     out: Path | None = option("Output", "New folder to write.", "-o")
-    sample: Path | None = option(
-        "Input", "int8: run with texts, for calibrating scales.", metavar="RUN"
-    )
+    sample: Path | None = option("Input", "int8: run with texts, to find scales.", metavar="RUN")
     calibrate: Path | None = option(
         "Input",
         "Find the stopping threshold of -k auto on this run; without --out, in place.",

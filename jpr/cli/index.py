@@ -47,10 +47,7 @@ class IndexArguments:
     corpus: Path | None = argument("File or folder of passages or documents.", default=None)
     out: Path | None = option("Output", "Folder of the index.", "-o")
     encoder: str | None = option(
-        "Model",
-        "Folder of an encoder, or none for a lexical index.",
-        metavar="DIR|none",
-        show_default="bundled",
+        "Model", "Folder, or none for a lexical index.", metavar="DIR|none", show_default="bundled"
     )
     vectors: Path | None = option(
         "Output",

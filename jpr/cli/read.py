@@ -15,9 +15,7 @@ class ReadArguments:
     out: Out
     k: int | None = option("Input", "Read the first k passages.", min=1, show_default="all")
     choose: int | None = option(
-        "Model",
-        "Choose this many passages jointly and keep the answers they contain; all are read.",
-        min=1,
+        "Model", "Choose this many jointly, keep only their answers; all are read.", min=1
     )
     model: str | None = option(
         "Model",

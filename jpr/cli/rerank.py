@@ -17,9 +17,7 @@ class RerankArguments:
     source: Path = argument("Run: file of rankings.", "RUN")
     out: Out
     k: str | None = option(
-        "Output",
-        "Number of passages per question, or auto (joint only).",
-        show_default="5 without a budget",
+        "Output", "Passages per question, or auto (joint only).", show_default="5 without a budget"
     )
     method: str = option("Model", f"One of {', '.join(METHODS)}.", default=JOINT)
     model: Path | None = option(

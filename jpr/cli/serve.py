@@ -24,9 +24,7 @@ _TOKEN = "JPR_TOKEN"
 class ServeArguments:
     docs: Docs = None
     index: IndexFolder = None
-    mcp: bool = option(
-        "Output", "Serve the Model Context Protocol on standard input and output.", default=False
-    )
+    mcp: bool = option("Output", "Serve MCP on standard input and output.", default=False)
     host: str = option("Output", "Address to listen on.", default="127.0.0.1")
     port: int = option("Output", "Port; 0 picks a free one.", min=0, max=65535, default=8080)
     token_file: Path | None = option("Input", "File with the requests' token.", show_default=_TOKEN)
