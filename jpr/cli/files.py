@@ -65,22 +65,21 @@ def record_kinds() -> tuple[RecordKind, ...]:
     )
 
 
+@cache
+def _kinds() -> dict[Format[Any], RecordKind]:
+    return {format: kind for kind in record_kinds() for format in kind.formats}
+
+
 def recognize(path: Path, name: str | None = None) -> tuple[RecordKind, Format[Any]]:
     """Return the kind and format of a file, by the format's name or by its first record."""
-    return _with_kind(detect(path, _formats(), name))
+    format = detect(path, list(_kinds()), name)
+    return _kinds()[format], format
 
 
 def writable_format(name: str) -> tuple[RecordKind, Format[Any]]:
     """Return a format that can be written, by its name."""
-    return _with_kind(writable(_formats(), name))
-
-
-def _formats() -> list[Format[Any]]:
-    return [format for kind in record_kinds() for format in kind.formats]
-
-
-def _with_kind(format: Format[Any]) -> tuple[RecordKind, Format[Any]]:
-    return next(kind for kind in record_kinds() if format in kind.formats), format
+    format = writable(list(_kinds()), name)
+    return _kinds()[format], format
 
 
 def read_corpus(

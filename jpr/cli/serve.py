@@ -89,11 +89,11 @@ def _announce(url: str) -> None:
 
 def read_token(file: Path | None) -> str | None:
     """Return the token that requests need, if any."""
-    if file is None:
-        text, where = os.environ.get(_TOKEN), _TOKEN
-    else:
+    text, where = os.environ.get(_TOKEN), _TOKEN
+    if file is not None:
+        where = str(file)
         try:
-            text, where = file.read_text(encoding="utf-8"), str(file)
+            text = file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"{file}: cannot be read; name a file with a token") from error
     token = text and text.strip()
