@@ -1,16 +1,27 @@
 """Commands from dataclasses: the fields of `run(options)`'s dataclass are its arguments.
 
-The docstring of `run` is the command's help; its `Example:` paragraphs are printed last. Arguments
-that several commands share are annotated types; `argument` and `option` declare the others.
+The docstring of `run` is the command's help; its `Example:` lines are printed last. A field
+`token_file` is the option `--token-file`, `k` is `-k`, and `from_` is `--from`.
 """
 
 import inspect
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, field, fields
+from copy import copy
+from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, dataclass_transform, get_args, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    TypeVar,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import typer
+
+from jpr.cli.checks import label
 
 T = TypeVar("T")
 
@@ -26,94 +37,68 @@ def argument(help: str, metavar: str | None = None, default: object = ...) -> An
     return _field(typer.Argument(help=help, metavar=metavar, show_default=False), default)
 
 
-def option(panel: str, help: str, *names: str, default: object = None, **more: Any) -> Any:  # noqa: ANN401  a field
+def option(panel: str, help: str, *short: str, default: object = None, **more: Any) -> Any:  # noqa: ANN401  a field
     """Declare an option; the panels of the help are Input, Output, Model and Scale."""
-    return _field(_option(panel, help, *names, **more), default)
-
-
-def flag(panel: str, help: str) -> Any:  # noqa: ANN401  a field
-    """Declare an option without a value."""
-    return _field(_option(panel, help), False)
-
-
-def _option(panel: str, help: str, *names: str, **more: Any) -> Any:  # noqa: ANN401  typer's own
-    return typer.Option(*names, help=help, rich_help_panel=panel, **more)
+    return _field(typer.Option(*short, help=help, rich_help_panel=panel, **more), default)
 
 
 def _field(declared: object, default: object) -> Any:  # noqa: ANN401  a field
     return field(default=MISSING if default is ... else default, metadata={"typer": declared})
 
 
-Docs = Annotated[Path | None, _option("Input", "Folder of documents to search.", metavar="FOLDER")]
-IndexFolder = Annotated[Path | None, _option("Input", "Index made by `jpr index`.", metavar="DIR")]
+Docs = Annotated[Path | None, option("Input", "Folder of documents to search.", metavar="FOLDER")]
+IndexFolder = Annotated[Path | None, option("Input", "Index made by `jpr index`.", metavar="DIR")]
 Questions = Annotated[
-    Path | None, _option("Input", "File of questions, if the run lacks them.", "--questions", "-q")
+    Path | None, option("Input", "File of questions, if the run lacks them.", "-q")
 ]
-Corpus = Annotated[Path | None, _option("Input", "Passages, if the run holds only passage ids.")]
+Corpus = Annotated[Path | None, option("Input", "Passages, if the run holds only passage ids.")]
 Origin = Annotated[
-    str | None,
-    _option("Input", "Format to read.", "--from", metavar="FORMAT", show_default="detected"),
+    str | None, option("Input", "Format to read.", metavar="FORMAT", show_default="detected")
 ]
-Split = Annotated[
-    str | None,
-    _option(
-        "Input",
-        "Split texts into passages: words:100, or wordpieces:288 (the paper's), optionally with "
-        "a tokenizer: wordpieces:288:tokenizer.json.",
-        metavar="UNIT:SIZE",
-    ),
-]
-Strict = Annotated[
-    bool, _option("Input", "Do not count a lone numeral or stop word as an answer found.")
-]
-Out = Annotated[Path, _option("Output", "File to write.", "--out", "-o")]
-Json = Annotated[bool, _option("Output", "Print one JSON object.")]
-Settings = Annotated[
-    list[str] | None,
-    _option(
-        "Model",
-        "Change a setting (see above; `--set help` lists the keys); repeatable.",
-        metavar="KEY=VALUE",
-    ),
-]
-Workers = Annotated[
-    str | None,
-    _option(
-        "Scale",
-        "Number of local processes, or address of a Dask scheduler (tcp://node1:8786).",
-        metavar="N|ADDRESS",
-    ),
-]
+_SPLIT = (
+    "Split texts into passages: words:100, or wordpieces:288 (the paper's), optionally with a "
+    "tokenizer: wordpieces:288:tokenizer.json."
+)
+Split = Annotated[str | None, option("Input", _SPLIT, metavar="UNIT:SIZE")]
+Strict = Annotated[bool, option("Input", "Do not count a lone numeral or stop word as an answer.")]
+Out = Annotated[Path, option("Output", "File to write.", "-o")]
+Json = Annotated[bool, option("Output", "Print one JSON object.")]
+_SETTING = "Change a setting (see above; `--set help` lists the keys); repeatable."
+Settings = Annotated[list[str] | None, option("Model", _SETTING, metavar="KEY=VALUE")]
+_WORKERS = (
+    "Number of local processes, or address of a Dask scheduler (tcp://node1:8786), whose workers "
+    "must find models and indexes under the same paths. The result is the same."
+)
+Workers = Annotated[str | None, option("Scale", _WORKERS, metavar="N|ADDRESS")]
 
 
 def command(app: typer.Typer, run: Callable[[T], None]) -> None:
     """Register `run(options)` under the name of its module."""
     options: Any = get_type_hints(run)["options"]
     types = get_type_hints(options, include_extras=True)
-    parameters = []
-    for one in fields(options):
-        declared = one.metadata.get("typer")
-        annotation = Annotated[types[one.name], declared] if declared else types[one.name]
-        kind, declared = get_args(annotation)
-        if kind is bool:
-            declared.param_decls = (f"--{one.name}",)  # without --no-NAME
-            declared.metavar = ""
-        elif isinstance(declared, typer.models.ArgumentInfo):
-            declared.metavar = declared.metavar or one.name.upper()
-        default = inspect.Parameter.empty if one.default is MISSING else one.default
-        parameters.append(
-            inspect.Parameter(
-                one.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
-            )
-        )
+    annotations = {one.name: _annotated(one, types[one.name]) for one in fields(options)}
+    parameters = inspect.signature(options).parameters.values()
 
     def callback(**values: Any) -> None:  # noqa: ANN401  the fields of `options`
         run(options(**values))
 
-    callback.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
-    callback.__annotations__ = {one.name: one.annotation for one in parameters}
-    summary, *rest = inspect.cleandoc(run.__doc__ or "").split("\n\n")
-    examples = [part for part in rest if part.startswith("Example: ")]
-    help = "\n\n".join([summary, *(part for part in rest if part not in examples)])
+    signature = [one.replace(annotation=annotations[one.name]) for one in parameters]
+    callback.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]  # typer reads it
+    callback.__annotations__ = annotations
+    lines = inspect.cleandoc(run.__doc__ or "").splitlines()
+    examples = [line for line in lines if line.startswith("Example: ")]
+    help = "\n".join(line for line in lines if line not in examples)
     name = run.__module__.rpartition(".")[2]
     app.command(name, help=help, epilog="\n\n".join(examples))(callback)
+
+
+def _annotated(argument: Field[Any], hint: Any) -> Any:  # noqa: ANN401  types
+    """Return the type of an argument with its declaration for typer."""
+    kind, *shared = get_args(hint) if get_origin(hint) is Annotated else [hint]
+    declared = copy((shared[0] if shared else argument).metadata["typer"])
+    if isinstance(declared, typer.models.ArgumentInfo):
+        declared.metavar = declared.metavar or argument.name.upper()
+    else:
+        declared.param_decls = (label(argument.name), *declared.param_decls)  # no --no-NAME
+        declared.metavar = "" if kind is bool else declared.metavar
+    return Annotated[kind, declared]

@@ -3,10 +3,11 @@
 import sys
 from math import isfinite
 
-from jpr.cli import output
-from jpr.cli.arguments import Docs, IndexFolder, Json, argument, arguments, flag, option
-from jpr.cli.checks import check_k, check_source
+import jpr
+from jpr.cli import checks, output
+from jpr.cli.arguments import Docs, IndexFolder, Json, argument, arguments, option
 from jpr.errors import ConfigError
+from jpr.formats.replies import reply_json
 from jpr.types import DECODERS, INDEPENDENT, TREES
 
 
@@ -15,24 +16,19 @@ class AskArguments:
     question: str = argument("Question to answer.")
     docs: Docs = None
     index: IndexFolder = None
-    k: int = option("Input", "Number of passages to choose.", "-k", default=5)
+    k: int = option("Input", "Number of passages to choose.", default=5)
     json: Json = False
-    explain: bool = flag("Output", "Show which answer each passage adds.")
-    compare: bool = flag("Output", "Also show the passages chosen independently.")
-    decode: str | None = option(
-        "Model", f"Decoder: {', '.join(DECODERS)}.", show_default="the model's"
-    )
-    beta: float | None = option(
-        "Model", "Length penalty of tree and sets; a larger β gives a wider tree."
-    )
+    explain: bool = option("Output", "Show which answer each passage adds.", default=False)
+    compare: bool = option("Output", "Also show the passages chosen independently.", default=False)
+    decode: str | None = option("Model", f"One of {', '.join(DECODERS)}.", show_default="model's")
+    beta: float | None = option("Model", "Length penalty of tree and sets; larger: a wider tree.")
 
     def __post_init__(self) -> None:
         if not self.question.strip():
             raise ConfigError("the question is empty")
-        check_source(self.docs, self.index)
-        check_k(self.k)
-        if self.decode is not None and self.decode not in DECODERS:
-            raise ConfigError(f"--decode {self.decode}: choose one of {', '.join(DECODERS)}")
+        checks.one_source(self.docs, self.index)
+        checks.positive_k(self.k)
+        checks.one_of("--decode ", self.decode, DECODERS)
         if self.beta is not None and self.decode not in (None, *TREES):
             raise ConfigError(f"--beta has no effect with --decode {self.decode}; remove it")
         if self.beta is not None and not isfinite(self.beta):
@@ -47,15 +43,11 @@ def run(options: AskArguments) -> None:
     files change.
 
     Example: jpr ask "who plays mark on roseanne"
-
     Example: jpr ask "what are the deadlines" --docs contracts --explain
-
     Example: jpr ask "who won the cup" --index wiki -k 10 --compare
     """
-    from jpr.bundled import open_pipeline
-
     with output.warnings_as_notes():
-        pipeline = open_pipeline(
+        pipeline = jpr.open_pipeline(
             options.docs, options.index, options.k, device="cpu", watched=output.progress
         )
     with output.spinner("reading and choosing passages"):
@@ -63,8 +55,6 @@ def run(options: AskArguments) -> None:
         reply = opened.reply(beta=options.beta, decoder=options.decode)
         independent = opened.reply(decoder=INDEPENDENT) if options.compare else None
     if options.json:
-        from jpr.formats.replies import reply_json
-
         output.write_json(reply_json(reply, independent))
         return
     from jpr.cli.render import reply_parts

@@ -4,10 +4,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from jpr.cli import output
+from jpr.cli import checks, files, output
 from jpr.cli.arguments import Corpus, Origin, Questions, Split, argument, arguments, option
-from jpr.cli.checks import check_out
-from jpr.cli.files import fill_in, naming, recognize, split_passages, writable_format
 from jpr.errors import ConfigError, DataError
 from jpr.io.atomic import publish
 from jpr.types import Passage, Question, Ranking
@@ -18,13 +16,13 @@ class ConvertArguments:
     source: Path = argument("File or folder to read.")
     target: Path = argument("File to write.")
     to: str = option("Output", "Format to write.", metavar="FORMAT", default=...)
-    origin: Origin = None
+    from_: Origin = None
     split: Split = None
     corpus: Corpus = None
     questions: Questions = None
 
     def __post_init__(self) -> None:
-        check_out(self.target, self.source, self.corpus, self.questions)
+        checks.separate(self.target, self.source, self.corpus, self.questions)
 
 
 def run(options: ConvertArguments) -> None:
@@ -34,35 +32,31 @@ def run(options: ConvertArguments) -> None:
     target that ends in .gz, .xz, .bz2 or .zst is compressed. `jpr validate` lists the formats.
 
     Example: jpr convert psgs_w100.tsv.gz corpus.jsonl --to beir
-
     Example: jpr convert enwiki.xml.bz2 passages.tsv --to tsv --split words:100
-
     Example: jpr convert run.trec run.jsonl --to ctxs --corpus passages.tsv --questions dev.jsonl
     """
-    source, origin = recognize(options.source, options.origin)
-    target, format = writable_format(options.to)
+    source, origin = files.recognize(options.source, options.from_)
+    target, format = files.writable_format(options.to)
     if options.split and target.name != "passages":
         raise ConfigError(f"--split is for passages; {options.to} holds {target.name}")
     if source.name != "rankings" and (options.corpus or options.questions):
         raise ConfigError(
             f"--corpus and --questions are for rankings; {options.source} holds {source.name}"
         )
-    extract = _EXTRACTED.get((source.name, target.name))
+    extract = _EXTRACTED.get(target.name) if source.name == "rankings" else None
     if extract is None and source is not target:
         raise ConfigError(
             f"{source.name} cannot be written as {target.name}; choose a format for {source.name}"
         )
     records = source.read(options.source, origin.name)
-    with naming(options.source):
+    with files.naming(options.source):
         if source.name == "rankings":
-            records = fill_in(records, options.corpus, options.questions)
-        records = split_passages(extract(records) if extract else records, options.split)
+            records = files.fill_in(records, options.corpus, options.questions)
+        records = files.split_passages(extract(records) if extract else records, options.split)
         assert target.write is not None
-        with (
-            output.progress(f"writing {target.name}", None) as progress,
-            publish(options.target) as stream,
-        ):
-            target.write(output.counted(records, progress), stream, format.name)
+        records = output.counted(f"writing {target.name}", records)
+        with publish(options.target) as stream:
+            target.write(records, stream, format.name)
 
 
 def _questions_of(rankings: Iterable[Ranking]) -> Iterator[Question]:
@@ -82,7 +76,5 @@ def _passages_of(rankings: Iterable[Ranking]) -> Iterator[Passage]:
             yield hit.passage
 
 
-_EXTRACTED: dict[tuple[str, str], Callable[[Iterable[Ranking]], Iterator[Any]]] = {
-    ("rankings", "questions"): _questions_of,
-    ("rankings", "passages"): _passages_of,
-}
+_EXTRACTED: dict[str, Callable[[Iterable[Ranking]], Iterator[Any]]]
+_EXTRACTED = {"questions": _questions_of, "passages": _passages_of}

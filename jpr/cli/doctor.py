@@ -65,26 +65,23 @@ def run(options: DoctorArguments) -> None:
     whether its encoder is found. Exit code 2 if it is damaged or its encoder is missing.
 
     Example: jpr doctor --json
-
     Example: jpr doctor wiki
     """
     if options.index is None:
-        _print(examine(), _lines, options.json)
-        return
-    from jpr.retrieve.describe import describe_index
+        found = examine()
+        lines = _lines(found)
+    else:
+        from jpr.retrieve.describe import describe_index
 
-    found = describe_index(options.index)
-    _print(found, _index_lines, options.json)
-    if problem := found.get("problem"):
-        raise FormatError(options.index, 0, problem)
-
-
-def _print(found: Found, lines: Callable[[Found], Iterator[tuple[str, str]]], json: bool) -> None:
-    if json:
+        found = describe_index(options.index)
+        lines = _index_lines(found)
+    if options.json:
         output.write_json(found)
-        return
-    for name, text in lines(found):
-        output.write(f"{name:<14}{text}")
+    else:
+        for name, text in lines:
+            output.write(f"{name:<14}{text}")
+    if options.index is not None and (problem := found.get("problem")):
+        raise FormatError(options.index, 0, problem)
 
 
 def _index_lines(found: Found) -> Iterator[tuple[str, str]]:
@@ -96,30 +93,35 @@ def _index_lines(found: Found) -> Iterator[tuple[str, str]]:
 
 def examine() -> Found:
     """Return what is installed; null is absent or unknown."""
-    onnxruntime = _library("onnxruntime", _of_onnxruntime)
-    torch = _library("torch", _of_torch)
-    cpuinfo = ""
+    onnxruntime, torch = _library("onnxruntime", _of_onnxruntime), _library("torch", _of_torch)
+    gpus = torch.get("gpus") if torch else None
+    cpuinfo, memory = "", None
     with suppress(OSError):  # only Linux has it
         cpuinfo = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    with suppress(AttributeError, OSError, ValueError):
+        memory = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
     return {
         "jpr": jpr.__version__,
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "cores": output.cpu_count(),
         "instruction_sets": instruction_sets(cpuinfo),
-        "memory_gib": _memory(),
+        "memory_gib": memory,
         "models": {name: _size(ASSETS / name) for name in ("encoder", "joint")},
         "onnxruntime": onnxruntime,
         "torch": torch,
         "extras": {name: all(map(find_spec, brings)) for name, brings in EXTRAS.items()},
-        "can": _can(onnxruntime, torch),
+        "can": {
+            "onnx": bool(onnxruntime and "version" in onnxruntime),
+            "checkpoints": gpus is not None and bool(find_spec("safetensors")),
+            "gpu_bf16": any(gpu["bf16"] for gpu in gpus or ()),
+        },
     }
 
 
 def _size(folder: Path) -> int | None:
     """Return the bytes of a model; None if it is absent."""
-    files = [file for file in folder.rglob("*") if file.is_file()]
-    return sum(file.stat().st_size for file in files) if files else None
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) or None
 
 
 def instruction_sets(cpuinfo: str) -> list[str] | None:
@@ -134,14 +136,6 @@ def instruction_sets(cpuinfo: str) -> list[str] | None:
             has = set(flags.split())
             return [unit for unit, any_of in _UNITS.items() if not has.isdisjoint(any_of)]
     return None
-
-
-def _memory() -> float | None:
-    try:
-        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):
-        return None
-    return round(total / 2**30, 1)
 
 
 def _library(name: str, describe: Callable[[Any], Found]) -> Found | None:
@@ -164,23 +158,10 @@ def _of_onnxruntime(onnxruntime: Any) -> Found:  # noqa: ANN401  it may be absen
 def _of_torch(torch: Any) -> Found:  # noqa: ANN401  it may be absent
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     gpus = [
-        {
-            "name": gpu.name,
-            "memory_gib": round(gpu.total_memory / 2**30, 1),
-            "bf16": gpu.major >= 8,  # since Ampere
-        }
-        for gpu in map(torch.cuda.get_device_properties, range(count))
+        {"name": g.name, "memory_gib": round(g.total_memory / 2**30, 1), "bf16": g.major >= 8}
+        for g in map(torch.cuda.get_device_properties, range(count))
     ]
-    return {"gpus": gpus}
-
-
-def _can(onnxruntime: Found | None, torch: Found | None) -> dict[str, bool]:
-    gpus = (torch or {}).get("gpus")
-    return {
-        "onnx": bool(onnxruntime and "version" in onnxruntime),
-        "checkpoints": gpus is not None and bool(find_spec("safetensors")),
-        "gpu_bf16": any(gpu["bf16"] for gpu in gpus or ()),
-    }
+    return {"gpus": gpus}  # bf16 is there since Ampere, version 8
 
 
 def _lines(found: Found) -> Iterator[tuple[str, str]]:
@@ -206,11 +187,10 @@ def _library_text(library: Found | None, absent: str) -> str:
         return absent
     if "problem" in library:
         return f"cannot be loaded: {library['problem']}"
+    parts = [
+        f"{gpu['name']} ({gpu['memory_gib']} GiB, {'bf16' if gpu['bf16'] else 'no bf16'})"
+        for gpu in library.get("gpus", ())
+    ]
     if "providers" in library:
         parts = [*library["providers"], f"{library['threads']} threads"]
-    else:
-        parts = [
-            f"{gpu['name']} ({gpu['memory_gib']} GiB, {'bf16' if gpu['bf16'] else 'no bf16'})"
-            for gpu in library["gpus"]
-        ] or ["no GPU"]
-    return f"{library['version']}: {', '.join(parts)}"
+    return f"{library['version']}: {', '.join(parts) or 'no GPU'}"

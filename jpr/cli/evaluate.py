@@ -8,52 +8,37 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from jpr.cli import output
-from jpr.cli.arguments import Corpus, Json, Strict, argument, arguments, flag, option
-from jpr.cli.checks import reject
-from jpr.cli.files import naming, read_corpus
+import jpr
+from jpr.cli import checks, files, output
+from jpr.cli.arguments import Corpus, Json, Strict, argument, arguments, option
 from jpr.errors import ConfigError, DataError
-from jpr.evaluation.answers import EM, AnswerF1
-from jpr.formats.questions import load_questions
-from jpr.formats.runs import load_rankings
 from jpr.formats.runs.align import align, align_predictions, fill_texts, texts_for
-from jpr.formats.runs.predictions import load_predictions
 from jpr.io.locks import cache_folder
 from jpr.types import Question, Ranking
 
 if TYPE_CHECKING:
     from jpr.evaluation.evaluation import Evaluation
-    from jpr.formats.runs.trec import Judgement
 
 T = TypeVar("T")
 DEFAULT = ("MRecall@5", "MRecall@10", "alpha_nDCG(0.9)@5", "alpha_nDCG(0.9)@10")
 DEFAULT_BY_IDS = ("MRecall_clusters@5", "MRecall_clusters@10", *DEFAULT[2:])
+_ANSWER_MEASURES = {measure.name: measure for measure in (jpr.AnswerF1, jpr.EM)}
+_TIES = "have mostly equal scores; ties are ordered by descending passage id, as in trec_eval"
 STYLES = ("terminal", "markdown", "latex")
 _EXAMPLE = Path(__file__).parent.parent / "assets" / "example"
-_EXAMPLE_MEASURES = ["Recall@5", "MRecall@5", "alpha_nDCG(0.9)@5"]
 
 
 @arguments
 class EvaluateArguments:
     runs: list[Path] | None = argument("Runs: files of rankings.", "RUN", default=None)
-    questions: Path | None = option("Input", "File of questions with answers.", "--questions", "-q")
+    questions: Path | None = option("Input", "File of questions with answers.", "-q")
     measure: list[str] | None = option(
-        "Output",
-        "For example MRecall@5, alpha_nDCG(0.9)@10; repeatable.",
-        "--measure",
-        "-m",
-        metavar="MEASURE",
+        "Output", "For example MRecall@5, alpha_nDCG(0.9)@10; repeatable.", "-m", metavar="MEASURE"
     )
-    baseline: Path | None = option(
-        "Input", "Run that the others are compared with, by paired tests."
-    )
+    baseline: Path | None = option("Input", "Run to compare the others with, by paired tests.")
     corpus: Corpus = None
-    qrels: Path | None = option(
-        "Input", "Judge by passage ids: question, subtopic, passage, relevance."
-    )
-    pool: Path | None = option(
-        "Input", "Run whose passages the ideal ranking of α-nDCG may also use."
-    )
+    qrels: Path | None = option("Input", "Judge by ids: question, subtopic, passage, relevance.")
+    pool: Path | None = option("Input", "Run whose passages the ideal of α-nDCG may also use.")
     answers: list[Path] | None = option(
         "Input", "File of answers, scored by AnswerF1 and EM; repeatable.", metavar="FILE"
     )
@@ -61,17 +46,21 @@ class EvaluateArguments:
     plots: Path | None = option("Output", "Folder for plots (needs the plot extra).")
     json: Json = False
     table: str = option("Output", f"Table format: {', '.join(STYLES)}.", default=STYLES[0])
-    example: bool = flag("Input", "Evaluate the bundled example.")
+    example: bool = option("Input", "Evaluate the bundled example.", default=False)
 
     def __post_init__(self) -> None:
-        files = ("runs", "corpus", "qrels", "pool")
+        for_runs = ("runs", "corpus", "qrels", "pool")
         if self.example:
             why = "--example uses the bundled files; remove these"
-            reject(why, self, *files, "questions", "baseline", "answers")
+            checks.reject(why, self, *for_runs, "questions", "baseline", "answers")
         if self.answers:
-            reject("has no effect with --answers; remove it", self, *files, "strict", "plots")
-        if self.table not in STYLES:
-            raise ConfigError(f"--table {self.table}: choose one of {', '.join(STYLES)}")
+            why = "has no effect with --answers; remove it"
+            checks.reject(why, self, *for_runs, "strict", "plots")
+        if not self.example and not self.paths:
+            raise ConfigError("no run is given; try: jpr evaluate --example")
+        if not self.example and self.questions is None and self.qrels is None:
+            raise ConfigError("give the questions: --questions FILE")
+        checks.one_of("--table ", self.table, STYLES)
         if self.plots:
             from jpr.evaluation.plots import check_matplotlib
 
@@ -92,7 +81,6 @@ def run(options: EvaluateArguments) -> None:
     questions won and lost.
 
     Example: jpr evaluate joint.jsonl --baseline first.jsonl --questions dev.jsonl -m MRecall@5
-
     Example: jpr evaluate --example
     """
     if options.example:
@@ -102,18 +90,16 @@ def run(options: EvaluateArguments) -> None:
             runs=[_EXAMPLE / "joint.jsonl"],
             baseline=_EXAMPLE / "independent.jsonl",
             questions=_EXAMPLE / "questions.jsonl",
-            measure=options.measure or _EXAMPLE_MEASURES,
+            measure=options.measure or ["Recall@5", "MRecall@5", "alpha_nDCG(0.9)@5"],
         )
     if options.answers:
-        evaluation = _score_answers(options)
-        _note_oddities(evaluation, "answers")
-        _print(evaluation, options)
+        evaluation = shown = _score_answers(options)
     else:
         names = options.measure or (DEFAULT_BY_IDS if options.qrels else DEFAULT)
         evaluation = _score_runs(options, names)
         shown = evaluation.first(len(names))
-        _note_oddities(shown, "rankings")
-        _print(shown, options)
+    _note_oddities(shown, "answers" if options.answers else "rankings")
+    _print(shown, options)
     if options.plots is not None:
         from jpr.evaluation.plots import plot_evaluation
 
@@ -123,19 +109,18 @@ def run(options: EvaluateArguments) -> None:
 
 def _score_runs(options: EvaluateArguments, names: Sequence[str]) -> "Evaluation":
     """Score runs by the named measures, followed by those of the plotted curve."""
-    from jpr.evaluation.evaluation import evaluate
     from jpr.evaluation.measures import parse_measure
     from jpr.evaluation.plots import curve_measures
-    from jpr.formats.runs.trec import load_qrels
 
     for name in names:
-        if name in (AnswerF1.name, EM.name):
+        if name in _ANSWER_MEASURES:
             raise ConfigError(f"{name} scores answers; give them with --answers FILE")
     measures = [parse_measure(name) for name in names]
-    if not options.paths:
-        raise ConfigError("no run is given; try: jpr evaluate --example")
-    qrels = load_qrels(options.qrels) if options.qrels else []
-    questions = _questions(options.questions, qrels)
+    qrels = jpr.load_qrels(options.qrels) if options.qrels else []
+    if options.questions is None:
+        questions = [Question(id, "") for id in dict.fromkeys(one.question_id for one in qrels)]
+    else:
+        questions = jpr.load_questions(options.questions)
     pool = [options.pool] if options.pool else []
     loaded = _rankings([*options.paths, *pool], options.corpus)
     if options.plots and not qrels:
@@ -146,7 +131,7 @@ def _score_runs(options: EvaluateArguments, names: Sequence[str]) -> "Evaluation
         _naming_files(loaded, partial(align, questions)),
         output.progress("searching answers", len(questions)) as progress,
     ):
-        return evaluate(
+        return jpr.evaluate(
             questions,
             {str(path): loaded[path] for path in options.paths},
             measures,
@@ -160,90 +145,70 @@ def _score_runs(options: EvaluateArguments, names: Sequence[str]) -> "Evaluation
 
 
 def _score_answers(options: EvaluateArguments) -> "Evaluation":
-    from jpr.evaluation.evaluation import evaluate_answers
-
-    known = {measure.name: measure for measure in (AnswerF1, EM)}
-    names = list(dict.fromkeys(options.measure or known))
+    names = list(dict.fromkeys(options.measure or _ANSWER_MEASURES))
     for name in names:
-        if name not in known:
-            raise ConfigError(f"{name!r} does not score answers; choose {' or '.join(known)}")
-    questions = _questions(options.questions)
-    systems = {path: load_predictions(path) for path in options.paths}
+        if name not in _ANSWER_MEASURES:
+            known = " or ".join(_ANSWER_MEASURES)
+            raise ConfigError(f"{name!r} does not score answers; choose {known}")
+    assert options.questions
+    questions = jpr.load_questions(options.questions)
+    systems = {path: jpr.load_predictions(path) for path in options.paths}
     with _naming_files(systems, partial(align_predictions, questions)):
         named = {str(path): given for path, given in systems.items()}
-        return evaluate_answers(questions, named, [known[name] for name in names])
+        return jpr.evaluate_answers(questions, named, [_ANSWER_MEASURES[name] for name in names])
 
 
 @contextmanager
-def _naming_files(files: Mapping[Path, T], align: Callable[[T], object]) -> Iterator[None]:
+def _naming_files(given: Mapping[Path, T], align: Callable[[T], object]) -> Iterator[None]:
     """On an error about records, find the file they are in and name it."""
     try:
         yield
     except DataError:
-        for path, records in files.items():
-            with naming(path):
+        for path, records in given.items():
+            with files.naming(path):
                 align(records)
         raise
 
 
-def _questions(path: Path | None, qrels: "Sequence[Judgement]" = ()) -> list[Question]:
-    if path is not None:
-        return load_questions(path)
-    if not qrels:
-        raise ConfigError("give the questions: --questions FILE")
-    return [Question(id, "") for id in dict.fromkeys(j.question_id for j in qrels)]
-
-
 def _rankings(paths: Iterable[Path], corpus: Path | None) -> dict[Path, list[Ranking]]:
     """Read runs, and in one pass over the corpus the texts that they lack."""
-    runs = {path: load_rankings(path) for path in paths}
-    if corpus is None:
-        return runs
-    rankings = chain.from_iterable(runs.values())
-    with output.progress("reading passages", None) as progress:
-        texts = texts_for(rankings, output.counted(read_corpus(corpus), progress))
-    for path in runs:
-        with naming(path):
-            runs[path] = fill_texts(runs[path], texts.values())
+    runs = {path: jpr.load_rankings(path) for path in paths}
+    if corpus is not None:
+        texts = texts_for(chain.from_iterable(runs.values()), files.read_corpus(corpus))
+        for path in runs:
+            with files.naming(path):
+                runs[path] = fill_texts(runs[path], texts.values())
     return runs
 
 
 def _note_oddities(evaluation: "Evaluation", kind: str) -> None:
-    if evaluation.without_answers:
-        output.note(
-            f"left out {output.count(len(evaluation.without_answers), 'question')} without answers"
-        )
+    if n := len(evaluation.without_answers):
+        output.note(f"left out {output.count(n, 'question')} without answers")
     for run in evaluation.runs:
         example = next(iter(run.differing), "")
-        ties = (
-            "have mostly equal scores; ties are ordered by descending passage id, as in trec_eval"
-        )
-        for count, problem in (
-            (len(run.missing), "questions are missing and score 0"),
-            (len(run.unknown), f"{kind} are for other questions; ignored"),
-            (
-                len(run.differing),
-                f"{kind} have a different question text under the same id, e.g. {example!r}",
-            ),
-            (run.bare, "passages have no text; no answer is found there"),
-            (run.flat, f"rankings {ties}"),
-        ):
+        differ = f"have a different question text under the same id, e.g. {example!r}"
+        problems = {
+            "questions are missing and score 0": len(run.missing),
+            f"{kind} are for other questions; ignored": len(run.unknown),
+            f"{kind} {differ}": len(run.differing),
+            "passages have no text; no answer is found there": run.bare,
+            f"rankings {_TIES}": run.flat,
+        }
+        for problem, count in problems.items():
             if count:
                 output.note(f"{run.name}: {count} {problem}")
 
 
 def _print(evaluation: "Evaluation", options: EvaluateArguments) -> None:
     from jpr.evaluation import tables
-    from jpr.evaluation.compare import compare
 
-    compared = compare(evaluation, str(options.baseline)) if options.baseline else []
+    compared = jpr.compare(evaluation, str(options.baseline)) if options.baseline else []
     if options.json:
         output.write_json(tables.as_json(evaluation, compared))
         return
     styles = {"markdown": tables.markdown, "latex": tables.latex}
-    both: list[tuple[Sequence[str], list[tuple[str, ...]]]] = [
-        (tables.HEADER, tables.rows(evaluation))
-    ]
+    both: list[tuple[Sequence[str], list[tuple[str, ...]]]]
+    both = [(tables.HEADER, tables.rows(evaluation))]
     if compared:
         both.append((tables.COMPARED, tables.compared_rows(evaluation, compared)))
     for header, rows in both:

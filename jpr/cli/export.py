@@ -5,12 +5,10 @@ from functools import cached_property
 from math import isfinite
 from pathlib import Path
 
-from jpr.cli import output
+import jpr
+from jpr.cli import checks, files, output
 from jpr.cli.arguments import Corpus, Questions, Settings, argument, arguments, option
-from jpr.cli.checks import check_k, reject
-from jpr.cli.files import naming, read_run
 from jpr.errors import ConfigError, DataError
-from jpr.formats.runs import load_rankings
 from jpr.io.atomic import publish_folder
 from jpr.io.settings import parse_settings
 from jpr.types import Ranking
@@ -23,35 +21,27 @@ _MODEL_FILES = ("joint.json", "encoder.json", "config.json")
 
 @dataclass(frozen=True)
 class ExportSettings:
-    """What `jpr export --set` takes."""
+    """What `jpr export --set` takes; the help of `run` says what the keys mean."""
 
     precision: str = "int8"
-    prior: float | None = None
-    """Weight of −log(first-stage rank) beside log P; None is the trained one."""
+    prior: float | None = None  # None is the trained one
     keep: float = 0.95
-    """--calibrate: share of the answers to keep."""
     k: int = 10
-    """--calibrate: maximum number of passages."""
     decoder: str | None = None
     beta: float | None = None
 
     def __post_init__(self) -> None:
-        if self.precision not in PRECISIONS:
-            raise ConfigError(
-                f"--set precision={self.precision}: choose one of {', '.join(PRECISIONS)}"
-            )
+        checks.one_of("--set precision=", self.precision, PRECISIONS)
         if self.prior is not None and not isfinite(self.prior):
             raise ConfigError(f"--set prior={self.prior}: must be a finite number")
-        check_k(self.k)
+        checks.positive_k(self.k)
 
 
 @arguments
 class ExportArguments:
     model: Path = argument("Folder of a joint model or an encoder.")
-    out: Path | None = option("Output", "New folder to write.", "--out", "-o")
-    sample: Path | None = option(
-        "Input", "int8: run with texts, for calibrating scales.", metavar="RUN"
-    )
+    out: Path | None = option("Output", "New folder to write.", "-o")
+    sample: Path | None = option("Input", "int8: run with texts, to find scales.", metavar="RUN")
     calibrate: Path | None = option(
         "Input",
         "Find the stopping threshold of -k auto on this run; without --out, in place.",
@@ -64,14 +54,18 @@ class ExportArguments:
     def __post_init__(self) -> None:
         if not self.model.is_dir():
             raise ConfigError(f"{self.model}: is not a folder; give the folder of a model")
+        if self.out is None and self.calibrate is None:
+            raise ConfigError("give --out DIR to export, or --calibrate RUN")
         if self.out is None:
-            if self.calibrate is None:
-                raise ConfigError("give --out DIR to export, or --calibrate RUN")
-            reject("needs --out DIR", self, "sample")
+            checks.reject("needs --out DIR", self, "sample")
         if self.calibrate is None:
-            reject("only for --calibrate", self, "questions", "corpus")
+            checks.reject("only for --calibrate", self, "questions", "corpus")
         self._check_model()
-        self._check_precision()
+        precision, is_int8 = self.settings.precision, self.settings.precision == "int8"
+        if self.out is not None and is_int8 and self.sample is None:
+            raise ConfigError("precision int8: give --sample RUN, or --set precision=fp32")
+        if self.out is not None and not is_int8 and self.sample is not None:
+            raise ConfigError(f"precision {precision}: --sample is only for int8")
 
     def _check_model(self) -> None:
         from jpr.encode.encoder_folder import weight_files
@@ -83,17 +77,7 @@ class ExportArguments:
             raise ConfigError(f"{self.model}: is the bundled model; copy it and calibrate the copy")
         if self.out is not None and self.is_joint and not weight_files(self.model):
             raise ConfigError(f"{self.model}: is already in ONNX; export the model it came from")
-
-    def _check_precision(self) -> None:
-        precision, is_int8 = self.settings.precision, self.settings.precision == "int8"
-        if self.out is not None and is_int8 != (self.sample is not None):
-            problem = (
-                "give --sample RUN, or --set precision=fp32"
-                if is_int8
-                else "--sample is only for int8"
-            )
-            raise ConfigError(f"precision {precision}: {problem}")
-        if (self.settings.prior is not None or self.calibrate is not None) and not self.is_joint:
+        if not self.is_joint and (self.settings.prior is not None or self.calibrate is not None):
             raise ConfigError(f"{self.model}: prior and --calibrate are for joint models")
 
     @property
@@ -119,9 +103,7 @@ def run(options: ExportArguments) -> None:
     with a pointer head); of --calibrate: keep (share of answers, 0.95), k (10), decoder, beta.
 
     Example: jpr export joint --out joint-cpu --sample bm25.jsonl
-
     Example: jpr export joint --out joint-onnx --set precision=fp32
-
     Example: jpr export joint --calibrate dev-run.jsonl --set keep=0.95
     """
     if options.out is not None:
@@ -148,34 +130,28 @@ def _export(options: ExportArguments, out: Path) -> None:
 
 def _read_sample(sample: Path) -> list[Ranking]:
     """Read the sample; reject one without texts."""
-    with naming(sample):
-        rankings = [ranking for ranking in load_rankings(sample) if ranking.hits]
+    with files.naming(sample):
+        rankings = [ranking for ranking in jpr.load_rankings(sample) if ranking.hits]
         if not rankings:
             raise DataError("holds no ranking with passages")
-        for ranking in rankings:
-            bare = any(hit.passage.is_bare for hit in ranking.hits)
-            if bare or not ranking.question.text.strip():
-                raise DataError(
-                    f"question {ranking.question.id!r} or its passages have no texts; add them "
-                    "with jpr convert --questions --corpus"
-                )
+        for id, text, hits in ((r.question.id, r.question.text, r.hits) for r in rankings):
+            if not text.strip() or any(hit.passage.is_bare for hit in hits):
+                problem = f"question {id!r} or its passages have no texts"
+                raise DataError(f"{problem}; add them with jpr convert --questions --corpus")
     return rankings
 
 
 def _calibrate(options: ExportArguments, run: Path, model: Path) -> None:
     """Decode without a threshold, find it, and write it to the model's folder."""
-    from jpr.coverage import cover
     from jpr.rerank.decoding import StoppingRule, calibrate, write_stopping_rule
-    from jpr.rerank.joint import JointReranker
 
     settings = options.settings
-    reranker = JointReranker.load(model, settings.decoder, settings.beta)
-    rankings = read_run(run, options.corpus, options.questions, needs_answers=True)
-    with output.progress("decoding", len(rankings)) as progress:
-        choices = output.counted(reranker.decode_many(rankings, settings.k), progress)
-        trees = [choice.nodes for choice in choices]
-    threshold, kept, passages = calibrate(trees, cover(rankings), settings.keep)
+    reranker = jpr.JointReranker.load(model, settings.decoder, settings.beta)
+    rankings = files.read_run(run, options.corpus, options.questions, needs_answers=True)
     by, n = reranker.decoding, len(rankings)
+    choices = output.counted("decoding", reranker.decode_many(rankings, settings.k), n)
+    trees = [choice.nodes for choice in choices]
+    threshold, kept, passages = calibrate(trees, jpr.cover(rankings), settings.keep)
     rule = StoppingRule(threshold, settings.k, by.decoder, by.beta, kept, passages, n)
     write_stopping_rule(model / "joint.json", rule)
     output.note(

@@ -16,10 +16,14 @@ from jpr.formats.format import Format, detect, head_of, writable
 from jpr.formats.questions import check_lengths, load_questions
 from jpr.formats.runs import load_rankings, predictions
 from jpr.formats.runs.align import align, check_unique_passages, fill_texts
+from jpr.io.text_files import watch_reading
 from jpr.types import Passage, Question, Ranking
 
 if TYPE_CHECKING:
     from jpr.formats.corpus.documents import Cut
+    from jpr.retrieve.document_index import ProgressBar
+
+_MB = 1 << 20
 
 
 @contextmanager
@@ -61,49 +65,51 @@ def record_kinds() -> tuple[RecordKind, ...]:
     )
 
 
+@cache
+def _kinds() -> dict[Format[Any], RecordKind]:
+    return {format: kind for kind in record_kinds() for format in kind.formats}
+
+
 def recognize(path: Path, name: str | None = None) -> tuple[RecordKind, Format[Any]]:
     """Return the kind and format of a file, by the format's name or by its first record."""
-    return _with_kind(lambda formats: detect(path, formats, name))
+    format = detect(path, list(_kinds()), name)
+    return _kinds()[format], format
 
 
 def writable_format(name: str) -> tuple[RecordKind, Format[Any]]:
     """Return a format that can be written, by its name."""
-    return _with_kind(lambda formats: writable(formats, name))
-
-
-def _with_kind(
-    choose: Callable[[list[Format[Any]]], Format[Any]],
-) -> tuple[RecordKind, Format[Any]]:
-    kinds = {format.name: (kind, format) for kind in record_kinds() for format in kind.formats}
-    return kinds[choose([format for _, format in kinds.values()]).name]
+    format = writable(list(_kinds()), name)
+    return _kinds()[format], format
 
 
 def read_corpus(
-    corpus: Path, split: str | None = None, note: Callable[[str], None] = output.note
+    corpus: Path,
+    split: str | None = None,
+    *,
+    note: Callable[[str], None] = output.note,
+    bar: "ProgressBar" = output.progress,
 ) -> Iterator[Passage]:
-    """Yield the passages of a corpus, split as `--split` says.
+    """Yield the passages of a corpus, split as `--split` says, while `bar` shows the progress.
 
     A folder of documents is read and split as by `jpr ask --docs`; `note` receives the files that
     are left out.
     """
-    if is_documents(corpus):
-        return _documents(corpus, _cut(split), note)
-    return split_passages(read_passages(corpus), split)
+    from jpr.formats.corpus import documents, folder
 
-
-def is_documents(corpus: Path) -> bool:
-    """Whether a corpus is a folder of documents."""
-    from jpr.formats.corpus import folder
-
-    return corpus.is_dir() and folder.text_folder.sniff(head_of(corpus))
-
-
-def _documents(folder: Path, cut: "Cut", note: Callable[[str], None]) -> Iterator[Passage]:
-    from jpr.formats.corpus.documents import find_documents, read_documents
-
-    found = find_documents(folder)
-    with output.progress("reading files", len(found.files)) as progress:
-        yield from read_documents(folder, found, cut, note, progress)
+    if corpus.is_dir() and folder.text_folder.sniff(head_of(corpus)):
+        found = documents.find_documents(corpus)
+        with bar("reading files", len(found.files)) as progress:
+            yield from documents.read_documents(corpus, found, _cut(split), note, progress)
+        return
+    files = [corpus] if corpus.is_file() else [path for path in corpus.rglob("*") if path.is_file()]
+    total = sum(path.stat().st_size for path in files) // _MB
+    with bar("reading passages, MB", total) as progress, watch_reading() as reading:
+        shown = 0
+        for count, passage in enumerate(split_passages(read_passages(corpus), split)):
+            yield passage
+            if count % 1000 == 0 and (done := sum(reading.values()) // _MB) > shown:
+                progress(done - shown)
+                shown = done
 
 
 def split_passages(passages: Iterable[Passage], split: str | None) -> Iterator[Passage]:
@@ -140,19 +146,14 @@ def fill_in(
 ) -> Iterable[Ranking]:
     """Add texts from a corpus and questions from a file to rankings, if these are given."""
     if corpus:
-        with output.progress("reading passages", None) as progress:
-            rankings = fill_texts(rankings, output.counted(read_corpus(corpus), progress))
+        rankings = fill_texts(rankings, read_corpus(corpus))
     if questions:
         aligned = align(load_questions(questions), rankings)
         rankings = aligned.items
-        if aligned.unknown:
-            output.note(
-                f"left out {output.count(len(aligned.unknown), 'ranking')} for other questions"
-            )
-        if aligned.missing:
-            output.note(
-                f"{output.count(len(aligned.missing), 'question')} without a ranking; left empty"
-            )
+        if unknown := len(aligned.unknown):
+            output.note(f"left out {output.count(unknown, 'ranking')} for other questions")
+        if missing := len(aligned.missing):
+            output.note(f"{output.count(missing, 'question')} without a ranking; left empty")
     return rankings
 
 
@@ -180,21 +181,18 @@ def read_run(
 
 def _check_texts(ranking: Ranking) -> None:
     check_lengths([ranking.question])
-    id = ranking.question.id
+    which, n = f"question {ranking.question.id!r}", len(ranking.hits)
     if not ranking.question.text.strip():
-        raise DataError(f"question {id!r} has no text; give the questions with --questions")
-    bare = sum(hit.passage.is_bare for hit in ranking.hits)
-    if bare:
-        raise DataError(
-            f"{bare} of {len(ranking.hits)} passages of question {id!r} have no text; "
-            "give the texts with --corpus"
-        )
+        raise DataError(f"{which} has no text; give the questions with --questions")
+    if bare := sum(hit.passage.is_bare for hit in ranking.hits):
+        problem = f"{bare} of {n} passages of {which} have no text"
+        raise DataError(f"{problem}; give the texts with --corpus")
 
 
 def check_searchable(path: Path, questions: Sequence[Question]) -> None:
     """Reject questions of a file that have no text or are too long."""
-    empty = next((question.id for question in questions if not question.text.strip()), None)
-    if empty is not None:
-        raise DataError(f"{path}: question {empty!r} has no text to search for")
     with naming(path):
+        for question in questions:
+            if not question.text.strip():
+                raise DataError(f"question {question.id!r} has no text to search for")
         check_lengths(questions)

@@ -8,13 +8,13 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jpr.cli import output
-from jpr.cli.arguments import Settings, Split, Workers, argument, arguments, flag, option
-from jpr.cli.files import is_documents, read_corpus
+import jpr
+from jpr.cli import checks, files, output
+from jpr.cli.arguments import Settings, Split, Workers, argument, arguments, option
 from jpr.errors import ConfigError, DataError
 from jpr.io.cluster import open_cluster
 from jpr.io.settings import parse_settings
-from jpr.io.text_files import read_lines, watch_reading
+from jpr.io.text_files import read_lines
 from jpr.retrieve.engines import ENGINES, FILES, MILVUS, NO_ENCODER, IndexOptions, check_engine
 from jpr.stages import Progress
 from jpr.types import Passage
@@ -23,23 +23,21 @@ if TYPE_CHECKING:
     from jpr.encode.encoder import TextEncoder
     from jpr.encode.vectors import StoredVectors
 
-_MB = 1 << 20
+_TOO_LONG = (
+    "you can stop and resume it, build a lexical index with --encoder none, or make the vectors "
+    "on a GPU: --vectors DIR --set device=cuda"
+)
 
 
 @dataclass(frozen=True)
 class IndexSettings:
-    """What `jpr index --set` takes."""
+    """What `jpr index --set` takes; the help of `run` says what the keys mean."""
 
     device: str = "auto"
-    """Where passages are encoded: auto, cpu or cuda."""
     precision: str | None = None
-    """How `--vectors` are stored: float16 (the default) or sq8."""
     nprobe: int | None = None
-    """Above a million passages: number of clusters that a search visits."""
     collection: str | None = None
-    """Milvus: name of the collection."""
     graph: str | None = None
-    """Milvus: hnsw, or ivf for less memory."""
     engine: str | None = None
     """Engine of the index; for engines that are added to `jpr.retrieve.engines`."""
 
@@ -47,20 +45,17 @@ class IndexSettings:
 @arguments
 class IndexArguments:
     corpus: Path | None = argument("File or folder of passages or documents.", default=None)
-    out: Path | None = option("Output", "Folder of the index.", "--out", "-o")
+    out: Path | None = option("Output", "Folder of the index.", "-o")
     encoder: str | None = option(
-        "Model",
-        "Folder of an encoder, or none for a lexical index.",
-        metavar="DIR|none",
-        show_default="bundled",
+        "Model", "Folder, or none for a lexical index.", metavar="DIR|none", show_default="bundled"
     )
     vectors: Path | None = option(
         "Output",
         "Folder of the passages' vectors: used if complete, otherwise written and resumed. "
         "Without --out, only vectors are made.",
     )
-    add: bool = flag("Input", "Add the corpus to the index.")
-    replace: bool = flag("Input", "With --add: replace passages that have the same id.")
+    add: bool = option("Input", "Add the corpus to the index.", default=False)
+    replace: bool = option("Input", "With --add: replace passages of the same id.", default=False)
     remove: str | None = option("Input", "Remove passages: id,id,… or a file with one id per line.")
     workers: Workers = None
     milvus: str | None = option(
@@ -95,8 +90,7 @@ class IndexArguments:
         return self.settings.engine or (MILVUS if self.milvus else FILES)
 
     def _check_engine(self) -> None:
-        if self.engine not in ENGINES:
-            raise ConfigError(f"--set engine={self.engine}: choose one of {', '.join(ENGINES)}")
+        checks.one_of("--set engine=", self.engine, ENGINES)
         settings, has = self.settings, ENGINES[self.engine].options
         own, more = ("add", "remove", "workers", "milvus"), ("nprobe", "collection", "graph")
         given = {f"--{name}": getattr(self, name) or None for name in own}
@@ -112,70 +106,31 @@ def run(options: IndexArguments) -> None:
 
     Reads every passage format (`jpr validate` lists them), and folders of documents as `jpr ask
     --docs` does. An existing index stays in use until the new one is complete. An interrupted
-    command resumes when it is run again. Workers must find the encoder under the same path.
+    command resumes when it is run again.
 
     Settings (--set): device (auto, cpu, cuda), precision of --vectors (float16, sq8), nprobe
     (clusters visited by a search, above a million passages); with --milvus: collection, graph
     (hnsw, ivf).
 
     Example: jpr index psgs_w100.tsv.gz --out wiki
-
     Example: jpr index articles/ --out notes --split words:100 --encoder none
-
     Example: jpr index psgs_w100.tsv.gz --vectors vectors --set device=cuda
-
     Example: jpr index psgs_w100.tsv.gz --out wiki --vectors vectors
-
     Example: jpr index more.tsv --add --out wiki
-
     Example: jpr index --remove 17,23 --out wiki
-
     Example: jpr index psgs_w100.tsv.gz --out wiki --milvus http://localhost:19530
     """
-    corpus, out = options.corpus, options.out
+    corpus, out, vectors = options.corpus, options.out, options.vectors
     if out is not None:
         check_engine(out, options.engine)
-        if corpus is None:
-            _remove(options.remove or "", options, out)
-            return
+    if out is not None and corpus is None:
+        _remove(options.remove or "", options, out)
+        return
     assert corpus is not None
-    vectors = options.vectors
     if vectors is not None and (out is None or not (vectors / "done.json").exists()):
         _write_vectors(options, corpus, vectors)
     if out is not None:
         _index(options, corpus, out)
-
-
-def _index(options: IndexArguments, corpus: Path, out: Path) -> None:
-    settings = options.settings
-    has_own = options.add or options.vectors is not None
-    index_options = IndexOptions(
-        out,
-        corpus.name,
-        encoder=options.encoder if has_own else _encoder(options.encoder),
-        vectors=options.vectors,
-        encode=partial(_encode, options),
-        device=settings.device,
-        replacing=options.replace,
-        nprobe=settings.nprobe,
-        uri=options.milvus,
-        collection=settings.collection,
-        graph=settings.graph,
-    )
-    passages = index_options.checked(_read(corpus, options.split))
-    engine = ENGINES[options.engine].load()
-    write = engine.add if options.add else engine.build
-    output.note(write(passages, index_options))
-
-
-def _encoder(named: str | None) -> str | None:
-    """Return the encoder of a new index; none if no encoder is bundled."""
-    from jpr.encode.encoder_folder import BUNDLED_ENCODER
-
-    if named is None and not BUNDLED_ENCODER.is_dir():
-        output.note("no encoder is bundled with this installation: the index is lexical only")
-        return NO_ENCODER
-    return named
 
 
 def _remove(given: str, options: IndexArguments, out: Path) -> None:
@@ -187,33 +142,42 @@ def _remove(given: str, options: IndexArguments, out: Path) -> None:
         raise error if is_file else DataError(f"{error}; no file is called {given}") from error
 
 
-def _read(corpus: Path, split: str | None) -> Iterator[Passage]:
-    """Yield the passages of a corpus and show progress in megabytes read."""
-    if is_documents(corpus):
-        yield from read_corpus(corpus, split)
-        return
-    files = [corpus] if corpus.is_file() else [path for path in corpus.rglob("*") if path.is_file()]
-    total = sum(path.stat().st_size for path in files) // _MB
-    with output.progress("reading and indexing, MB", total) as progress, watch_reading() as reading:
-        shown = 0
-        for count, passage in enumerate(read_corpus(corpus, split)):
-            yield passage
-            if count % 1000 == 0 and (done := sum(reading.values()) // _MB) > shown:
-                progress(done - shown)
-                shown = done
-
-
 def _write_vectors(options: IndexArguments, corpus: Path, folder: Path) -> None:
     """Write the vectors of a corpus to the folder of `--vectors`."""
-    from jpr.encode.encoder_folder import load_encoder
+    from jpr.retrieve.document_index import no_progress_bar
 
-    encoder = load_encoder(options.encoder, options.settings.device)
-    with output.progress("counting passages", None) as progress:
-        passages = read_corpus(corpus, options.split, lambda _: None)
-        total = sum(1 for _ in output.counted(passages, progress))
-    passages = read_corpus(corpus, options.split)
-    vectors = _encode(options, passages, total, encoder, folder, options.settings.precision)
+    encoder = jpr.load_encoder(options.encoder, options.settings.device)
+    total = sum(1 for _ in files.read_corpus(corpus, options.split, note=lambda _: None))
+    passages = files.read_corpus(corpus, options.split, bar=no_progress_bar)
+    vectors = _encode(options, passages, total, encoder, folder)
     output.note(f"wrote {len(vectors):,} vectors of dimension {encoder.dimension} to {folder}")
+
+
+def _index(options: IndexArguments, corpus: Path, out: Path) -> None:
+    from jpr.encode.encoder_folder import BUNDLED_ENCODER
+
+    settings, encoder = options.settings, options.encoder
+    has_own = encoder is not None or options.add or options.vectors is not None
+    if not has_own and not BUNDLED_ENCODER.is_dir():
+        output.note("no encoder is bundled with this installation: the index is lexical only")
+        encoder = NO_ENCODER
+    index_options = IndexOptions(
+        out,
+        corpus.name,
+        encoder=encoder,
+        vectors=options.vectors,
+        encode=partial(_encode, options),
+        device=settings.device,
+        replacing=options.replace,
+        nprobe=settings.nprobe,
+        uri=options.milvus,
+        collection=settings.collection,
+        graph=settings.graph,
+    )
+    passages = index_options.checked(files.read_corpus(corpus, options.split))
+    engine = ENGINES[options.engine].load()
+    write = engine.add if options.add else engine.build
+    output.note(write(passages, index_options))
 
 
 def _encode(
@@ -222,22 +186,17 @@ def _encode(
     total: int,
     encoder: "TextEncoder",
     folder: Path,
-    precision: str | None = None,
 ) -> "StoredVectors":
-    """Encode passages, in this process or on workers."""
-    from jpr.encode.vectors import encode_here, encode_on_workers, vectors_for
+    """Encode passages, in this process or on workers; `precision` is given only for --vectors."""
+    from jpr.encode import vectors
 
     cluster = open_cluster(options.workers) if options.workers is not None else nullcontext()
+    device, precision = options.settings.device, options.settings.precision
     with cluster as client, _encoding_progress(total) as progress:
-        device = options.settings.device
-        map_chunks = encode_on_workers(client, encoder, device) if client else encode_here
-        return vectors_for(
-            passages,
-            encoder,
-            folder,
-            precision=precision,
-            map_chunks=map_chunks,
-            progress=progress,
+        on_workers, here = vectors.encode_on_workers, vectors.encode_here
+        encode = on_workers(client, encoder, device) if client else here
+        return vectors.vectors_for(
+            passages, encoder, folder, precision=precision, map_chunks=encode, progress=progress
         )
 
 
@@ -253,11 +212,7 @@ def _encoding_progress(total: int) -> Iterator[Progress]:
             hours = left * (last - before) / done / 3600
             if hours > 1 and not noted:
                 noted = True
-                output.note(
-                    f"encoding takes about {hours:.0f} hours on this machine; you can stop and "
-                    "resume it, build a lexical index with --encoder none, or make the vectors on "
-                    "a GPU: --vectors DIR --set device=cuda"
-                )
+                output.note(f"encoding takes about {hours:.0f} hours on this machine; {_TOO_LONG}")
             progress(done)
 
         yield advance

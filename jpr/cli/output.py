@@ -7,11 +7,9 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from jpr.io.json_files import strict_json
-from jpr.stages import Progress
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -80,55 +78,50 @@ def table(
     header: Sequence[str], rows: Sequence[Sequence[str]], first_number: int = 2, folded: int = 0
 ) -> None:
     """Write a table; columns from `first_number` are right-aligned, `folded` may be folded."""
+    from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     grid = Table(*header, box=None, pad_edge=False, header_style="bold")
     for i, column in enumerate(grid.columns):
-        column.no_wrap = i != folded
-        column.overflow = "fold"
+        column.no_wrap, column.overflow = i != folded, "fold"
         column.justify = "right" if i >= first_number else "left"
     for row in rows:
         grid.add_row(*(Text(escape(cell)) for cell in row))
-    width = Console().width if sys.stdout.isatty() else 200
-    render([grid], width if width >= _min_width([header, *rows], folded) else _UNLIMITED)
-
-
-def _min_width(rows: Sequence[Sequence[str]], folded: int) -> int:
-    """Return the width that shows all columns in full except one, and a part of that."""
-    from rich.cells import cell_len
-
-    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    widths = [max(map(cell_len, column)) for column in zip(header, *rows, strict=True)]
     widths[folded] = min(widths[folded], 12)
-    return sum(widths) + 2 * (len(widths) - 1)
+    needed = sum(widths) + 2 * (len(widths) - 1)
+    width = Console().width if sys.stdout.isatty() else 200
+    render([grid], width if width >= needed else _UNLIMITED)
 
 
 @contextmanager
-def progress_bar(what: str, total: int | None) -> Iterator[Callable[..., None]]:
-    """Show a progress bar on a terminal; yield the `update` of rich, with a text as `shown`."""
+def progress(what: str, total: int | None) -> Iterator[Callable[..., None]]:
+    """Show a progress bar on a terminal; yield what reports items done and, if given, a text."""
     if not sys.stderr.isatty():
-        yield lambda **_: None
+        yield lambda done, shown="": None
         return
+    from rich import markup
     from rich import progress as rich_progress
     from rich.console import Console
 
     columns = (
-        rich_progress.TextColumn(what),
-        rich_progress.BarColumn(),
+        *rich_progress.Progress.get_default_columns(),
         rich_progress.MofNCompleteColumn(),
-        rich_progress.TimeRemainingColumn(),
         rich_progress.TextColumn("{task.fields[shown]}"),
     )
     with rich_progress.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        yield partial(bar.update, bar.add_task(what, total=total, shown=""))
+        task = bar.add_task(markup.escape(what), total=total, shown="")
+        yield lambda done, shown="": bar.update(task, advance=done, shown=shown)
 
 
-@contextmanager
-def progress(what: str, total: int | None) -> Iterator[Progress]:
-    """Show a progress bar that advances by the numbers of items done."""
-    with progress_bar(what, total) as update:
-        yield lambda done: update(advance=done)
+def counted(what: str, records: Iterable[T], total: int | None = None) -> Iterator[T]:
+    """Yield records while a progress bar counts them."""
+    with progress(what, total) as report:
+        for record in records:
+            yield record
+            report(1)
 
 
 @contextmanager
@@ -141,13 +134,6 @@ def spinner(what: str) -> Iterator[None]:
 
     with Console(stderr=True).status(what):
         yield
-
-
-def counted(records: Iterable[T], progress: Progress) -> Iterator[T]:
-    """Yield records and report each as progress."""
-    for record in records:
-        yield record
-        progress(1)
 
 
 def cpu_count() -> int:

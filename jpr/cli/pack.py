@@ -1,23 +1,19 @@
 """`jpr pack`."""
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jpr.cli import output
+import jpr
+from jpr.cli import files, output
 from jpr.cli.arguments import Corpus, IndexFolder, Strict, argument, arguments, option
-from jpr.cli.files import check_searchable, naming, read_corpus
 from jpr.errors import ConfigError
-from jpr.formats.questions import load_questions
 from jpr.io.checksums import sha256
 from jpr.types import Question
 
 if TYPE_CHECKING:
-    from jpr.train.packing import PackSource
-
-Sources = tuple[list["PackSource"], dict[str, str]]
-"""Sources, and the hashes of their files."""
+    from jpr.train.sources import RunSurvey
 
 
 @arguments
@@ -26,15 +22,13 @@ class PackArguments:
         "Runs, one per --questions and in their order.", "RUN", default=None
     )
     questions: list[Path] = option(
-        "Input", "File of questions; repeatable.", "--questions", "-q", metavar="FILE", default=...
+        "Input", "File of questions; repeatable.", "-q", metavar="FILE", default=...
     )
-    tokenizer: Path = option(
-        "Model", "tokenizer.json of the model, or the folder that holds it.", default=...
-    )
-    out: Path = option("Output", "Folder of the pack.", "--out", "-o", default=...)
+    tokenizer: Path = option("Model", "The model's tokenizer.json, or its folder.", default=...)
+    out: Path = option("Output", "Folder of the pack.", "-o", default=...)
     index: IndexFolder = None
     corpus: Corpus = None
-    k: int = option("Output", "Number of candidates per question.", "-k", default=100)
+    k: int = option("Output", "Number of candidates per question.", default=100)
     strict: Strict = False
 
     def __post_init__(self) -> None:
@@ -57,21 +51,32 @@ def run(options: PackArguments) -> None:
     interrupted command resumes when it is run again.
 
     Example: jpr pack bm25.jsonl --questions train.jsonl --tokenizer models/e5 --out packs/train
-
     Example: jpr pack --index wiki -q nq.jsonl -q webq.jsonl --tokenizer models/e5 --out packs/all
     """
-    from jpr.train.packing import PackSettings, make_pack
+    from jpr.train import packing, sources
 
-    settings = PackSettings(options.k, options.strict)
-    loaded = {path: _load(path) for path in options.questions}
+    settings = packing.PackSettings(options.k, options.strict)
+    loaded = {path: jpr.load_questions(path) for path in options.questions}
+    for path, questions in loaded.items():
+        if without := sum(not sources.has_answers(question) for question in questions):
+            output.note(f"{path}: left out {output.count(without, 'question')} without answers")
+        if options.index:
+            files.check_searchable(path, questions)
     if options.index:
-        sources, inputs = _retrieved(loaded, options.index, options.k)
+        index, k = jpr.open_retriever(options.index), options.k
+        found = [sources.from_retriever(_name(path), q, index, k) for path, q in loaded.items()]
+        inputs = {"retriever": index.key, **_hashes("questions", loaded)}
     else:
-        sources, inputs = _read(loaded, options.runs or [], options.corpus)
-    total = sum(source.count for source in sources)
+        runs, corpus = options.runs or [], options.corpus
+        surveys = [_survey(*one) for one in zip(runs, loaded.values(), strict=True)]
+        texts = sources.texts_of(surveys, files.read_corpus(corpus)) if corpus else {}
+        found = [one.source(_name(path), texts) for path, one in zip(loaded, surveys, strict=True)]
+        inputs = _hashes("questions", loaded) | _hashes("run", runs)
+        inputs |= _hashes("corpus", [corpus] if corpus else [])
+    total = sum(source.count for source in found)
     with output.warnings_as_notes(), output.progress("packing questions", total) as progress:
-        pack = make_pack(
-            sources, options.tokenizer, options.out, settings, inputs=inputs, progress=progress
+        pack = packing.make_pack(
+            found, options.tokenizer, options.out, settings, inputs=inputs, progress=progress
         )
     counts = pack.counts()
     output.note(
@@ -80,66 +85,31 @@ def run(options: PackArguments) -> None:
     )
 
 
-def _load(path: Path) -> list[Question]:
-    from jpr.train.sources import has_answers
+def _survey(run: Path, questions: Sequence[Question]) -> "RunSurvey":
+    from jpr.train.sources import survey
 
-    loaded = load_questions(path)
-    without = sum(not has_answers(question) for question in loaded)
-    if without:
-        output.note(f"{path}: left out {output.count(without, 'question')} without answers")
-    return loaded
-
-
-def _retrieved(loaded: Mapping[Path, Sequence[Question]], index: Path, k: int) -> Sources:
-    from jpr.retrieve.retrievers import open_retriever
-    from jpr.train.sources import from_retriever
-
-    for path, questions in loaded.items():
-        check_searchable(path, questions)
-    opened = open_retriever(index)
-    sources = [from_retriever(_name(path), q, opened, k) for path, q in loaded.items()]
-    return sources, {"retriever": opened.key, **_hashes("questions", loaded)}
-
-
-def _read(
-    loaded: Mapping[Path, Sequence[Question]], runs: Sequence[Path], corpus: Path | None
-) -> Sources:
-    from jpr.train.sources import survey, texts_of
-
-    surveys = []
-    for run, questions in zip(runs, loaded.values(), strict=True):
-        with naming(run), output.progress(f"reading {run.name}", len(questions)) as progress:
-            known = survey(run, questions, progress)
-        surveys.append(known)
-        if known.unknown:
-            output.note(
-                f"{run}: left out {output.count(known.unknown, 'ranking')} for other questions"
-            )
-        if n := len(known.missing):
-            output.note(f"{run}: {output.count(n, 'question')} without ranking and candidates")
-    hashes = _hashes("questions", loaded) | _hashes("run", runs)
-    texts = {}
-    if corpus:
-        with output.progress("reading passages", None) as progress:
-            texts = texts_of(surveys, output.counted(read_corpus(corpus), progress))
-        hashes |= _hashes("corpus", [corpus])
-    sources = [one.source(_name(path), texts) for one, path in zip(surveys, loaded, strict=True)]
-    return sources, hashes
+    with files.naming(run), output.progress(f"reading {run.name}", len(questions)) as progress:
+        found = survey(run, questions, progress)
+    if n := found.unknown:
+        output.note(f"{run}: left out {output.count(n, 'ranking')} for other questions")
+    if n := len(found.missing):
+        output.note(f"{run}: {output.count(n, 'question')} without ranking and candidates")
+    return found
 
 
 def _name(path: Path) -> str:
-    """Name a source by its file, without extensions."""
     return path.name.partition(".")[0] or path.name
 
 
 def _hashes(what: str, paths: Iterable[Path]) -> dict[str, str]:
-    return {f"{what} {i}: {path.name}": _hash(path) for i, path in enumerate(paths, start=1)}
-
-
-def _hash(path: Path) -> str:
-    """Return the hash of a file, or of all files in a folder."""
-    if path.is_file():
-        return sha256(path)
-    files = sorted(file for file in path.rglob("*") if file.is_file())
-    listed = "".join(f"{file.relative_to(path)} {sha256(file)}\n" for file in files)
-    return hashlib.sha256(listed.encode("utf-8", "surrogatepass")).hexdigest()
+    """Return the hash of each file, or of all files in a folder."""
+    found = {}
+    for i, path in enumerate(paths, start=1):
+        name = f"{what} {i}: {path.name}"
+        if path.is_file():
+            found[name] = sha256(path)
+            continue
+        inside = sorted(file for file in path.rglob("*") if file.is_file())
+        listed = "".join(f"{file.relative_to(path)} {sha256(file)}\n" for file in inside)
+        found[name] = hashlib.sha256(listed.encode("utf-8", "surrogatepass")).hexdigest()
+    return found

@@ -1,31 +1,21 @@
 """`jpr read`."""
 
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from jpr.batch import read_to_file
-from jpr.cli import output
+from jpr.cli import checks, files, output
 from jpr.cli.arguments import Corpus, Out, Questions, Settings, Workers, argument, arguments, option
-from jpr.cli.checks import check_out, reject
-from jpr.cli.files import read_run
 from jpr.io.cluster import StageSpec, open_runner
 from jpr.io.settings import parse_settings
-
-if TYPE_CHECKING:
-    from jpr.read.load import ReadOptions
 
 
 @arguments
 class ReadArguments:
     source: Path = argument("Run: file of rankings.", "RUN")
     out: Out
-    k: int | None = option("Input", "Read the first k passages.", "-k", min=1, show_default="all")
+    k: int | None = option("Input", "Read the first k passages.", min=1, show_default="all")
     choose: int | None = option(
-        "Model",
-        "Choose this many passages jointly and keep the answers they contain; all passages "
-        "are read.",
-        min=1,
+        "Model", "Choose this many jointly, keep only their answers; all are read.", min=1
     )
     model: str | None = option(
         "Model",
@@ -38,74 +28,52 @@ class ReadArguments:
     min_ratio: float = option(
         "Output", "Minimum probability of an answer, relative to the most likely one.", default=0.3
     )
-    max_answers: int = option(
-        "Output", "Maximum number of answers per question.", min=1, default=20
-    )
+    max_answers: int = option("Output", "Maximum answers per question.", min=1, default=20)
     set: Settings = None
     questions: Questions = None
     corpus: Corpus = None
     workers: Workers = None
 
     def __post_init__(self) -> None:
-        check_out(self.out, self.source, self.corpus, self.questions)
-        for_spans = ("min_ratio", "choose")
-        if self.llm is not None:
-            reject("has no effect with --llm; remove it", self, *for_spans, "workers")
-        elif self.is_fusion:
-            reject("has no effect with a T5; remove it", self, *for_spans)
-        else:
-            reject("needs a T5 reader (--model FOLDER) or --llm; remove it", self, "set")
-            if self.choose:
-                reject("has no effect with --choose, which reads all passages", self, "k")
-
-    @property
-    def is_fusion(self) -> bool:
-        """Whether the model is a T5 that generates answers."""
         from jpr.read.load import FusionSettings, settings_class
 
-        return settings_class(self.model, self.llm) is FusionSettings
-
-    @cached_property
-    def reader_options(self) -> "ReadOptions":
-        """What determines the reader."""
-        from jpr.read.load import ReadOptions, settings_class
-
-        settings = parse_settings(settings_class(self.model, self.llm), self.set or ())
-        return ReadOptions(
-            self.model or "", self.llm, settings, self.max_answers, self.min_ratio, self.choose
-        )
+        checks.separate(self.out, self.source, self.corpus, self.questions)
+        for_spans = ("min_ratio", "choose")
+        if self.llm is not None:
+            checks.reject("has no effect with --llm; remove it", self, *for_spans, "workers")
+        elif settings_class(self.model, self.llm) is FusionSettings:
+            checks.reject("has no effect with a T5; remove it", self, *for_spans)
+        else:
+            checks.reject("needs a T5 reader (--model FOLDER) or --llm; remove it", self, "set")
+            if self.choose:
+                checks.reject("has no effect with --choose, which reads all passages", self, "k")
 
 
 def run(options: ReadArguments) -> None:
     """Extract every distinct answer from the passages of a run.
 
     Writes JSON lines. Each answer comes with the passages that contain it, and its offsets there.
-    An interrupted command resumes when it is run again. With --workers the result is the same;
-    workers must find the model under the same path.
+    An interrupted command resumes when it is run again.
 
     Settings (--set) of a T5: beams, stop-penalty (higher values give more answers). Of --llm:
     timeout (seconds per question), skip (id of a question; repeatable). Of both: any-text (true:
     keep answers that no passage contains).
 
     Example: jpr read joint.jsonl --out answers.jsonl
-
     Example: jpr read first.jsonl --choose 5 --out answers.jsonl
-
     Example: jpr read joint.jsonl --model models/reader --set beams=4 --out answers.jsonl
-
     Example: jpr read joint.jsonl --llm http://localhost:8000/v1 --model qwen --out answers.jsonl
     """
-    from jpr.read.load import open_reader
+    from jpr.read.load import ReadOptions, open_reader, settings_class
 
-    described = options.reader_options
+    model, llm, limit = options.model, options.llm, options.max_answers
+    settings = parse_settings(settings_class(model, llm), options.set or ())
+    described = ReadOptions(model or "", llm, settings, limit, options.min_ratio, options.choose)
     reader, _ = open_reader(described)
-    rankings = read_run(options.source, options.corpus, options.questions)
+    rankings = files.read_run(options.source, options.corpus, options.questions)
     rankings = [ranking.top(options.k) for ranking in rankings] if options.k else rankings
-    name = options.model or "the bundled model"
-    opening = StageSpec(open_reader, (described.for_worker(),), reader.key, name)
-    with (
-        open_runner(options.workers, opening) as on,
-        output.progress("reading", len(rankings)) as progress,
-    ):
+    name, n = model or "the bundled model", len(rankings)
+    spec = StageSpec(open_reader, (described.for_worker(),), reader.key, name)
+    with open_runner(options.workers, spec) as on, output.progress("reading", n) as progress:
         read_to_file(reader, rankings, options.out, progress, on)
-    output.note(f"wrote the answers to {output.count(len(rankings), 'question')} to {options.out}")
+    output.note(f"wrote the answers to {output.count(n, 'question')} to {options.out}")

@@ -19,15 +19,16 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
+from jpr.cli.output import count
 from jpr.text import normalize_answer
-from jpr.types import ExpectedAnswer, Node, Passage, Prefix, Reply
+from jpr.types import ExpectedAnswer, Passage, Prefix, Reply
 
 _COLORS = ("green", "cyan", "magenta", "yellow", "blue", "red")
 """Colors of the answers, in turn."""
 _CONTEXT = 140
 """Characters shown before and after an answer."""
 _LEGEND = (
-    "The percentages of all answers in the {} candidates add up to 100%. Unlikely answers, and "
+    "The percentages of all answers in the {} add up to 100%. Unlikely answers, and "
     "answers that are part of another answer, appear only after “may add”."
 )
 _SPACES = re.compile(r"\s++")
@@ -37,22 +38,30 @@ def reply_parts(
     reply: Reply, independent: Reply | None, *, explain: bool
 ) -> Iterable[RenderableType]:
     """Yield what is shown, from top to bottom; `independent` is shown beside the reply."""
+    candidates = f"{len(reply.candidates.hits)} candidates"
     yield Text(_flat(reply.question).strip(), "bold")
-    yield _answers(reply)
+    yield _answers(reply) if reply.answers else Text("  no answer was found", "dim")
     if not reply.ranking.hits:
         return
     if explain and reply.answers:
-        legend = _LEGEND.format(len(reply.candidates.hits))
-        yield Padding(Text(legend, "dim"), (0, 0, 0, 2))
-    for at in range(len(reply.ranking.hits)):
-        yield from _passage(reply, at, explain)
+        yield _indented(2, Text(_LEGEND.format(candidates), "dim"))
+    for at, passage in enumerate(hit.passage for hit in reply.ranking.hits):
+        head = Text("\n").append(f"[{at + 1}] ", "dim").append(_title(passage), "bold")
+        yield head.append(f"  {_source(passage)}", "dim")
+        yield _indented(4, _excerpt(passage.text, _marks(reply, at)))
+        if explain:
+            yield _indented(4, _adds(reply, at))
     if independent:
         yield Text("\nChosen jointly and independently", "bold")
-        yield _side_by_side(reply, independent)
+        yield _indented(2, _side_by_side(reply, independent))
     if reply.nodes:
         name = reply.decoder if reply.beta is None else f"{reply.decoder}, β = {reply.beta:g}"
-        yield Text(f"\nSearch over {len(reply.candidates.hits)} candidates ({name})", "bold")
-        yield Padding(_tree(reply), (0, 0, 0, 2))
+        yield Text(f"\nSearch over {candidates} ({name})", "bold")
+        yield _indented(2, _tree(reply))
+
+
+def _indented(columns: int, part: RenderableType) -> RenderableType:
+    return Padding(part, (0, 0, 0, columns))
 
 
 def _style(answer: int) -> str:
@@ -68,9 +77,15 @@ def _title(passage: Passage) -> str:
     return _flat(passage.title).strip() or "untitled"
 
 
-def _answers(reply: Reply) -> RenderableType:
-    if not reply.answers:
-        return Text("  no answer was found", "dim")
+def _source(passage: Passage) -> str:
+    """Return the source of a passage: a file and its page, or its id."""
+    file, page = passage.meta.get("file"), passage.meta.get("page")
+    if not file:
+        return _flat(passage.id)
+    return _flat(f"{file}, page {page}" if page else str(file))
+
+
+def _answers(reply: Reply) -> Table:
     table = Table(box=None, show_header=False, padding=(0, 0, 0, 2))
     places = {hit.passage.id: at for at, hit in enumerate(reply.ranking.hits, start=1)}
     for at, answer in enumerate(reply.answers):
@@ -87,23 +102,6 @@ def _percent(probability: float) -> str:
     ('<1%', '20%')
     """
     return "<1%" if probability < 0.01 else f"{probability:.0%}"
-
-
-def _passage(reply: Reply, at: int, explain: bool) -> Iterable[RenderableType]:
-    passage = reply.ranking.hits[at].passage
-    head = Text("\n").append(f"[{at + 1}] ", "dim").append(_title(passage), "bold")
-    yield head.append(f"  {_source(passage)}", "dim")
-    yield Padding(_excerpt(passage.text, _marks(reply, at)), (0, 0, 0, 4))
-    if explain:
-        yield Padding(_adds(reply, at), (0, 0, 0, 4))
-
-
-def _source(passage: Passage) -> str:
-    """Return the source of a passage: a file and its page, or its id."""
-    file, page = passage.meta.get("file"), passage.meta.get("page")
-    if not file:
-        return _flat(passage.id)
-    return _flat(f"{file}, page {page}" if page else str(file))
 
 
 class Mark(NamedTuple):
@@ -207,48 +205,36 @@ def _tree(reply: Reply) -> Tree:
     chosen = {hit.passage.id: at for at, hit in enumerate(reply.ranking.hits)}
     for node in reply.nodes:
         passage = reply.candidates.hits[node.passage].passage
-        label = _label(reply, node, passage, chosen[passage.id])
+        at = chosen[passage.id]
+        label = Text().append(f"[{at + 1}] ", "dim")
+        if node.is_new:
+            label.append_text(_cell(reply, at, repeats=False))
+        else:
+            label.append(_title(passage)).append("  repeated", "dim")
         branches[(*node.prefix, node.passage)] = branches[node.prefix].add(label)
     return branches[()]
 
 
-def _label(reply: Reply, node: Node, passage: Passage, at: int) -> Text:
-    label = Text().append(f"[{at + 1}] ", "dim").append(_title(passage))
-    if not node.is_new:
-        return label.append("  repeated", "dim")
-    for answer, listed in enumerate(reply.answers):
-        if listed.text in reply.new_answers[at]:
-            label.append("  + ", "dim").append(_flat(listed.text), _style(answer))
-    return _with_may_add(label, reply, at)
-
-
-def _side_by_side(reply: Reply, independent: Reply) -> RenderableType:
-    """Return two rankings side by side.
-
-    + marks a new answer, = a repeated one, ? one that a passage may add.
-    """
-    table = Table("", box=None, pad_edge=False)
-    for name, one in (("jointly", reply), ("independently", independent)):
+def _side_by_side(reply: Reply, independent: Reply) -> Table:
+    table, both = Table("", box=None, pad_edge=False), (reply, independent)
+    for name, one in zip(("jointly", "independently"), both, strict=True):
         n = len({answer for held in one.contained for answer in held})
-        table.add_column(f"{name}: {n} {'answer' if n == 1 else 'answers'}")
-    for at in range(max(len(one.ranking.hits) for one in (reply, independent))):
-        table.add_row(Text(f"{at + 1}", "dim"), _cell(reply, at), _cell(independent, at))
-    return Padding(table, (0, 0, 0, 2))
+        table.add_column(f"{name}: {count(n, 'answer')}")
+    for at in range(max(len(one.ranking.hits) for one in both)):
+        cells = (_cell(one, at) if at < len(one.ranking.hits) else "" for one in both)
+        table.add_row(Text(f"{at + 1}", "dim"), *cells)
+    return table
 
 
-def _cell(reply: Reply, at: int) -> Text:
-    if at >= len(reply.ranking.hits):
-        return Text("")
+def _cell(reply: Reply, at: int, *, repeats: bool = True) -> Text:
+    """Return a title with the answers: + is new, = is repeated, ? may be added."""
     shown = Text(_title(reply.ranking.hits[at].passage))
     for answer in reply.contained[at]:
         text = reply.answers[answer].text
-        is_new = text in reply.new_answers[at]
-        shown.append("  + " if is_new else "  = ", "dim")
-        shown.append(_flat(text), _style(answer) if is_new else "dim")
-    return _with_may_add(shown, reply, at)
-
-
-def _with_may_add(shown: Text, reply: Reply, at: int) -> Text:
+        if text in reply.new_answers[at]:
+            shown.append("  + ", "dim").append(_flat(text), _style(answer))
+        elif repeats:
+            shown.append(f"  = {_flat(text)}", "dim")
     for one in _may_add(reply, at)[:1]:
         shown.append("  ? ", "dim").append(_flat(one.text), "underline")
     return shown

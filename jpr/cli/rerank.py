@@ -1,19 +1,15 @@
 """`jpr rerank`."""
 
 import sys
-from functools import cached_property
 from pathlib import Path
 
+import jpr
 from jpr.batch import rerank_to_file
-from jpr.cli import output
+from jpr.cli import checks, files, output
 from jpr.cli.arguments import Corpus, Out, Questions, Settings, Workers, argument, arguments, option
-from jpr.cli.checks import check_out, reject
-from jpr.cli.files import read_run
 from jpr.errors import ConfigError
-from jpr.formats.runs import load_rankings
 from jpr.io.cluster import StageSpec, open_runner
-from jpr.rerank.methods import JOINT, METHODS, Method, RerankOptions, make_reranker, open_reranker
-from jpr.stages import KeyedReranker
+from jpr.rerank.methods import JOINT, METHODS, RerankOptions, make_reranker, open_reranker
 
 
 @arguments
@@ -21,10 +17,7 @@ class RerankArguments:
     source: Path = argument("Run: file of rankings.", "RUN")
     out: Out
     k: str | None = option(
-        "Output",
-        "Number of passages per question, or auto (joint only).",
-        "-k",
-        show_default="5 without a budget",
+        "Output", "Passages per question, or auto (joint only).", show_default="5 without a budget"
     )
     method: str = option("Model", f"One of {', '.join(METHODS)}.", default=JOINT)
     model: Path | None = option(
@@ -37,38 +30,25 @@ class RerankArguments:
     workers: Workers = None
 
     def __post_init__(self) -> None:
-        check_out(self.out, self.source, self.corpus, self.questions)
-        check_out(self.trees, self.out, self.source, self.corpus, self.questions)
-        if self.method not in METHODS:
-            raise ConfigError(f"--method {self.method}: choose one of {', '.join(METHODS)}")
+        checks.separate(self.out, self.source, self.corpus, self.questions)
+        checks.separate(self.trees, self.out, self.source, self.corpus, self.questions)
+        checks.one_of("--method ", self.method, METHODS)
         is_number = self.k is not None and self.k.isdecimal() and int(self.k) > 0
         if self.k not in (None, "auto") and not is_number:
             raise ConfigError(f"-k {self.k}: give a whole number of 1 or more, or auto")
-        why = f"has no effect with --method {self.method}; remove it"
-        if not self.by.takes_model:
-            reject(why, self, "model")
-        if not self.by.decodes:
-            reject(why, self, "trees")
+        by, why = METHODS[self.method], f"has no effect with --method {self.method}; remove it"
+        if not by.takes_model:
+            checks.reject(why, self, "model")
+        if not by.decodes:
+            checks.reject(why, self, "trees")
             if self.k == "auto":
                 raise ConfigError(f"-k auto: {why}")
-
-    @property
-    def by(self) -> Method:
-        """The method."""
-        return METHODS[self.method]
-
-    @cached_property
-    def reranker_options(self) -> RerankOptions:
-        """What determines the reranker."""
-        settings = self.by.settings(self.set or ())
-        return RerankOptions(self.method, settings, self.model, auto_k=self.k == "auto")
 
 
 def run(options: RerankArguments) -> None:
     """Choose k passages for each question of a run.
 
-    Writes a run (ctxs JSON lines). An interrupted run resumes when the command is run again. With
-    --workers the result is the same; workers must find the model under the same path.
+    Writes a run (ctxs JSON lines). An interrupted run resumes when the command is run again.
 
     Settings (--set) of joint: decoder (tree, sets, seq, beam, independent), beta (tree, sets: a
     larger β gives a wider tree), budget (total tokens of the chosen passages; -k is then the
@@ -77,44 +57,32 @@ def run(options: RerankArguments) -> None:
     0 is diversity alone), encoder (folder).
 
     Example: jpr rerank bm25.jsonl --out joint.jsonl -k 5 --trees trees.jsonl
-
     Example: jpr rerank bm25.jsonl --out wide.jsonl --set decoder=tree --set beta=4
-
     Example: jpr rerank bm25.jsonl --out mmr.jsonl --method mmr --set lambda=0.9
-
     Example: jpr rerank bm25.trec --out oracle.jsonl --method oracle -q dev.jsonl --corpus p.tsv
     """
-    by, described = options.by, options.reranker_options
-    budget: int | None = getattr(described.settings, "budget", None) if by.decodes else None
+    by = METHODS[options.method]
+    settings = by.settings(options.set or ())
+    described = RerankOptions(options.method, settings, options.model, auto_k=options.k == "auto")
     reranker = make_reranker(described)
-    k = _max_passages(options.k, budget, reranker)
-    rankings = read_run(
-        options.source,
-        options.corpus,
-        options.questions,
-        needs_texts=by.needs_texts,
-        needs_answers=by.needs_answers,
+    budget: int | None = settings.budget if by.decodes else None
+    if options.k == "auto":
+        assert isinstance(reranker, jpr.JointReranker)
+        k = reranker.max_k
+    elif options.k is None:
+        k = 5 if budget is None else sys.maxsize
+    else:
+        k = int(options.k)
+    texts, answers = by.needs_texts, by.needs_answers
+    rankings = files.read_run(
+        options.source, options.corpus, options.questions, needs_texts=texts, needs_answers=answers
     )
-    name = str(options.model or "the bundled model")
-    opening = StageSpec(open_reranker, (described.for_worker(),), reranker.key, name)
-    with (
-        open_runner(options.workers, opening) as on,
-        output.progress("reranking", len(rankings)) as progress,
-    ):
+    name, n = str(options.model or "the bundled model"), len(rankings)
+    spec = StageSpec(open_reranker, (described.for_worker(),), reranker.key, name)
+    with open_runner(options.workers, spec) as on, output.progress("reranking", n) as progress:
         rerank_to_file(reranker, rankings, options.out, k, progress, on, trees=options.trees)
-    output.note(f"wrote {output.count(len(rankings), 'ranking')} to {options.out}")
+    output.note(f"wrote {output.count(n, 'ranking')} to {options.out}")
     if budget is not None:
-        empty = sum(not ranking.hits for ranking in load_rankings(options.out))
+        empty = sum(not ranking.hits for ranking in jpr.load_rankings(options.out))
         if empty:
             output.note(f"no passage fits budget={budget} for {output.count(empty, 'question')}")
-
-
-def _max_passages(k: str | None, budget: int | None, reranker: KeyedReranker) -> int:
-    if k == "auto":
-        from jpr.rerank.joint import JointReranker
-
-        assert isinstance(reranker, JointReranker)
-        return reranker.max_k
-    if k is None:
-        return 5 if budget is None else sys.maxsize
-    return int(k)

@@ -3,17 +3,16 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from jpr.cli import output
-from jpr.cli.arguments import Json, Workers, argument, arguments, flag, option
-from jpr.cli.checks import check_k, check_out, reject
-from jpr.cli.files import check_searchable
+import jpr
+from jpr.batch import retrieve_to_file
+from jpr.cli import checks, files, output
+from jpr.cli.arguments import Json, Workers, argument, arguments, option
 from jpr.errors import ConfigError
-from jpr.formats.questions import load_questions
 from jpr.io.cluster import StageSpec, open_runner
 from jpr.retrieve.duplicates import THRESHOLD, DistinctRetriever
 from jpr.retrieve.filters import parse_filter
 from jpr.stages import Retriever
-from jpr.types import Question
+from jpr.types import Question, Ranking
 
 _SHOWN = 10
 
@@ -22,17 +21,11 @@ _SHOWN = 10
 class RetrieveArguments:
     index: Path = argument("Folder of an index made by `jpr index`.")
     question: str | None = argument("Question to search for.", default=None)
-    questions: Path | None = option(
-        "Input", "File of questions to search for.", "--questions", "-q"
-    )
-    out: Path | None = option("Output", "With --questions: run to write.", "--out", "-o")
-    k: int = option("Output", "Number of passages per question.", "-k", default=100)
+    questions: Path | None = option("Input", "File of questions to search for.", "-q")
+    out: Path | None = option("Output", "With --questions: run to write.", "-o")
+    k: int = option("Output", "Number of passages per question.", default=100)
     retriever: str | None = option(
-        "Model",
-        "bm25, dense or hybrid.",
-        "--retriever",
-        "-r",
-        show_default="hybrid if the index has vectors, otherwise bm25",
+        "Model", "bm25, dense or hybrid.", "-r", show_default="hybrid, or bm25 without vectors"
     )
     where: list[str] | None = option(
         "Input",
@@ -41,75 +34,58 @@ class RetrieveArguments:
         metavar="FIELD=VALUE",
     )
     encoder: Path | None = option("Model", "Folder of the index's encoder, if it has moved.")
-    distinct: bool = flag("Output", "Drop near-duplicates of better passages.")
+    distinct: bool = option("Output", "Drop near-duplicates of better passages.", default=False)
     workers: Workers = None
     json: Json = False
 
     def __post_init__(self) -> None:
-        check_k(self.k)
+        checks.positive_k(self.k)
         if (self.question is None) == (self.questions is None):
             raise ConfigError("give either a question or --questions FILE")
         if self.questions is None:
-            reject("needs --questions; remove it", self, "out", "workers")
+            checks.reject("needs --questions; remove it", self, "out", "workers")
             if not (self.question or "").strip():
                 raise ConfigError("the question is empty")
             return
-        reject("for a single question; remove it", self, "json")
+        checks.reject("for a single question; remove it", self, "json")
         if self.out is None:
             raise ConfigError("--questions needs --out FILE for the run")
-        check_out(self.out, self.questions)
-
-    @property
-    def how(self) -> tuple[str | None, tuple[str, ...], Path | None, bool]:
-        """How the index is opened: kind of retriever, filters, encoder, distinct."""
-        encoder = self.encoder and self.encoder.resolve()
-        return self.retriever, tuple(self.where or ()), encoder, self.distinct
+        checks.separate(self.out, self.questions)
 
 
 def run(options: RetrieveArguments) -> None:
     """Retrieve passages for a question, or write a run for many.
 
-    A run (ctxs JSON lines) that was interrupted resumes when the command is run again. With
-    --workers the result is the same; workers must find the index under the same path.
+    A run (ctxs JSON lines) that was interrupted resumes when the command is run again.
 
     Example: jpr retrieve wiki "who plays mark on roseanne" -k 20
-
     Example: jpr retrieve wiki "who won the cup" -r bm25 --where year=1998 --where year=2002
-
     Example: jpr retrieve wiki --questions dev.jsonl --out hybrid.jsonl -k 100 --workers 8
     """
-    if options.question is None:
-        _write_run(options)
-    else:
-        _print(options, options.question)
-
-
-def _write_run(options: RetrieveArguments) -> None:
-    from jpr.batch import retrieve_to_file
-
+    encoder = options.encoder and options.encoder.resolve()
+    how = (options.retriever, tuple(options.where or ()), encoder, options.distinct)
+    if options.question is not None:
+        retriever, _ = open_index(options.index, *how)
+        _print(retriever.retrieve(Question("", options.question), options.k), options.json)
+        return
     assert options.questions
     assert options.out
-    questions = load_questions(options.questions)
-    check_searchable(options.questions, questions)
-    retriever, key = open_index(options.index, *options.how)
-    there = (options.index.resolve(), *options.how, 1)
-    with (
-        open_runner(options.workers, StageSpec(open_index, there, key, str(options.index))) as on,
-        output.progress("retrieving", len(questions)) as progress,
-    ):
-        retrieve_to_file(
-            retriever, questions, options.out, options.k, key=key, progress=progress, run=on
-        )
-    output.note(f"wrote {output.count(len(questions), 'ranking')} to {options.out}")
+    questions, k = jpr.load_questions(options.questions), options.k
+    files.check_searchable(options.questions, questions)
+    retriever, key = open_index(options.index, *how)
+    there = (options.index.resolve(), *how, 1)
+    spec = StageSpec(open_index, there, key, str(options.index))
+    n = len(questions)
+    with open_runner(options.workers, spec) as on, output.progress("retrieving", n) as progress:
+        retrieve_to_file(retriever, questions, options.out, k, key=key, progress=progress, run=on)
+    output.note(f"wrote {output.count(n, 'ranking')} to {options.out}")
 
 
-def _print(options: RetrieveArguments, question: str) -> None:
-    from jpr.retrieve.retrievers import hits_json
+def _print(found: Ranking, json: bool) -> None:
+    if json:
+        from jpr.retrieve.retrievers import hits_json
 
-    retriever, _ = open_index(options.index, *options.how)
-    found = retriever.retrieve(Question("", question), options.k)
-    if options.json:
-        output.write_json({"question": question, "hits": hits_json(found)})
+        output.write_json({"question": found.question.text, "hits": hits_json(found)})
         return
     for rank, hit in enumerate(found.hits[:_SHOWN], start=1):
         head = output.escape(f"{hit.passage.title}  [{hit.passage.id}]")
@@ -130,14 +106,10 @@ def open_index(
     threads: int = 0,
 ) -> tuple[Retriever, str]:
     """Open an index; return its retriever and the key of everything its rankings depend on."""
-    from jpr.retrieve.retrievers import open_retriever
-
     filter, loaded = parse_filter(where) if where else None, None
     if encoder is not None:
-        from jpr.encode.encoder_folder import load_encoder
-
-        loaded = load_encoder(encoder, threads=threads)
-    retriever = open_retriever(folder, kind, encoder=loaded, where=filter, threads=threads)
+        loaded = jpr.load_encoder(encoder, threads=threads)
+    retriever = jpr.open_retriever(folder, kind, encoder=loaded, where=filter, threads=threads)
     if distinct:
         return DistinctRetriever(retriever), f"{retriever.key} distinct {THRESHOLD}"
     return retriever, retriever.key

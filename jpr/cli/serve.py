@@ -6,9 +6,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jpr.cli import output
-from jpr.cli.arguments import Docs, IndexFolder, arguments, flag, option
-from jpr.cli.checks import check_source, reject
+import jpr
+from jpr.cli import checks, output
+from jpr.cli.arguments import Docs, IndexFolder, arguments, option
 from jpr.cli.doctor import EXTRAS
 from jpr.errors import ConfigError, MissingExtraError
 from jpr.io.settings import parse_settings
@@ -16,7 +16,6 @@ from jpr.serve.limits import ServiceLimits
 
 if TYPE_CHECKING:
     from jpr.pipeline import Pipeline
-    from jpr.serve.service import Service
 
 _TOKEN = "JPR_TOKEN"
 
@@ -25,23 +24,19 @@ _TOKEN = "JPR_TOKEN"
 class ServeArguments:
     docs: Docs = None
     index: IndexFolder = None
-    mcp: bool = flag("Output", "Serve the Model Context Protocol on standard input and output.")
+    mcp: bool = option("Output", "Serve MCP on standard input and output.", default=False)
     host: str = option("Output", "Address to listen on.", default="127.0.0.1")
-    port: int = option(
-        "Output", "Port to listen on; 0 picks a free one.", min=0, max=65535, default=8080
-    )
-    token_file: Path | None = option(
-        "Input", "File with the token that requests need.", show_default=_TOKEN
-    )
+    port: int = option("Output", "Port; 0 picks a free one.", min=0, max=65535, default=8080)
+    token_file: Path | None = option("Input", "File with the requests' token.", show_default=_TOKEN)
     limit: list[str] | None = option(
         "Scale", "Change a limit (see above); repeatable.", metavar="NAME=VALUE"
     )
 
     def __post_init__(self) -> None:
-        check_source(self.docs, self.index)
+        checks.one_source(self.docs, self.index)
         if self.mcp:
             why = "--mcp serves standard input and output; remove these"
-            reject(why, self, "host", "port", "token_file", "limit")
+            checks.reject(why, self, "host", "port", "token_file", "limit")
 
 
 def run(options: ServeArguments) -> None:
@@ -56,26 +51,33 @@ def run(options: ServeArguments) -> None:
     corpora (uploaded corpora kept), corpus-passages (passages of an uploaded corpus).
 
     Example: jpr serve --docs contracts
-
     Example: jpr serve --index wiki --host 0.0.0.0 --token-file token --limit waiting=64
-
     Example: jpr serve --docs contracts --mcp
     """
+    extra, command = ("mcp", "jpr serve --mcp") if options.mcp else ("serve", "jpr serve")
+    if not all(map(find_spec, EXTRAS[extra])):
+        raise MissingExtraError(command, extra)
     if options.mcp:
-        _require("mcp", "jpr serve --mcp")
         from jpr.serve.mcp import serve_mcp
 
         serve_mcp(_pipeline(options))
         return
-    _require("serve", "jpr serve")
+    from jpr.bundled import shared_encoder
+    from jpr.encode.encoder_folder import BUNDLED_ENCODER
+    from jpr.formats.corpus.split import load_tokenizer
     from jpr.serve.logs import log_to
     from jpr.serve.server import Address, serve
+    from jpr.serve.service import Service
+    from jpr.serve.uploads import UploadedCorpora
 
     limits = parse_settings(ServiceLimits, options.limit or (), "--limit")
     token, address = read_token(options.token_file), Address(options.host, options.port)
     if token is None and not address.is_local:
         output.note("other machines can send requests without a token; see --token-file")
-    service = _service(options, limits)
+    tokenizer = load_tokenizer(BUNDLED_ENCODER)
+    corpora = UploadedCorpora(limits, tokenizer, lambda: shared_encoder("auto"))
+    source = "documents" if options.docs else "index" if options.index else "encyclopedia"
+    service = Service(_pipeline(options), limits, corpora, source)
     log_to(sys.stderr)
     serve(service, address, token, _announce)
 
@@ -85,43 +87,22 @@ def _announce(url: str) -> None:
         output.note(f"serving at {url}; press Ctrl-C to stop")
 
 
-def _require(extra: str, command: str) -> None:
-    if not all(map(find_spec, EXTRAS[extra])):
-        raise MissingExtraError(command, extra)
-
-
 def read_token(file: Path | None) -> str | None:
     """Return the token that requests need, if any."""
-    if file is None:
-        text, where = os.environ.get(_TOKEN), _TOKEN
-    else:
+    text, where = os.environ.get(_TOKEN), _TOKEN
+    if file is not None:
+        where = str(file)
         try:
-            text, where = file.read_text(encoding="utf-8"), str(file)
+            text = file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"{file}: cannot be read; name a file with a token") from error
-    if text is None:
-        return None
-    if not text.strip():
+    token = text and text.strip()
+    if token == "":
         raise ConfigError(f"{where}: is empty; write a token there, or remove it")
-    return text.strip()
+    return token
 
 
 def _pipeline(options: ServeArguments) -> "Pipeline":
-    from jpr.bundled import open_pipeline
 
     with output.warnings_as_notes():
-        return open_pipeline(options.docs, options.index, watched=output.progress)
-
-
-def _service(options: ServeArguments, limits: ServiceLimits) -> "Service":
-    from jpr.bundled import shared_encoder
-    from jpr.encode.encoder_folder import BUNDLED_ENCODER
-    from jpr.formats.corpus.split import load_tokenizer
-    from jpr.serve.service import Service
-    from jpr.serve.uploads import UploadedCorpora
-
-    source = "documents" if options.docs else "index" if options.index else "encyclopedia"
-    corpora = UploadedCorpora(
-        limits, load_tokenizer(BUNDLED_ENCODER), lambda: shared_encoder("auto")
-    )
-    return Service(_pipeline(options), limits, corpora, source)
+        return jpr.open_pipeline(options.docs, options.index, watched=output.progress)

@@ -2,35 +2,33 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jpr.cli import output
-from jpr.cli.arguments import argument, arguments, flag, option
+from jpr.cli.arguments import argument, arguments, option
 from jpr.errors import ConfigError, MissingExtraError
-from jpr.io.atomic import publish
+from jpr.io.json_files import write_json
 
 if TYPE_CHECKING:
-    from jpr.train.recipe import JointTraining, ReaderTraining
-    from jpr.train.state import RunProgress
+    from jpr.train.loop import Report
 
-Report = Callable[[Mapping[str, object]], None]
+_PACKAGES = ("torch", "safetensors")
+"""Packages of which the manifest holds the versions."""
 
 
 @arguments
 class TrainArguments:
     recipe: Path = argument("TOML file.", "RECIPE")
-    changes: list[str] | None = option(
-        "Input", "Change a value of the recipe; repeatable.", "--set", metavar="TABLE.KEY=VALUE"
+    set: list[str] | None = option(
+        "Input", "Change a value of the recipe; repeatable.", metavar="TABLE.KEY=VALUE"
     )
-    out: Path | None = option(
-        "Output", "Folder to write.", "--out", "-o", show_default="the recipe's name"
-    )
-    resume: bool = flag("Output", "Resume an interrupted run.")
+    out: Path | None = option("Output", "Folder to write.", "-o", show_default="the recipe's name")
+    resume: bool = option("Output", "Resume an interrupted run.", default=False)
 
 
 def run(options: TrainArguments) -> None:
@@ -41,91 +39,77 @@ def run(options: TrainArguments) -> None:
     torchrun --nproc-per-node 8 -m jpr train RECIPE
 
     Example: jpr train recipes/joint.toml --set loop.steps=1000 --set objective.gamma=1.5
-
     Example: jpr train recipes/reader.toml --out reader
     """
     if not find_spec("torch"):
         raise MissingExtraError("training", "train")
+    from jpr.io.manifest import manifest
     from jpr.train.distributed import World
     from jpr.train.joint import train_joint
     from jpr.train.reader import train_reader
     from jpr.train.recipe import JointTraining, read_any_recipe
 
     recipe = options.recipe
-    config = read_any_recipe(recipe, options.changes or [])
-    folder = options.out or Path(recipe.stem)
+    config = read_any_recipe(recipe, options.set or [])
+    folder, settings = options.out or Path(recipe.stem), asdict(config)
     world = World.join()
     if world.is_first:
-        _check_folder(folder, config, options.resume)
-    with _display(config.loop.steps, world.is_first) as report:
+        _check_folder(folder, settings, options.resume)
+    display = _display(config.loop.steps) if world.is_first else nullcontext(lambda _line: None)
+    with display as report:
         if isinstance(config, JointTraining):
             progress = train_joint(config, folder, report=report, device=world.device, world=world)
         else:
             progress = train_reader(config, folder, report=report, device=world.device, world=world)
     if world.is_first:
-        _write_manifest(folder, recipe, config, progress)
-        output.note(_result(progress, folder))
+        packs = [dataset.pack for dataset in config.data] + list(config.dev.packs)
+        inputs = {"recipe": recipe} | {pack: Path(pack, "pack.json") for pack in packs}
+        about = manifest(" ".join(sys.argv), inputs, progress.seconds, packages=_PACKAGES)
+        about |= {"settings": settings, "progress": asdict(progress)}
+        write_json(folder / "manifest.json", about)
+        _plot(folder)
+        best = f"best weights (step {progress.best_step}, score {100 * progress.best:.1f})"
+        weights = best if progress.best_step else "last weights"
+        output.note(f"{progress.step} steps; wrote the {weights} to {folder}")
     world.leave()
 
 
-def _check_folder(folder: Path, config: "JointTraining | ReaderTraining", resume: bool) -> None:
+def _check_folder(folder: Path, settings: Mapping[str, object], resume: bool) -> None:
     """Reject a folder of another run; write the recipe, for a later check."""
     from jpr.train.recipe import upgrade_settings
 
-    saved, settings = folder / "recipe.json", json.dumps(asdict(config), indent=1) + "\n"
+    saved, text = folder / "recipe.json", json.dumps(settings, indent=1) + "\n"
     if resume and not saved.exists():
         raise ConfigError(f"{folder}: holds no run to resume; remove --resume")
-    if resume and upgrade_settings(saved.read_text(encoding="utf-8")) != settings:
+    if resume and upgrade_settings(saved.read_text(encoding="utf-8")) != text:
         raise ConfigError(f"{folder}: was started with a different recipe; resume with that one")
     if not resume and folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"{folder}: is not empty; choose another folder, or --resume")
-    with publish(saved) as stream:
-        stream.write(settings)
+    write_json(saved, settings)
 
 
-def _write_manifest(
-    folder: Path, recipe: Path, config: "JointTraining | ReaderTraining", progress: "RunProgress"
-) -> None:
-    """Write the manifest and, with the plot extra, the curve."""
+def _plot(folder: Path) -> None:
     from jpr.evaluation.plots import plot_training
-    from jpr.io.manifest import manifest
     from jpr.train.state import read_log
 
-    packs = [dataset.pack for dataset in config.data] + list(config.dev.packs)
-    inputs = {"recipe": recipe} | {pack: Path(pack, "pack.json") for pack in packs}
-    packages = ("torch", "safetensors")
-    about = manifest(" ".join(sys.argv), inputs, progress.seconds, packages=packages)
-    about |= {"settings": asdict(config), "progress": asdict(progress)}
-    with publish(folder / "manifest.json") as stream:
-        stream.write(json.dumps(about, indent=1) + "\n")
     try:
         plot_training(read_log(folder / "log.jsonl"), folder / "curve.svg")
     except MissingExtraError as error:
         output.note(f"no curve: {error}")
 
 
-def _result(progress: "RunProgress", folder: Path) -> str:
-    if not progress.best_step:
-        return f"wrote the weights of step {progress.step} to {folder}"
-    best = f"step {progress.best_step}, score {100 * progress.best:.1f}"
-    return f"{progress.step} steps; wrote the best weights ({best}) to {folder}"
-
-
 @contextmanager
-def _display(steps: int, is_shown: bool) -> Iterator[Report]:
+def _display(steps: int) -> Iterator["Report"]:
     """Show a bar with loss, speed and best score; if standard error is piped, only evaluations."""
-    if not is_shown:
-        yield lambda _line: None
-        return
-    if not sys.stderr.isatty():
-        yield _note_evaluation
-        return
     latest: dict[str, object] = {}
-    with output.progress_bar("training", steps) as update:
+    with output.progress("training", steps) as progress:
 
         def report(line: Mapping[str, object]) -> None:
+            done = int(str(line["step"])) - int(str(latest.get("step", 0)))
             latest.update(line)
-            update(completed=int(str(line["step"])), shown=_shown(latest))
+            progress(done, _shown(latest))
+            if "score" in line and not sys.stderr.isatty():
+                output.note(f"step {line['step']}: {_shown(line)} (now {line['score']:.3f})")
 
         yield report
 
@@ -133,8 +117,3 @@ def _display(steps: int, is_shown: bool) -> Iterator[Report]:
 def _shown(line: Mapping[str, object]) -> str:
     known = {"loss": "loss {:.3f}", "tokens_per_second": "{:,.0f} tokens/s", "best": "best {:.3f}"}
     return "  ".join(form.format(line[name]) for name, form in known.items() if name in line)
-
-
-def _note_evaluation(line: Mapping[str, object]) -> None:
-    if "score" in line:
-        output.note(f"step {line['step']}: {_shown(line)} (now {line['score']:.3f})")

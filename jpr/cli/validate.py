@@ -1,12 +1,12 @@
 """`jpr validate`."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jpr.cli import output
+from jpr.cli import files, output
 from jpr.cli.arguments import Json, Origin, argument, arguments
-from jpr.cli.files import naming, recognize, record_kinds
 from jpr.errors import ConfigError, FormatError
 from jpr.formats.runs.align import check_unique_passages
 from jpr.text import pattern_source
@@ -21,11 +21,11 @@ Facts = dict[str, int | float]
 @arguments
 class ValidateArguments:
     file: Path | None = argument("File or folder to check.", default=None)
-    origin: Origin = None
+    from_: Origin = None
     json: Json = False
 
     def __post_init__(self) -> None:
-        if self.file is None and self.origin is not None:
+        if self.file is None and self.from_ is not None:
             raise ConfigError("--from needs a file to check")
 
 
@@ -37,21 +37,19 @@ def run(options: ValidateArguments) -> None:
     (gzip, xz, bzip2, zstd) are recognized even if the file name does not show it.
 
     Example: jpr validate run.jsonl
-
     Example: jpr validate --json
     """
     if options.file is None:
         _list_formats(options.json)
         return
     file = options.file
-    kind, format = recognize(file, options.origin)
+    kind, format = files.recognize(file, options.from_)
     try:
-        with naming(file), output.progress("reading", None) as progress:
-            facts = _COUNTERS[kind.name](output.counted(kind.read(file, format.name), progress))
+        with files.naming(file):
+            facts = _COUNTERS[kind.name](output.counted("reading", kind.read(file, format.name)))
     except FormatError as error:
-        raise FormatError(
-            error.path, error.line, f"(read as {format.name}, {kind.name}) {error.problem}"
-        ) from error
+        problem = f"(read as {format.name}, {kind.name}) {error.problem}"
+        raise FormatError(error.path, error.line, problem) from error
     if options.json:
         head = {"file": str(file), "kind": kind.name, "format": format.name}
         output.write_json({**head, **facts})
@@ -62,31 +60,23 @@ def run(options: ValidateArguments) -> None:
 
 
 def _list_formats(as_json: bool) -> None:
-    listed = [(kind, format) for kind in record_kinds() for format in kind.formats]
+    kinds = [(kind.name, format) for kind in files.record_kinds() for format in kind.formats]
+    rows = [(one.name, kind, one.about, one.write is not None) for kind, one in kinds]
     if as_json:
-        rows = [
-            {"format": f.name, "kind": k.name, "about": f.about, "write": f.write is not None}
-            for k, f in listed
-        ]
-        output.write_json({"formats": rows})
+        names = ("format", "kind", "about", "write")
+        output.write_json({"formats": [dict(zip(names, row, strict=True)) for row in rows]})
         return
-    cells = [(f.name, k.name, f.about, "yes" if f.write else "") for k, f in listed]
+    cells = [(*texts, "yes" if is_written else "") for *texts, is_written in rows]
     output.table(("format", "kind", "description", "written"), cells, first_number=4, folded=2)
 
 
 def _passages(passages: Iterable[Passage]) -> Facts:
-    count = empty = words = longest = 0
-    for passage in passages:
-        size = len(passage.text.split())
-        count += 1
-        empty += not size
-        words += size
-        longest = max(longest, size)
+    sizes = Counter(len(passage.text.split()) for passage in passages)
     return {
-        "passages": count,
-        "without_text": empty,
-        "mean_words": round(words / count, 1),
-        "longest_words": longest,
+        "passages": sizes.total(),
+        "without_text": sizes[0],
+        "mean_words": round(sum(n * times for n, times in sizes.items()) / sizes.total(), 1),
+        "longest_words": max(sizes),
     }
 
 
