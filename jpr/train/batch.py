@@ -65,16 +65,15 @@ class BatchBuilder:
     def __init__(self, pack: Pack, prompts: Prompts, device: str = "cpu") -> None:
         """Move the pack to the device."""
         _check(pack, prompts)
-        fixed = {**prompts.words, NUMBER: list(prompts.settings.number_tokens)}
-        ends = np.cumsum([len(tokens) for tokens in fixed.values()]).tolist()
-        own = np.concatenate([np.array(tokens, dtype=np.uint16) for tokens in fixed.values()])
+        own: list[int] = []
+        self._fixed: dict[str, tuple[int, int]] = {}  # where fixed words start, and their lengths
+        for word, tokens in {**prompts.words, NUMBER: prompts.settings.number_tokens}.items():
+            self._fixed[word] = len(own), len(tokens)
+            own += tokens
         self.settings, self.device = prompts.settings, torch.device(device)
         self._layout = prompts.layout
-        self._fixed = {
-            word: (end - len(tokens), len(tokens))
-            for (word, tokens), end in zip(fixed.items(), ends, strict=True)
-        }
-        self.tokens = as_tensor(own, pack.question_tokens, *pack.passage_tokens).to(device)
+        words = np.array(own, dtype=np.uint16)
+        self.tokens = as_tensor(words, pack.question_tokens, *pack.passage_tokens).to(device)
         """(N,) the fixed words, then all questions, then all passages."""
         self.first_passage = len(own) + len(pack.question_tokens)
         """Where passages begin in `tokens`."""
@@ -83,7 +82,11 @@ class BatchBuilder:
         self._title_lengths = self._tensor(pack.title_lengths)
         self._candidates = self._tensor(pack.candidates)
         self._candidate_starts = self._tensor(pack.candidate_starts)
-        self._spans = self._tensor(_spans(pack))
+        first = pack.span_offsets.astype(np.int64)
+        last = first + pack.span_lengths - 1
+        edges, answers = pack.cover_edges[pack.span_covers], pack.cover_answers[pack.span_covers]
+        self._spans = self._tensor(np.stack([edges, answers, first, last]))
+        """(4, S) candidates, ascending, answers, first and last tokens within passages."""
 
     def _tensor(self, values: NDArray[np.integer]) -> Tensor:
         return torch.from_numpy(np.array(values, dtype=np.int64)).to(self.device)
@@ -99,7 +102,12 @@ class BatchBuilder:
         exists = all_edges >= 0
         known, number = all_edges[exists], all_numbers[exists]
         asked = asked[:, None].expand_as(all_edges)[exists]
-        self._check_numbers(number)
+        index_tokens = len(self.settings.number_tokens)
+        if index_tokens > 1 and len(number) and int(number.max()) >= index_tokens:
+            raise ConfigError(
+                f"candidate {int(number.max())}, but the model has {index_tokens} index tokens; "
+                "give fewer candidates or use a model with a pointer head"
+            )
         starts, lengths = self._pieces(asked, self._candidates[known], number)
         return PackedCandidates(
             concatenate_pieces(self.tokens, starts, lengths),
@@ -120,8 +128,12 @@ class BatchBuilder:
         rows = self._candidates[known]
         lengths = self._pieces(asked, rows, torch.zeros_like(known))[1] * exists[:, None]
         before = (lengths.flatten().cumsum(0) - lengths.flatten()).view_as(lengths)
-        own, _ = self._ranks(asked, known)
-        place, answer, first, last = self._spans_of(known, exists & own)
+        begin, end = torch.searchsorted(self._spans[0], torch.stack([known, known + 1]))
+        counts = (end - begin) * (exists & self._ranks(asked, known)[0])
+        place = torch.repeat_interleave(counts)  # of each span, its candidate's
+        entry = (begin - (counts.cumsum(0) - counts))[place]
+        entry += torch.arange(len(place), device=self.device)
+        answer, first, last = self._spans[1:, entry]
         title = self._title_lengths[rows[place]]
         in_text = first >= title
         piece = torch.where(in_text, self._layout.text, self._layout.title)
@@ -138,23 +150,6 @@ class BatchBuilder:
         first, after = self._candidate_starts[asked], self._candidate_starts[asked + 1]
         own = (known >= first) & (known < after)
         return own, torch.where(own, known - first, after - first)
-
-    def _spans_of(self, known: Tensor, chosen: Tensor) -> Tensor:
-        """Return the spans (4, S) of chosen candidates, each with its place among `known`."""
-        begin, end = torch.searchsorted(self._spans[0], torch.stack([known, known + 1]))
-        counts = (end - begin) * chosen
-        place = torch.repeat_interleave(counts)
-        shift = begin - (counts.cumsum(0) - counts)
-        entry = shift[place] + torch.arange(len(place), device=known.device)
-        return torch.cat([place[None], self._spans[1:, entry]])
-
-    def _check_numbers(self, numbers: Tensor) -> None:
-        known = len(self.settings.number_tokens)
-        if known > 1 and len(numbers) and int(numbers.max()) >= known:
-            raise ConfigError(
-                f"candidate {int(numbers.max())}, but the model has {known} index tokens; give "
-                "fewer candidates or use a model with a pointer head"
-            )
 
     def _pieces(self, asked: Tensor, rows: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor]:
         """Return where the pieces of each prompt start and how much of them is read (R, pieces)."""
@@ -179,13 +174,6 @@ class BatchBuilder:
         starts, lengths = zip(*(known[piece] for piece in self._layout.pieces), strict=True)
         kept = truncate_pieces(torch.stack(lengths[:-1], 1), s.max_tokens - 1)
         return torch.stack(starts, 1), torch.cat([kept, lengths[-1][:, None]], 1)
-
-
-def _spans(pack: Pack) -> NDArray[np.int64]:
-    """Return (4, S): candidates, ascending, answers, first and last tokens within passages."""
-    covers, first = np.asarray(pack.span_covers), pack.span_offsets.astype(np.int64)
-    owners = pack.cover_edges[covers].astype(np.int64)
-    return np.stack([owners, pack.cover_answers[covers], first, first + pack.span_lengths - 1])
 
 
 def _check(pack: Pack, prompts: Prompts) -> None:

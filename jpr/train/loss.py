@@ -170,16 +170,26 @@ class JointLoss:
 
     def __call__(self, step: int, part: int, parts: int) -> PartialLoss:
         """Return the loss of a part, divided by the number of questions in the whole batch."""
-        objective = self._config.objective
+        model, objective = self._model, self._config.objective
         samples = self._sampler.part(step, part, parts, self._index_tokens)
         # Before the first use of the device, which waits until it has finished the step before.
         steps = [steps_of(one, objective, self._config.k) for one in samples]
         built = [self._builders[one.dataset].build(one.batch, one.numbers) for one in samples]
         candidates = _concatenated(built)
-        encoded = self._model.encode(candidates)
+        encoded = model.encode(candidates)
         sequences = np.concatenate([sequence for sequence, _ in steps])
         prefixes = torch.from_numpy(sequences[:, :-1]).to(encoded.mask.device)
-        loss, log_probs = self._choice_loss(encoded, prefixes, [targets for _, targets in steps])
+        whole = np.concatenate([targets[..., : max(encoded.counts)] for _, targets in steps])
+        targets = torch.from_numpy(whole).to(encoded.mask.device, non_blocking=True)
+        if objective.kind == "pointwise":
+            logits = first_logits(model, encoded)
+            loss = pointwise_loss(logits, targets[:, 0], encoded.mask)
+            log_probs = masked_log_softmax(logits, ~encoded.mask)[:, None]
+        else:
+            # Over all index tokens: an index head first has to learn to choose a token that was
+            # given, and would not if the others were masked.
+            log_probs = model.log_probs(encoded, prefixes.clamp(min=0), all_index_tokens=True)
+            loss = choice_loss(log_probs, targets, objective.normalize)
         weight = objective.answer_weight
         if encoded.answers is not None and weight:
             known = answer_likelihoods(encoded, self._answer_spans(samples, built))
@@ -188,22 +198,6 @@ class JointLoss:
             taught = self._distillation(self._teacher, candidates, encoded, log_probs[:, 0])
             loss = (1 - objective.teacher_weight) * loss + objective.teacher_weight * taught
         return PartialLoss(loss / self._config.batch, len(candidates.ids))
-
-    def _choice_loss(
-        self, encoded: EncodedBatch, prefixes: Tensor, targets_of: Sequence[Flags]
-    ) -> tuple[Tensor, Tensor]:
-        """Return the loss of the choices, and log P (Q, steps, C)."""
-        objective, width = self._config.objective, max(encoded.counts)
-        whole = np.concatenate([targets[..., :width] for targets in targets_of])
-        targets = torch.from_numpy(whole).to(encoded.mask.device, non_blocking=True)
-        if objective.kind == "pointwise":
-            logits = first_logits(self._model, encoded)
-            loss = pointwise_loss(logits, targets[:, 0], encoded.mask)
-            return loss, masked_log_softmax(logits, ~encoded.mask)[:, None]
-        # Over all index tokens: an index head first has to learn to choose a token that was given,
-        # and would not if the others were masked.
-        log_probs = self._model.log_probs(encoded, prefixes.clamp(min=0), all_index_tokens=True)
-        return choice_loss(log_probs, targets, objective.normalize), log_probs
 
     def _distillation(
         self,

@@ -69,7 +69,11 @@ class Dataset:
             )
         self.pack, self.weight, self.scores = pack, weight, scores
         self.cover_starts = np.searchsorted(pack.cover_edges, pack.candidate_starts)
-        own = np.isin(pack.sources, [_source(pack, name) for name in sources])
+        named: Sequence[str] = pack.about["sources"] if sources else ()
+        for name in sources:
+            if name not in named:
+                raise DataError(f"the pack has no source {name!r}; it has {', '.join(named)}")
+        own = np.isin(pack.sources, [named.index(name) for name in sources])
         self.usable = np.flatnonzero(np.diff(self.cover_starts) * (own | (not sources)))
         """The questions to sample: those with an answer among their candidates."""
         self.width = int(np.diff(pack.candidate_starts).max(initial=0))
@@ -79,9 +83,20 @@ class Dataset:
         """Return all candidates of these questions, padded to `width`."""
         starts, width = self.pack.candidate_starts, width or self.width
         first, counts = starts[questions], np.diff(starts)[questions]
-        place = np.arange(width)
-        edges = np.where(place < counts[:, None], first[:, None] + place, -1)
-        return CandidateBatch(questions, edges, self._covers(questions, first, width))
+        places = np.arange(width)
+        edges = np.where(places < counts[:, None], first[:, None] + places, -1)
+        n_covers = np.diff(self.cover_starts)[questions]
+        row = np.repeat(np.arange(len(questions)), n_covers)
+        before = n_covers.cumsum() - n_covers
+        entries = np.arange(len(row)) + np.repeat(self.cover_starts[questions] - before, n_covers)
+        place = self.pack.cover_edges[entries].astype(np.int64) - first[row]
+        # Bits are numbered among the answers in some candidate: thousands may be in none.
+        keys = row << 16 | self.pack.cover_answers[entries]
+        known, which = np.unique(keys, return_inverse=True)
+        bit = which - np.searchsorted(known, row << 16)
+        covers = np.zeros((len(questions), width, int(bit.max(initial=0)) + 1), dtype=np.bool_)
+        covers[row, place, bit] = True
+        return CandidateBatch(questions, edges, np.packbits(covers, axis=-1))
 
     def batches(self, questions: Ints, limit: int, size: int) -> Iterator[CandidateBatch]:
         """Yield these questions, at most `limit` evenly spaced ones (0: all), in batches."""
@@ -103,27 +118,6 @@ class Dataset:
             found = -np.log1p(np.where(own, batch.edges - first, 0).astype(np.float64))
         lowest = np.where(own, found, np.inf).min(axis=1, keepdims=True)
         return np.where(own, found, np.where(batch.present, lowest, 0.0))
-
-    def _covers(self, questions: Ints, first: Ints, width: int) -> Bits:
-        counts = np.diff(self.cover_starts)[questions]
-        row = np.repeat(np.arange(len(questions)), counts)
-        within = np.arange(len(row)) - np.repeat(counts.cumsum() - counts, counts)
-        entries = self.cover_starts[questions][row] + within
-        place = self.pack.cover_edges[entries].astype(np.int64) - first[row]
-        # Bits are numbered among the answers in some candidate: thousands may be in none.
-        keys = row << 16 | self.pack.cover_answers[entries]
-        known, which = np.unique(keys, return_inverse=True)
-        bit = which - np.searchsorted(known, row << 16)
-        found = np.zeros((len(questions), width, int(bit.max(initial=0)) + 1), dtype=np.bool_)
-        found[row, place, bit] = True
-        return np.packbits(found, axis=-1)
-
-
-def _source(pack: Pack, name: str) -> int:
-    names: Sequence[str] = pack.about["sources"]
-    if name not in names:
-        raise DataError(f"the pack has no source {name!r}; it has {', '.join(names)}")
-    return names.index(name)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -200,21 +194,18 @@ class Sampler:
         """Return the questions of a step's batch by data set; the largest takes the rest."""
         total = sum(dataset.weight for dataset in self._datasets)
         rates = [self._batch * dataset.weight / total for dataset in self._datasets[:-1]]
-        bounds = [[int(at * rate) for rate in rates] for at in (step, step + 1)]
-        for at, bound in zip((step, step + 1), bounds, strict=True):
-            bound.append(at * self._batch - sum(bound))
-        return [
-            self._visited(at, first, last)
-            for at, (first, last) in enumerate(zip(*bounds, strict=True))
-        ]
-
-    def _visited(self, at: int, first: int, last: int) -> Ints:
-        """Return the questions of a data set from its first-th visit to its last-th."""
-        usable = self._datasets[at].usable
-        epochs, places = np.divmod(np.arange(first, last), len(usable))
-        orders = [_order(self._seed, at, int(epoch), len(usable)) for epoch in epochs]
-        chosen = [order[place] for order, place in zip(orders, places, strict=True)]
-        return usable[np.array(chosen, dtype=np.int64)]
+        bounds = []
+        for at in (step, step + 1):
+            visits = [int(at * rate) for rate in rates]
+            bounds.append([*visits, at * self._batch - sum(visits)])
+        found = []
+        for number, (first, last) in enumerate(zip(*bounds, strict=True)):
+            usable = self._datasets[number].usable
+            epochs, places = np.divmod(np.arange(first, last), len(usable))
+            orders = [_order(self._seed, number, int(epoch), len(usable)) for epoch in epochs]
+            chosen = [order[place] for order, place in zip(orders, places, strict=True)]
+            found.append(usable[np.array(chosen, dtype=np.int64)])
+        return found
 
 
 @lru_cache(maxsize=8)

@@ -56,8 +56,7 @@ class MovingAverage:
     def restore(self, values: Sequence[Tensor], steps: int) -> None:
         """Take over an average that was saved after a number of steps."""
         self._steps = steps
-        for own, saved in zip(self.values, values, strict=True):
-            own.copy_(saved)
+        _copy(values, self.values)
 
     @contextmanager
     def instead_of(self, weights: Sequence[Tensor]) -> Iterator[None]:
@@ -118,23 +117,19 @@ def read_state(
         with torch.no_grad():
             for name, weight in model.named_parameters():
                 weight.copy_(tensors[f"model.{name}"])
+        moments: dict[int, dict[str, Tensor]] = {}
+        for name in tensors:
+            if name.startswith("optimizer."):
+                _, i, kind = name.split(".")
+                moments.setdefault(int(i), {})[kind] = tensors[name]
         groups = optimizer.state_dict()["param_groups"]
-        optimizer.load_state_dict({"state": _moments(tensors), "param_groups": groups})
+        optimizer.load_state_dict({"state": moments, "param_groups": groups})
         averaged = [tensors[f"average.{i}"] for i in range(len(average.values))]
         average.restore(averaged, progress.step)
     except (SafetensorError, OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
         problem = f"is not a state of this run ({error})"
         raise FormatError(path, 0, f"{problem}; resume with the recipe of its start") from error
     return progress
-
-
-def _moments(tensors: Mapping[str, Tensor]) -> dict[int, dict[str, Tensor]]:
-    moments: dict[int, dict[str, Tensor]] = {}
-    for name, value in tensors.items():
-        if name.startswith("optimizer."):
-            _, i, kind = name.split(".")
-            moments.setdefault(int(i), {})[kind] = value
-    return moments
 
 
 def begin_log(path: Path, step: int) -> None:
