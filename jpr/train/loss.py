@@ -2,12 +2,6 @@
 
 Every loss is a sum over questions, so that a batch may be split into parts; whoever adds up the
 parts divides by the number of questions. Steps without a target do not count.
-
-    choice_loss           IndepPR with the first step alone, JPR with all (paper, 3.2)
-    pointwise_loss        yes or no for each candidate, as Nogueira et al. (2020)
-    answer_loss           the answers still to be found, by candidate and position
-    distillation          a teacher's distribution over the candidates of the first step
-    answer_distillation   and over the positions of answers
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,6 +30,7 @@ _NEVER = -1e4  # a log-probability for the impossible whose gradient is still a 
 def choice_loss(log_probs: Tensor, targets: Tensor, normalize: str) -> Tensor:
     """Return the loss of log P (Q, T, C) against targets (Q, T, C), summed over questions.
 
+    It is IndepPR's with the first step alone, JPR's with all (paper, 3.2).
     The loss of a step is −Σ log P(o) over its targets as printed (`sum`), the same divided by their
     number (`mean`), or −log Σ P(o), satisfied by any of them (`any`).
     """
@@ -152,29 +147,24 @@ def steps_of(sample: Sample, objective: ObjectiveConfig, k: int) -> tuple[Ints, 
     return sequences, oracle.uncovered_targets(covers, sequences)
 
 
+@dataclass(frozen=True, eq=False)
 class JointLoss:
-    """The loss of a part of a step's batch."""
+    """The loss of a part of a step's batch, whose samples their data sets' builders build."""
 
-    def __init__(
-        self,
-        model: JointModel,
-        sampler: Sampler,
-        builders: Mapping[Dataset, BatchBuilder],
-        config: JointTraining,
-        teacher: JointModel | None = None,
-    ) -> None:
-        """Train a model on samples, each built by its data set's builder."""
-        self._model, self._sampler, self._builders = model, sampler, builders
-        self._config, self._teacher = config, teacher
-        self._index_tokens = len(model.head.tokens) if isinstance(model.head, IndexHead) else 0
+    model: JointModel
+    sampler: Sampler
+    builders: Mapping[Dataset, BatchBuilder]
+    config: JointTraining
+    teacher: JointModel | None = None
 
     def __call__(self, step: int, part: int, parts: int) -> PartialLoss:
         """Return the loss of a part, divided by the number of questions in the whole batch."""
-        model, objective = self._model, self._config.objective
-        samples = self._sampler.part(step, part, parts, self._index_tokens)
+        model, objective = self.model, self.config.objective
+        index_tokens = len(model.head.tokens) if isinstance(model.head, IndexHead) else 0
+        samples = self.sampler.part(step, part, parts, index_tokens)
         # Before the first use of the device, which waits until it has finished the step before.
-        steps = [steps_of(one, objective, self._config.k) for one in samples]
-        built = [self._builders[one.dataset].build(one.batch, one.numbers) for one in samples]
+        steps = [steps_of(one, objective, self.config.k) for one in samples]
+        built = [self.builders[one.dataset].build(one.batch, one.numbers) for one in samples]
         candidates = _concatenated(built)
         encoded = model.encode(candidates)
         sequences = np.concatenate([sequence for sequence, _ in steps])
@@ -194,10 +184,10 @@ class JointLoss:
         if encoded.answers is not None and weight:
             known = answer_likelihoods(encoded, self._answer_spans(samples, built))
             loss = loss + weight * answer_loss(log_probs, prefixes, known)
-        if self._teacher is not None:
-            taught = self._distillation(self._teacher, candidates, encoded, log_probs[:, 0])
+        if self.teacher is not None:
+            taught = self._distillation(self.teacher, candidates, encoded, log_probs[:, 0])
             loss = (1 - objective.teacher_weight) * loss + objective.teacher_weight * taught
-        return PartialLoss(loss / self._config.batch, len(candidates.ids))
+        return PartialLoss(loss / self.config.batch, len(candidates.ids))
 
     def _distillation(
         self,
@@ -211,7 +201,7 @@ class JointLoss:
             theirs = teacher.encode(candidates)
             chosen = masked_log_softmax(first_logits(teacher, theirs), ~theirs.mask)
         loss = distillation(log_probs, chosen, encoded.mask)
-        weight = self._config.objective.answer_weight
+        weight = self.config.objective.answer_weight
         if encoded.answers is None or theirs.answers is None or not weight:
             return loss
         shares = chosen.exp()[encoded.mask].repeat_interleave(candidates.lengths)
@@ -223,7 +213,7 @@ class JointLoss:
         found = []
         row = token = 0
         for one, candidates in zip(samples, built, strict=True):
-            spans = self._builders[one.dataset].answer_spans(one.batch)
+            spans = self.builders[one.dataset].answer_spans(one.batch)
             positions = spans.first + token, spans.last + token
             found.append((spans.candidates + row, spans.answers, *positions))
             row, token = row + len(candidates.lengths), token + len(candidates.ids)

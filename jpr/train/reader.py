@@ -1,8 +1,4 @@
-"""Training of a reader: a T5 that writes the answers which its passages contain.
-
-OUT/reader.json, config.json, model.safetensors, tokenizer.json   the best weights, for jpr read
-OUT/log.jsonl, state.safetensors                                  the log, and the state
-"""
+"""Training of a reader: a T5 that writes the answers which its passages contain."""
 
 from copy import copy
 from dataclasses import dataclass, replace
@@ -120,7 +116,11 @@ def answer_positions(
         if noise is not None:
             rng = np.random.default_rng(int(noise[at, 0] * 2**32))
             found = [found[i] for i in rng.permutation(len(found))]
-        rows.append(_joined(found, max_tokens))
+        row: list[int] = []
+        for start, length in found:
+            if len(row) + length + 1 <= max_tokens:
+                row += [*range(start, start + length), SEPARATOR]
+        rows.append([*row[:-1], END] if row else [])
     width = max([1, *map(len, rows)])
     return np.array([row + [NONE] * (width - len(row)) for row in rows], dtype=np.int64)
 
@@ -136,10 +136,12 @@ def _first_occurrences(
     first, last = dataset.cover_starts[question], dataset.cover_starts[question + 1]
     begin, end = np.searchsorted(pack.span_covers, [first, last])
     found: dict[int, tuple[int, int, int, int]] = {}
-    for span in range(int(begin), int(end)):
-        cover = int(pack.span_covers[span])
-        edge, answer = int(pack.cover_edges[cover]), int(pack.cover_answers[cover])
-        offset, length = int(pack.span_offsets[span]), int(pack.span_lengths[span])
+    covers = pack.span_covers[begin:end]
+    columns = (
+        *(pack.cover_edges[covers], pack.cover_answers[covers]),
+        *(pack.span_offsets[begin:end], pack.span_lengths[begin:end]),
+    )
+    for edge, answer, offset, length in zip(*(column.tolist() for column in columns), strict=True):
         row = int(pack.candidates[edge])
         title = int(pack.title_lengths[row])
         room = s.max_tokens - fixed - min(title, s.max_title_tokens)  # for the text
@@ -147,17 +149,6 @@ def _first_occurrences(
             here = (rank[edge], offset, int(pack.passage_starts[row]) + offset, length)
             found[answer] = min(here, found.get(answer, here))
     return list(dict.fromkeys((start, length) for *_, start, length in sorted(found.values())))
-
-
-def _joined(answers: list[tuple[int, int]], max_tokens: int) -> list[int]:
-    """Return the positions of answers, with separators between them and an end."""
-    row: list[int] = []
-    for start, length in answers:
-        if len(row) + length + 1 <= max_tokens:
-            row += [*range(start, start + length), SEPARATOR]
-    if row:
-        row[-1] = END
-    return row
 
 
 def target_tokens(
@@ -202,21 +193,23 @@ def train_reader(
     dev = [with_targets(open_dataset(DataConfig(pack)), config.k) for pack in config.dev.packs]
     builders = {one: BatchBuilder(one.pack, prompts, device) for one in (*datasets, *dev)}
     sampler = Sampler(datasets, batch=config.batch, candidates=0, k=config.k, seed=config.loop.seed)
-    shuffled = config.reader.order == "shuffled"
 
     def loss_of(step: int, part: int, parts: int) -> PartialLoss:
         total, read = torch.zeros((), device=device), 0
         for one in sampler.part(step, part, parts, 0):
-            noise = one.noise[0] if shuffled else None
+            noise = one.noise[0] if config.reader.order == "shuffled" else None
             loss, tokens = reader.loss(one.dataset, builders[one.dataset], one.batch, noise)
             total, read = total + loss.sum(), read + tokens
         return PartialLoss(total / config.batch, read)
 
     def evaluate() -> DevScore:
-        losses = {
-            f"{Path(pack).name} loss": _dev_loss(reader, one, builders[one], config)
-            for pack, one in zip(config.dev.packs, dev, strict=True)
-        }
+        losses = {}
+        for pack, one in zip(config.dev.packs, dev, strict=True):
+            batches = one.batches(one.usable, config.dev.limit, config.dev.batch)
+            with torch.inference_mode(), autocast(builders[one].device):
+                found = [reader.loss(one, builders[one], batch)[0] for batch in batches]
+            mean = torch.cat([loss.float().cpu() for loss in found]).mean()
+            losses[f"{Path(pack).name} loss"] = float(mean)
         return DevScore(-float(np.mean(list(losses.values()))), losses)
 
     def keep(_: int) -> None:
@@ -226,15 +219,3 @@ def train_reader(
 
     hooks = Hooks(evaluate if dev else None, keep, report)
     return train(model, loss_of, config.loop, out, hooks, world=world)
-
-
-@torch.inference_mode()
-def _dev_loss(
-    reader: PackReader, dataset: Dataset, builder: BatchBuilder, config: ReaderTraining
-) -> float:
-    with autocast(builder.device):
-        found = [
-            reader.loss(dataset, builder, batch)[0].float().cpu()
-            for batch in dataset.batches(dataset.usable, config.dev.limit, config.dev.batch)
-        ]
-    return float(torch.cat(found).mean())
