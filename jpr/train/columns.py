@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from jpr.errors import FormatError
 from jpr.io.atomic import explain_write_errors
@@ -59,9 +59,9 @@ class Columns:
         """Return the length of a column."""
         return self._streams[name].tell() // np.dtype(self._types[name]).itemsize
 
-    def append(self, name: str, values: NDArray[Any]) -> None:
+    def append(self, name: str, values: ArrayLike) -> None:
         """Append values to a column, cast to its type."""
-        packed = values.astype(self._types[name]).tobytes()
+        packed = np.asarray(values, dtype=self._types[name]).tobytes()
         with explain_write_errors(self._folder):
             self._streams[name].write(packed)
         self._hashes[name].update(packed)

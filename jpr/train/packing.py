@@ -30,15 +30,12 @@ from jpr.types import Passage, Ranking
 _BATCH = 512  # questions held at a time: with 100 candidates each, 50 MB of text
 _KEY_BYTES = 16
 _COLUMNS = {
-    **{name: kind for name, kind in TYPES.items() if not name.endswith("_starts")},
-    "question_lengths": np.uint16,
-    "question_ids": np.uint8,
+    **TYPES,
     "passage_tokens": np.uint16,
-    "passage_lengths": np.uint16,
     "passage_keys": np.uint8,
-    "candidate_counts": np.uint32,
+    "question_ids": np.uint8,  # as lines of JSON
 }
-"""What grows while a pack is made: lengths instead of starts, ids as lines of JSON."""
+"""What grows while a pack is made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +109,12 @@ def make_pack(
         for number, batch in _batches(sources, columns.done):
             writer.add(batch, number)
             progress(len(batch))
-        write_pack(out, _gathered(columns, about))
+        arrays = {name: columns[name] for name in TYPES}
+        tokens = (columns["passage_tokens"],)
+        lines = columns["question_ids"].tobytes().decode().splitlines()
+        ids = tuple(json.loads(line) for line in lines)
+        pack = Pack(passage_tokens=tokens, question_ids=ids, about=about, **arrays)
+        write_pack(out, pack)
     return Pack.open(out)
 
 
@@ -131,40 +133,46 @@ class _PackWriter:
 
     def __init__(self, columns: Columns, tokenizer: Tokenizer, settings: PackSettings) -> None:
         self._columns, self._tokenizer, self._settings = columns, tokenizer, settings
-        self._append = columns.append
         self._finder = SpanFinder(tokenizer, strict=settings.strict)
         known = columns["passage_keys"].tobytes()
         self._rows = {
             known[at : at + _KEY_BYTES]: row
             for row, at in enumerate(range(0, len(known), _KEY_BYTES))
         }
+        if not columns.done:
+            for name in ("question_starts", "passage_starts", "candidate_starts"):
+                columns.append(name, [0])
 
     def add(self, rankings: Sequence[Ranking], source: int) -> None:
         """Append rankings, tokenize the passages that are new, and commit."""
+        append, limit = self._columns.append, self._settings.max_question
         cut = [ranking.top(self._settings.k) for ranking in rankings]
         for ranking in cut:
             _check(ranking)
         questions = [ranking.question for ranking in cut]
-        texts = [question.text for question in questions]
-        ids = truncated_tokens(self._tokenizer, texts, self._settings.max_question)
+        asked = truncated_tokens(self._tokenizer, [q.text for q in questions], limit)
+        self._append_rows("question_tokens", "question_starts", asked)
         lines = "".join(f"{json.dumps(question.id)}\n" for question in questions)
-        self._append("question_tokens", _flat(ids))
-        self._append("question_lengths", _lengths(ids))
-        self._append("question_ids", np.frombuffer(lines.encode(), dtype=np.uint8))
-        self._append("sources", np.full(len(questions), source))
+        append("question_ids", np.frombuffer(lines.encode(), dtype=np.uint8))
+        append("sources", [source] * len(questions))
         hits = [hit for ranking in cut for hit in ranking.hits]
-        rows = np.array(self._add_passages([hit.passage for hit in hits]), dtype=np.int64)
+        rows = self._add_passages([hit.passage for hit in hits])
         self._add_coverage(cut, rows)
-        scores = np.array([hit.score for hit in hits], dtype=np.float64)
+        counts = np.cumsum([len(ranking.hits) for ranking in cut])
+        append("candidate_starts", self._columns.length("candidates") + counts)
+        append("candidates", rows)
         largest = float(np.finfo(np.float16).max)
-        self._append("candidates", rows)
-        self._append("candidate_counts", _lengths([ranking.hits for ranking in cut]))
-        self._append("scores", scores.clip(-largest, largest))
+        append("scores", np.clip([hit.score for hit in hits], -largest, largest))
         if self._columns.length("candidates") > np.iinfo(np.uint32).max:
             raise ConfigError("more candidates than a pack can count; make several packs")
         self._columns.commit(len(rankings))
 
-    def _add_passages(self, passages: Sequence[Passage]) -> list[int]:
+    def _append_rows(self, tokens: str, starts: str, rows: Sequence[Sequence[int]]) -> None:
+        ends = self._columns.length(tokens) + np.cumsum([len(row) for row in rows])
+        self._columns.append(starts, ends)
+        self._columns.append(tokens, list(chain.from_iterable(rows)))
+
+    def _add_passages(self, passages: Sequence[Passage]) -> NDArray[np.int64]:
         """Return the row of each passage, after giving one to each that has none."""
         keys = [_key(passage) for passage in passages]
         new = {key: p for key, p in zip(keys, passages, strict=True) if key not in self._rows}
@@ -172,11 +180,11 @@ class _PackWriter:
         s, added = self._settings, new.values()
         titles = truncated_tokens(self._tokenizer, [p.title for p in added], s.max_title)
         texts = truncated_tokens(self._tokenizer, [p.text for p in added], s.max_text)
-        self._append("passage_tokens", _flat([*chain(*zip(titles, texts, strict=True))]))
-        self._append("passage_lengths", _lengths(titles) + _lengths(texts))
-        self._append("title_lengths", _lengths(titles))
-        self._append("passage_keys", np.frombuffer(b"".join(new), dtype=np.uint8))
-        return [self._rows[key] for key in keys]
+        whole = [title + text for title, text in zip(titles, texts, strict=True)]
+        self._append_rows("passage_tokens", "passage_starts", whole)
+        self._columns.append("title_lengths", [len(title) for title in titles])
+        self._columns.append("passage_keys", np.frombuffer(b"".join(new), dtype=np.uint8))
+        return np.array([self._rows[key] for key in keys], dtype=np.int64)
 
     def _add_coverage(self, rankings: Sequence[Ranking], rows: NDArray[np.int64]) -> None:
         """Append which candidates, in these rows of passages, contain which answers, and where."""
@@ -187,17 +195,15 @@ class _PackWriter:
             spellings(rankings[i].question, answer, rankings[i].hits[rank].passage)
             for i, rank, answer in entries
         ]
-        lengths = columns["passage_lengths"]
-        ends = np.cumsum(lengths, dtype=np.int64)[rows[edges]]
-        first = ends - lengths[rows[edges]]
-        bounds = np.stack([first, first + columns["title_lengths"][rows[edges]], ends], 1)
-        covers, offsets, span_lengths = self._finder.find(columns["passage_tokens"], bounds, names)
-        self._append("span_covers", columns.length("cover_edges") + covers)
-        self._append("span_offsets", offsets)
-        self._append("span_lengths", span_lengths)
-        self._append("cover_edges", columns.length("candidates") + edges)
-        self._append("cover_answers", coverage.answer)
-        self._append("n_answers", coverage.n_answers)
+        row, first = rows[edges], columns["passage_starts"]
+        bounds = np.stack([first[row], first[row] + columns["title_lengths"][row], first[row + 1]])
+        covers, offsets, lengths = self._finder.find(columns["passage_tokens"], bounds.T, names)
+        columns.append("span_covers", columns.length("cover_edges") + covers)
+        columns.append("span_offsets", offsets)
+        columns.append("span_lengths", lengths)
+        columns.append("cover_edges", columns.length("candidates") + edges)
+        columns.append("cover_answers", coverage.answer)
+        columns.append("n_answers", coverage.n_answers)
 
 
 def _check(ranking: Ranking) -> None:
@@ -219,29 +225,3 @@ def _key(passage: Passage) -> bytes:
     whole = f"{len(passage.title)} {passage.title}{passage.text}"
     encoded = whole.encode("utf-8", "surrogatepass")
     return hashlib.blake2b(encoded, digest_size=_KEY_BYTES).digest()
-
-
-def _lengths(rows: Sequence[Sequence[object]]) -> NDArray[np.int64]:
-    return np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
-
-
-def _flat(rows: Sequence[Sequence[int]]) -> NDArray[np.uint16]:
-    return np.fromiter(chain.from_iterable(rows), dtype=np.uint16, count=sum(map(len, rows)))
-
-
-def _gathered(columns: Columns, about: Mapping[str, object]) -> Pack:
-    plain = {name: columns[name] for name in TYPES if name in _COLUMNS}
-    question, passage, candidate = (
-        np.concatenate([[0], np.cumsum(columns[name], dtype=np.int64)])
-        for name in ("question_lengths", "passage_lengths", "candidate_counts")
-    )
-    ids = columns["question_ids"].tobytes().decode().splitlines()
-    return Pack(
-        question_starts=question,
-        passage_starts=passage,
-        candidate_starts=candidate,
-        passage_tokens=(columns["passage_tokens"],),
-        question_ids=tuple(json.loads(line) for line in ids),
-        about=about,
-        **plain,
-    )
