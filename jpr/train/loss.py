@@ -133,14 +133,13 @@ def steps_of(sample: Sample, objective: ObjectiveConfig, k: int) -> tuple[Ints, 
         return np.full((len(covers), 1), -1), oracle.has_answer(covers)[:, None]
     chosen = oracle.positives(covers, k)
     scores = sample.dataset.prior_scores(sample.batch)
-    if objective.prefix == "teacher-forcing":
-        sequences = oracle.ranked(chosen, scores)[:, :k]
-        return sequences, oracle.next_targets(sequences, covers.shape[1])
-    if objective.prefix == "no-negatives":
-        sequences = oracle.ranked(chosen, scores)[:, :k]
-    else:
+    if objective.prefix == "dynamic":
         noise = sample.noise[0]
         sequences = oracle.with_negatives(chosen, present, scores, objective.gamma, noise)[:, :k]
+    else:
+        sequences = oracle.ranked(chosen, scores)[:, :k]
+    if objective.prefix == "teacher-forcing":
+        return sequences, oracle.next_targets(sequences, covers.shape[1])
     sequences = oracle.shuffled(sequences, sample.noise[1][:, : sequences.shape[1]])
     if objective.targets == "oracle":
         return sequences, oracle.oracle_targets(chosen, sequences)
@@ -185,27 +184,16 @@ class JointLoss:
             known = answer_likelihoods(encoded, self._answer_spans(samples, built))
             loss = loss + weight * answer_loss(log_probs, prefixes, known)
         if self.teacher is not None:
-            taught = self._distillation(self.teacher, candidates, encoded, log_probs[:, 0])
+            with torch.no_grad():
+                theirs = self.teacher.encode(candidates)
+                chosen = masked_log_softmax(first_logits(self.teacher, theirs), ~theirs.mask)
+            taught = distillation(log_probs[:, 0], chosen, encoded.mask)
+            if encoded.answers is not None and theirs.answers is not None and weight:
+                shares = chosen.exp()[encoded.mask].repeat_interleave(candidates.lengths)
+                spans = answer_distillation(encoded.answers, theirs.answers, shares)
+                taught = taught + weight * spans
             loss = (1 - objective.teacher_weight) * loss + objective.teacher_weight * taught
         return PartialLoss(loss / self.config.batch, len(candidates.ids))
-
-    def _distillation(
-        self,
-        teacher: JointModel,
-        candidates: PackedCandidates,
-        encoded: EncodedBatch,
-        log_probs: Tensor,
-    ) -> Tensor:
-        """Return the divergence from a teacher: of the first step, and of answer positions."""
-        with torch.no_grad():
-            theirs = teacher.encode(candidates)
-            chosen = masked_log_softmax(first_logits(teacher, theirs), ~theirs.mask)
-        loss = distillation(log_probs, chosen, encoded.mask)
-        weight = self.config.objective.answer_weight
-        if encoded.answers is None or theirs.answers is None or not weight:
-            return loss
-        shares = chosen.exp()[encoded.mask].repeat_interleave(candidates.lengths)
-        return loss + weight * answer_distillation(encoded.answers, theirs.answers, shares)
 
     def _answer_spans(
         self, samples: Sequence[Sample], built: Sequence[PackedCandidates]

@@ -138,7 +138,15 @@ def write_pack(folder: Path, pack: Pack, *, part_mb: int = 48) -> None:
             for path in (made, old):
                 shutil.rmtree(path, ignore_errors=True)
             made.mkdir(parents=True)
-            _write_files(made, pack, part_mb)
+            hashes = {}
+            for name, values in _arrays(pack, part_mb):
+                np.save(made / name, values)
+                hashes[name] = sha256(made / name)
+            (made / IDS).write_text(json.dumps(pack.question_ids), encoding="utf-8")
+            hashes[IDS] = sha256(made / IDS)
+            fixed = {"format": FORMAT, "kind": "pack", "counts": pack.counts(), "files": hashes}
+            about = json.dumps(sealed({**pack.about, **fixed}), indent=1)
+            (made / ABOUT).write_text(about + "\n", encoding="utf-8")
             sync_folder(made)
             if folder.exists():
                 folder.rename(old)
@@ -155,20 +163,8 @@ def check_target(folder: Path) -> None:
         raise ConfigError(f"{folder}: exists and is not a pack; name a new folder")
 
 
-def _write_files(folder: Path, pack: Pack, part_mb: int) -> None:
-    hashes = {}
-    for name, values in _arrays(pack, part_mb):
-        np.save(folder / name, values)
-        hashes[name] = sha256(folder / name)
-    (folder / IDS).write_text(json.dumps(pack.question_ids), encoding="utf-8")
-    hashes[IDS] = sha256(folder / IDS)
-    fixed = {"format": FORMAT, "kind": "pack", "counts": pack.counts(), "files": hashes}
-    about = json.dumps(sealed({**pack.about, **fixed}), indent=1)
-    (folder / ABOUT).write_text(about + "\n", encoding="utf-8")
-
-
 def _arrays(pack: Pack, part_mb: int) -> Iterator[tuple[str, NDArray[Any]]]:
-    """Yield arrays by the names of their files; one of tokens holds as many passages as fit it."""
+    """Yield arrays by the names of their files; each file of tokens is filled with passages."""
     for name, kind in TYPES.items():
         yield f"{name}.npy", np.asarray(getattr(pack, name), dtype=kind)
     starts, first, number = pack.passage_starts, 0, 0

@@ -38,10 +38,6 @@ class CandidateBatch:
             self.questions, np.where(exists, edges, -1), covers * exists[..., None]
         )
 
-    def rows(self, which: Ints) -> "CandidateBatch":
-        """Return some of the questions."""
-        return CandidateBatch(self.questions[which], self.edges[which], self.covers[which])
-
     def values(self, of_edges: NDArray[np.floating]) -> Real:
         """Return the value of each candidate (Q, C) from those of the pack; 0 where none exists."""
         found: Real = of_edges[np.maximum(self.edges, 0)].astype(np.float64)
