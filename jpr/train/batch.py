@@ -153,21 +153,18 @@ class BatchBuilder:
 
     def _pieces(self, asked: Tensor, rows: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor]:
         """Return where the pieces of each prompt start and how much of them is read (R, pieces)."""
-        s = self.settings
+        s, one = self.settings, torch.ones_like(rows)
         question, passage = self._question_starts[asked], self._passage_starts[rows]
+        asked_length = self._question_starts[asked + 1] - question
         title = self._title_lengths[rows]
         text = self._passage_starts[rows + 1] - passage - title
-        asked_length = self._question_starts[asked + 1] - question
-        index, tokens = self._fixed[NUMBER]
-        known = {
-            word: (torch.full_like(rows, start), torch.full_like(rows, length))
-            for word, (start, length) in self._fixed.items()
-        }
+        index, index_tokens = self._fixed[NUMBER]
+        known = {word: (one * start, one * length) for word, (start, length) in self._fixed.items()}
         known |= {
             QUESTION: (question, asked_length.clamp(max=s.max_question_tokens)),
             TITLE: (passage, title.clamp(max=s.max_title_tokens)),
             TEXT: (passage + title, text.clamp(max=s.max_tokens)),
-            NUMBER: (index + numbers * (tokens > 1), torch.ones_like(rows)),
+            NUMBER: (index + numbers * (index_tokens > 1), one),
         }
         if s.style == "bert":  # no "." without a title
             known["."] = known["."][0], known["."][1] * (known[TITLE][1] > 0)

@@ -186,7 +186,7 @@ class _Run:
         world.add_gradients(self.parameters)
         nn.utils.clip_grad_norm_(self.parameters, self.config.max_grad_norm)
         self.optimizer.step()
-        self.average.update(self.parameters)
+        self.average.update(self.parameters, step + 1)
         seconds = round(time.monotonic() - self.started, 3)
         self.progress = replace(self.progress, step=step + 1, seconds=seconds)
         if self.is_due(self.config.log_every):

@@ -96,19 +96,17 @@ def answer_loss(log_probs: Tensor, prefixes: Tensor, known: AnswerLikelihoods) -
     prefixes (Q, T), whose passages are -1 after their end, where steps do not count. It is the mean
     over a question's answers, summed over its steps as the loss of passages is.
     """
-    answers, steps = len(known.question), log_probs.shape[1]
+    answers = len(known.question)
     holds = torch.zeros(answers, log_probs.shape[2] + 1, dtype=torch.bool, device=prefixes.device)
     holds[known.answer, known.place] = True
     holds[:, -1] = True  # for no passage: nothing is left to find after the end of a prefix
     chosen = holds.gather(1, prefixes[known.question] % holds.shape[1])  # (G, T)
     found = F.pad(chosen.cumsum(1) > 0, (1, 0))
     candidate = log_probs[known.question[known.answer], :, known.place]  # (S, T + 1)
-    possible = candidate > -torch.inf
-    mass = candidate.masked_fill(~possible, 0.0) + known.log_prob[:, None]
-    by_step = [
-        segment_logsumexp(mass[:, t].masked_fill(~possible[:, t], _NEVER), known.answer, answers)
-        for t in range(steps)
-    ]
+    impossible = candidate == -torch.inf
+    mass = candidate.masked_fill(impossible, 0.0) + known.log_prob[:, None]
+    mass = mass.masked_fill(impossible, _NEVER)
+    by_step = [segment_logsumexp(step, known.answer, answers) for step in mass.unbind(1)]
     loss = -torch.stack(by_step, 1).masked_fill(found, 0.0).sum(1)  # (G,)
     count = torch.zeros(len(log_probs), device=loss.device).index_add(
         0, known.question, torch.ones_like(loss)

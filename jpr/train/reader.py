@@ -133,15 +133,12 @@ def _first_occurrences(
     asked = int(pack.question_starts[question + 1] - pack.question_starts[question])
     fixed = sum(map(len, prompts.words.values())) + 1 + min(asked, s.max_question_tokens)
     rank = {int(edge): place for place, edge in enumerate(edges) if edge >= 0}
-    first, last = dataset.cover_starts[question], dataset.cover_starts[question + 1]
-    begin, end = np.searchsorted(pack.span_covers, [first, last])
-    found: dict[int, tuple[int, int, int, int]] = {}
+    begin, end = np.searchsorted(pack.span_covers, dataset.cover_starts[question : question + 2])
     covers = pack.span_covers[begin:end]
-    columns = (
-        *(pack.cover_edges[covers], pack.cover_answers[covers]),
-        *(pack.span_offsets[begin:end], pack.span_lengths[begin:end]),
-    )
-    for edge, answer, offset, length in zip(*(column.tolist() for column in columns), strict=True):
+    owners, answers = pack.cover_edges[covers].tolist(), pack.cover_answers[covers].tolist()
+    offsets, lengths = pack.span_offsets[begin:end].tolist(), pack.span_lengths[begin:end].tolist()
+    found: dict[int, tuple[int, int, int, int]] = {}
+    for edge, answer, offset, length in zip(owners, answers, offsets, lengths, strict=True):
         row = int(pack.candidates[edge])
         title = int(pack.title_lengths[row])
         room = s.max_tokens - fixed - min(title, s.max_title_tokens)  # for the text
