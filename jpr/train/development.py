@@ -85,8 +85,7 @@ def chosen_places(
     }
     some = np.flatnonzero(counts)
     if len(some):
-        asked = CandidateBatch(batch.questions[some], batch.edges[some], batch.covers[some])
-        for name, decoded in choose(builder.build(asked), k).items():
+        for name, decoded in choose(builder.build(batch.rows(some)), k).items():
             for row, one in zip(some.tolist(), decoded, strict=True):
                 chosen[name][row] = chosen_passages(one)
     return chosen

@@ -159,7 +159,6 @@ class JointLoss:
         model, objective = self.model, self.config.objective
         index_tokens = len(model.head.tokens) if isinstance(model.head, IndexHead) else 0
         samples = self.sampler.part(step, part, parts, index_tokens)
-        # Before the first use of the device, which waits until it has finished the step before.
         steps = [steps_of(one, objective, self.config.k) for one in samples]
         built = [self.builders[one.dataset].build(one.batch, one.numbers) for one in samples]
         candidates = _concatenated(built)

@@ -102,6 +102,14 @@ class Pack:
             raise FormatError(home, 0, f"{problem}; {_REMEDY}")
         return found
 
+    def ranks(
+        self, questions: NDArray[np.int64], edges: NDArray[np.int64]
+    ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+        """Return which candidates are their question's own, and their ranks; others rank last."""
+        first, after = self.candidate_starts[questions], self.candidate_starts[questions + 1]
+        own = (edges >= first) & (edges < after)
+        return own, np.where(own, edges, after) - first
+
     def counts(self) -> dict[str, int]:
         """Return the sizes of the pack."""
         return {

@@ -133,7 +133,8 @@ def _first_occurrences(
     asked = int(pack.question_starts[question + 1] - pack.question_starts[question])
     fixed = sum(map(len, prompts.words.values())) + 1 + min(asked, s.max_question_tokens)
     rank = {int(edge): place for place, edge in enumerate(edges) if edge >= 0}
-    begin, end = np.searchsorted(pack.span_covers, dataset.cover_starts[question : question + 2])
+    bounds = dataset.cover_starts[question : question + 2].astype(np.uint32)  # searched uncopied
+    begin, end = np.searchsorted(pack.span_covers, bounds)
     covers = pack.span_covers[begin:end]
     owners, answers = pack.cover_edges[covers].tolist(), pack.cover_answers[covers].tolist()
     offsets, lengths = pack.span_offsets[begin:end].tolist(), pack.span_lengths[begin:end].tolist()

@@ -38,6 +38,10 @@ class CandidateBatch:
             self.questions, np.where(exists, edges, -1), covers * exists[..., None]
         )
 
+    def rows(self, which: Ints) -> "CandidateBatch":
+        """Return some of the questions."""
+        return CandidateBatch(self.questions[which], self.edges[which], self.covers[which])
+
     def values(self, of_edges: NDArray[np.floating]) -> Real:
         """Return the value of each candidate (Q, C) from those of the pack; 0 where none exists."""
         found: Real = of_edges[np.maximum(self.edges, 0)].astype(np.float64)
@@ -104,12 +108,8 @@ class Dataset:
 
         Other questions' candidates get the lowest score of a question's own.
         """
-        first, after = (self.pack.candidate_starts[batch.questions + i][:, None] for i in (0, 1))
-        own = (batch.edges >= first) & (batch.edges < after)
-        if self.scores is not None:
-            found = batch.values(self.scores)
-        else:
-            found = -np.log1p(np.where(own, batch.edges - first, 0).astype(np.float64))
+        own, ranks = self.pack.ranks(batch.questions[:, None], batch.edges)
+        found = -np.log1p(ranks) if self.scores is None else batch.values(self.scores)
         lowest = np.where(own, found, np.inf).min(axis=1, keepdims=True)
         return np.where(own, found, np.where(batch.present, lowest, 0.0))
 
