@@ -59,11 +59,11 @@ class BatchBuilder:
         """Move the tokens to the device."""
         _check(pack, prompts)
         own: list[int] = []
-        self._fixed: dict[str, tuple[int, int]] = {}  # where fixed words start, and their lengths
+        self._word_starts: dict[str, int] = {}
         for word, tokens in {**prompts.words, NUMBER: prompts.settings.number_tokens}.items():
-            self._fixed[word] = len(own), len(tokens)
+            self._word_starts[word] = len(own)
             own += tokens
-        self._pack, self._layout = pack, prompts.layout
+        self._pack, self._prompts = pack, prompts
         self.settings, self.device = prompts.settings, torch.device(device)
         words = np.array(own, dtype=np.uint16)
         self.tokens = as_tensor(words, pack.question_tokens, *pack.passage_tokens).to(device)
@@ -80,78 +80,97 @@ class BatchBuilder:
 
         `numbers` (Q, C) are those of their index tokens; by default each has its position.
         """
-        exists, index_tokens = batch.present, len(self.settings.number_tokens)
+        pack, layout, exists = self._pack, self._prompts.layout, batch.present
         if numbers is None:
             numbers = np.broadcast_to(np.arange(exists.shape[1]), exists.shape)
-        number = numbers[exists]
+        number, index_tokens = numbers[exists], len(self.settings.number_tokens)
         if index_tokens > 1 and number.max(initial=0) >= index_tokens:
             raise ConfigError(
                 f"candidate {number.max()}, but the model has {index_tokens} index tokens; "
                 "give fewer candidates or use a model with a pointer head"
             )
-        asked, edges = batch.questions[np.nonzero(exists)[0]], batch.edges[exists]
-        _, ranks = self._pack.ranks(asked, edges)
-        starts, lengths = self._pieces(asked, edges, number)
+        asked, edges = batch.flat()
+        rows = pack.candidates[edges].astype(np.int64)
+        passages = self.first_passage + pack.passage_starts[rows]
+        known: dict[str, Ints | int] = {
+            **self._word_starts,
+            QUESTION: self._first_question + pack.question_starts[asked],
+            TITLE: passages,
+            TEXT: passages + pack.title_lengths[rows],
+            NUMBER: self._word_starts[NUMBER] + number * (index_tokens > 1),
+        }
+        starts = [np.broadcast_to(known[piece], edges.shape) for piece in layout.pieces]
+        lengths = _piece_lengths(pack, self._prompts, asked, edges)
+        pieces = torch.from_numpy(np.stack(starts, 1)), torch.from_numpy(lengths)
         return PackedCandidates(
-            concatenate_pieces(self.tokens, torch.from_numpy(starts), torch.from_numpy(lengths)),
+            concatenate_pieces(self.tokens, *pieces),
             lengths=self._tensor(lengths.sum(1)),
             counts=tuple(exists.sum(1).tolist()),
-            marks=self._tensor(lengths[:, : self._layout.pooled].sum(1)),
-            passage_starts=self._tensor(lengths[:, : self._layout.title].sum(1)),
+            marks=self._tensor(lengths[:, : layout.pooled].sum(1)),
+            passage_starts=self._tensor(lengths[:, : layout.title].sum(1)),
             index_ids=self._tensor(number),
-            prior=-torch.log1p(self._tensor(ranks).float()),
+            prior=-torch.log1p(self._tensor(pack.ranks(asked, edges)[1]).float()),
         )
 
     def answer_spans(self, batch: CandidateBatch) -> AnswerSpans:
         """Return where answers are in what `build` returns for the same batch."""
-        pack, exists = self._pack, batch.present
-        asked, edges = batch.questions[np.nonzero(exists)[0]], batch.edges[exists]
-        lengths = self._pieces(asked, edges, np.zeros_like(edges))[1]
-        before = segment_starts(lengths.ravel()).reshape(lengths.shape)
-        bounds = np.stack([edges, edges + 1]).astype(np.uint32)  # to search without a copy
-        covers = np.searchsorted(pack.cover_edges, bounds).astype(np.uint32)
-        begin, end = np.searchsorted(pack.span_covers, covers)
-        own, _ = pack.ranks(asked, edges)
-        counts = (end - begin) * own
-        place = np.repeat(np.arange(len(edges)), counts)
-        span = np.arange(len(place)) + np.repeat(begin - segment_starts(counts), counts)
-        first = pack.span_offsets[span].astype(np.int64)
-        last = first + pack.span_lengths[span] - 1
-        title = pack.title_lengths[pack.candidates[edges[place]]].astype(np.int64)
-        in_text = first >= title
-        piece = np.where(in_text, self._layout.text, self._layout.title)
-        kept = last - title * in_text < lengths[place, piece]
-        shift = before[place, piece] - title * in_text
-        columns = place, pack.cover_answers[pack.span_covers[span]], first + shift, last + shift
-        return AnswerSpans(*(self._tensor(column[kept]) for column in columns))
+        found = find_answers(self._pack, self._prompts, batch)
+        columns = found.place, found.answer, found.first, found.first + found.length - 1
+        return AnswerSpans(*map(self._tensor, columns))
 
-    def _pieces(self, asked: Ints, edges: Ints, numbers: Ints) -> tuple[Ints, Ints]:
-        """Return where the pieces of each prompt start and how much of them is read (R, pieces)."""
-        pack, s, one = self._pack, self.settings, np.ones_like(edges)
-        rows = pack.candidates[edges].astype(np.int64)
-        question, passage = pack.question_starts[asked], pack.passage_starts[rows]
-        asked_length = pack.question_starts[asked + 1] - question
-        title = pack.title_lengths[rows].astype(np.int64)
-        text = pack.passage_starts[rows + 1] - passage - title
-        passage = passage + self.first_passage
-        index, index_tokens = self._fixed[NUMBER]
-        known = {word: (one * start, one * length) for word, (start, length) in self._fixed.items()}
-        known |= {
-            QUESTION: (
-                self._first_question + question,
-                asked_length.clip(max=s.max_question_tokens),
-            ),
-            TITLE: (passage, title.clip(max=s.max_title_tokens)),
-            TEXT: (passage + title, text.clip(max=s.max_tokens)),
-            NUMBER: (index + numbers * (index_tokens > 1), one),
-        }
-        if s.style == "bert":  # no "." without a title
-            known["."] = known["."][0], known["."][1] * (known[TITLE][1] > 0)
-        pieces = zip(*(known[piece] for piece in self._layout.pieces), strict=True)
-        starts, lengths = (np.stack(column, 1) for column in pieces)
-        room = s.max_tokens - 1 - (lengths.cumsum(1) - lengths)
-        lengths[:, :-1] = np.minimum(lengths, room.clip(min=0))[:, :-1]
-        return starts, lengths
+
+@dataclass(frozen=True, slots=True)
+class Occurrences:
+    """Answers in the candidates of a batch: each occurrence that is not cut in its prompt."""
+
+    place: Ints  # (S,) ascending: the candidate, counted through all questions
+    answer: Ints  # (S,) the pack's number of the answer within its question
+    position: Ints  # (S,) its first token among those of the pack's passages …
+    first: Ints  # (S,) … and among those of the prompts, end to end
+    length: Ints  # (S,)
+
+
+def find_answers(pack: Pack, prompts: Prompts, batch: CandidateBatch) -> Occurrences:
+    """Return the answers that the candidates of a batch contain."""
+    asked, edges = batch.flat()
+    bounds = np.stack([edges, edges + 1]).astype(np.uint32)  # of another type, it would be copied
+    covers = np.searchsorted(pack.cover_edges, bounds).astype(np.uint32)
+    begin, end = np.searchsorted(pack.span_covers, covers)
+    counts = (end - begin) * pack.ranks(asked, edges)[0]
+    place = np.repeat(np.arange(len(edges)), counts)
+    span = np.arange(len(place)) + np.repeat(begin - segment_starts(counts), counts)
+    offset, length = pack.span_offsets[span].astype(np.int64), pack.span_lengths[span]
+    row = pack.candidates[edges[place]]
+    title = pack.title_lengths[row].astype(np.int64)
+    in_text = offset >= title
+    piece = np.where(in_text, prompts.layout.text, prompts.layout.title)
+    within = offset - title * in_text
+    lengths = _piece_lengths(pack, prompts, asked, edges)
+    first = segment_starts(lengths.ravel()).reshape(lengths.shape)[place, piece] + within
+    answer, position = pack.cover_answers[pack.span_covers[span]], pack.passage_starts[row] + offset
+    kept = within + length <= lengths[place, piece]
+    return Occurrences(place[kept], answer[kept], position[kept], first[kept], length[kept])
+
+
+def _piece_lengths(pack: Pack, prompts: Prompts, asked: Ints, edges: Ints) -> Ints:
+    """Return how many tokens each piece of each prompt has (R, pieces)."""
+    s, rows = prompts.settings, pack.candidates[edges].astype(np.int64)
+    title = pack.title_lengths[rows].astype(np.int64)
+    questions = pack.question_starts[asked + 1] - pack.question_starts[asked]
+    known: dict[str, Ints | int] = {
+        **{word: len(tokens) for word, tokens in prompts.words.items()},
+        QUESTION: questions.clip(max=s.max_question_tokens),
+        TITLE: title.clip(max=s.max_title_tokens),
+        TEXT: pack.passage_starts[rows + 1] - pack.passage_starts[rows] - title,
+        NUMBER: 1,
+    }
+    if "." in known:  # not without a title
+        known["."] = known["."] * (known[TITLE] > 0)
+    pieces = [np.broadcast_to(known[piece], edges.shape) for piece in prompts.layout.pieces]
+    lengths = np.stack(pieces, 1)
+    room = s.max_tokens - 1 - (lengths.cumsum(1) - lengths)
+    lengths[:, :-1] = np.minimum(lengths, room.clip(min=0))[:, :-1]
+    return lengths
 
 
 def _check(pack: Pack, prompts: Prompts) -> None:

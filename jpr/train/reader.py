@@ -19,7 +19,7 @@ from jpr.models.t5 import T5
 from jpr.models.t5_checkpoint import read_t5
 from jpr.read.generate import READER_JSON, read_reader_json, write_reader
 from jpr.rerank.prompt import Prompts, PromptSettings
-from jpr.train.batch import BatchBuilder
+from jpr.train.batch import BatchBuilder, find_answers
 from jpr.train.distributed import ALONE, World, autocast
 from jpr.train.dynamic_oracle import Ints, has_answer
 from jpr.train.joint import extra_tokens, open_dataset
@@ -110,43 +110,25 @@ def answer_positions(
     Every answer comes once, from the first passage that contains it uncut, in order of appearance
     or, with noise (Q, …), in random order. Answers beyond `max_tokens` in all are left out.
     """
+    found = find_answers(dataset.pack, prompts, batch)
+    columns = np.nonzero(batch.present)[0][found.place], found.answer, found.position, found.length
+    answers: list[dict[int, tuple[int, int]]] = [{} for _ in batch.questions]
+    for i in np.lexsort((found.length, found.first)):
+        question, answer, start, length = (int(column[i]) for column in columns)
+        answers[question].setdefault(answer, (start, length))
     rows = []
-    for at, (question, edges) in enumerate(zip(batch.questions, batch.edges, strict=True)):
-        found = _first_occurrences(dataset, int(question), edges, prompts)
+    for at, of_question in enumerate(answers):
+        chosen = list(dict.fromkeys(of_question.values()))
         if noise is not None:
             rng = np.random.default_rng(int(noise[at, 0] * 2**32))
-            found = [found[i] for i in rng.permutation(len(found))]
+            chosen = [chosen[i] for i in rng.permutation(len(chosen))]
         row: list[int] = []
-        for start, length in found:
+        for start, length in chosen:
             if len(row) + length + 1 <= max_tokens:
                 row += [*range(start, start + length), SEPARATOR]
         rows.append([*row[:-1], END] if row else [])
     width = max([1, *map(len, rows)])
     return np.array([row + [NONE] * (width - len(row)) for row in rows], dtype=np.int64)
-
-
-def _first_occurrences(
-    dataset: Dataset, question: int, edges: Ints, prompts: Prompts
-) -> list[tuple[int, int]]:
-    """Return where answers of a question start in the pack's passages, and their lengths."""
-    pack, s = dataset.pack, prompts.settings
-    asked = int(pack.question_starts[question + 1] - pack.question_starts[question])
-    fixed = sum(map(len, prompts.words.values())) + 1 + min(asked, s.max_question_tokens)
-    rank = {int(edge): place for place, edge in enumerate(edges) if edge >= 0}
-    bounds = dataset.cover_starts[question : question + 2].astype(np.uint32)  # searched uncopied
-    begin, end = np.searchsorted(pack.span_covers, bounds)
-    covers = pack.span_covers[begin:end]
-    owners, answers = pack.cover_edges[covers].tolist(), pack.cover_answers[covers].tolist()
-    offsets, lengths = pack.span_offsets[begin:end].tolist(), pack.span_lengths[begin:end].tolist()
-    found: dict[int, tuple[int, int, int, int]] = {}
-    for edge, answer, offset, length in zip(owners, answers, offsets, lengths, strict=True):
-        row = int(pack.candidates[edge])
-        title = int(pack.title_lengths[row])
-        room = s.max_tokens - fixed - min(title, s.max_title_tokens)  # for the text
-        if edge in rank and offset + length <= title + max(room, 0):
-            here = (rank[edge], offset, int(pack.passage_starts[row]) + offset, length)
-            found[answer] = min(here, found.get(answer, here))
-    return list(dict.fromkeys((start, length) for *_, start, length in sorted(found.values())))
 
 
 def target_tokens(

@@ -38,6 +38,10 @@ class CandidateBatch:
             self.questions, np.where(exists, edges, -1), covers * exists[..., None]
         )
 
+    def flat(self) -> tuple[Ints, Ints]:
+        """Return the question and the number in the pack of every candidate that exists."""
+        return self.questions[np.nonzero(self.present)[0]], self.edges[self.present]
+
     def rows(self, which: Ints) -> "CandidateBatch":
         """Return some of the questions."""
         return CandidateBatch(self.questions[which], self.edges[which], self.covers[which])
