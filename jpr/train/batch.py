@@ -1,8 +1,7 @@
-"""Candidates of a pack as a joint model takes them, put together on the device.
+"""Candidates of a pack as a joint model takes them: prompts as in `jpr.rerank.prompt`.
 
-The texts are those of `jpr.rerank.prompt`, token by token; here they are made of pieces of one
-array that holds all tokens, for any number of questions at once. What pieces these are is computed
-by numpy, so that nothing waits for the device.
+They are made of pieces of one array on the device, which holds all tokens. numpy computes what the
+pieces are, so that nothing waits for the device.
 """
 
 from dataclasses import dataclass

@@ -6,9 +6,9 @@ interrupted pack is resumed after its last batch.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +21,7 @@ from jpr.encode.tokenizer import open_tokenizer, read_tokenizer, truncated_token
 from jpr.errors import ConfigError, DataError
 from jpr.formats.runs.align import check_unique_passages
 from jpr.io.checksums import sha256
-from jpr.stages import Progress
+from jpr.stages import Progress, batched
 from jpr.train.answer_spans import SpanFinder, spellings
 from jpr.train.columns import Columns, open_columns
 from jpr.train.pack import FORMAT, LIMITS, TYPES, Pack, check_target, vocabulary_sha256, write_pack
@@ -104,11 +104,14 @@ def make_pack(
     }
     key = json.dumps([FORMAT, about, [source.count for source in sources]])
     with open_columns(out.with_name(f".{out.name}.part"), key, _COLUMNS) as columns:
-        writer = _PackWriter(columns, opened, settings)
-        progress(columns.done)
-        for number, batch in _batches(sources, columns.done):
-            writer.add(batch, number)
-            progress(len(batch))
+        writer, done = _PackWriter(columns, opened, settings), columns.done
+        progress(done)
+        for number, source in enumerate(sources):
+            if done < source.count:
+                for batch in batched(source.rankings_from(done), _BATCH):
+                    writer.add(batch, number)
+                    progress(len(batch))
+            done = max(done - source.count, 0)
         arrays = {name: columns[name] for name in TYPES}
         tokens = (columns["passage_tokens"],)
         lines = columns["question_ids"].tobytes().decode().splitlines()
@@ -118,19 +121,7 @@ def make_pack(
     return Pack.open(out)
 
 
-def _batches(sources: Sequence[PackSource], done: int) -> Iterator[tuple[int, list[Ranking]]]:
-    """Yield the rankings after the first `done`, with the number of their source."""
-    for number, source in enumerate(sources):
-        if done < source.count:
-            rest = iter(source.rankings_from(done))
-            while batch := list(islice(rest, _BATCH)):
-                yield number, batch
-        done = max(done - source.count, 0)
-
-
 class _PackWriter:
-    """Appends batches of rankings to columns."""
-
     def __init__(self, columns: Columns, tokenizer: Tokenizer, settings: PackSettings) -> None:
         self._columns, self._tokenizer, self._settings = columns, tokenizer, settings
         self._finder = SpanFinder(tokenizer, strict=settings.strict)

@@ -92,7 +92,7 @@ def top_candidates(dataset: Dataset, batch: CandidateBatch, k: int) -> Candidate
     """Return k candidates of each question: those with the highest scores, or the first."""
     if dataset.scores is None:
         return CandidateBatch(batch.questions, batch.edges[:, :k], batch.covers[:, :k])
-    scores = np.where(batch.present, batch.values(dataset.scores), -np.inf)
+    scores = np.where(batch.present, dataset.scores[batch.edges].astype(np.float64), -np.inf)
     order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
     read = np.take_along_axis(scores, order, axis=1) > -np.inf
     return batch.select(np.where(read, order, -1))

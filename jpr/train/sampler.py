@@ -46,11 +46,6 @@ class CandidateBatch:
         """Return some of the questions."""
         return CandidateBatch(self.questions[which], self.edges[which], self.covers[which])
 
-    def values(self, of_edges: NDArray[np.floating]) -> Real:
-        """Return the value of each candidate (Q, C) from those of the pack; 0 where none exists."""
-        found: Real = of_edges[np.maximum(self.edges, 0)].astype(np.float64)
-        return np.where(self.present, found, 0.0)
-
 
 @dataclass(eq=False)
 class Dataset:
@@ -113,7 +108,9 @@ class Dataset:
         Other questions' candidates get the lowest score of a question's own.
         """
         own, ranks = self.pack.ranks(batch.questions[:, None], batch.edges)
-        found = -np.log1p(ranks) if self.scores is None else batch.values(self.scores)
+        found = -np.log1p(ranks)
+        if self.scores is not None:
+            found = self.scores[batch.edges].astype(np.float64)
         lowest = np.where(own, found, np.inf).min(axis=1, keepdims=True)
         return np.where(own, found, np.where(batch.present, lowest, 0.0))
 
