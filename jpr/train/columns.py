@@ -46,9 +46,10 @@ class Columns:
                 self._truncate(dict.fromkeys(types, 0))
 
     def _truncate(self, sizes: Mapping[str, int]) -> None:
+        self._sizes = {name: sizes[name] for name in self._streams}  # in bytes
         self._hashes = {}
         for name, stream in self._streams.items():
-            stream.truncate(sizes[name])
+            stream.truncate(self._sizes[name])
             stream.seek(0)
             self._hashes[name] = hashlib.file_digest(stream, "sha256")
 
@@ -57,13 +58,13 @@ class Columns:
 
     def length(self, name: str) -> int:
         """Return the length of a column."""
-        return self._streams[name].tell() // np.dtype(self._types[name]).itemsize
+        return self._sizes[name] // np.dtype(self._types[name]).itemsize
 
     def append(self, name: str, values: ArrayLike) -> None:
         """Append values to a column, cast to its type."""
         packed = np.asarray(values, dtype=self._types[name]).tobytes()
         with explain_write_errors(self._folder):
-            self._streams[name].write(packed)
+            self._sizes[name] += self._streams[name].write(packed)
         self._hashes[name].update(packed)
 
     def commit(self, done: int) -> None:
@@ -72,8 +73,8 @@ class Columns:
             for stream in self._streams.values():
                 stream.flush()
         self.done += done
-        sizes = {name: stream.tell() for name, stream in self._streams.items()}
-        state = {"key": self._key, "done": self.done, "bytes": sizes, "hashes": self._digests()}
+        sizes, hashes = self._sizes, self._digests()
+        state = {"key": self._key, "done": self.done, "bytes": sizes, "hashes": hashes}
         write_json(self._state, sealed(state))
 
     def __getitem__(self, name: str) -> NDArray[Any]:
