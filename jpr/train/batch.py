@@ -1,7 +1,7 @@
 """Candidates of a pack as a joint model takes them: prompts as in `jpr.rerank.prompt`.
 
 They are made of pieces of one array on the device, which holds all tokens. numpy computes what the
-pieces are, so that nothing waits for the device.
+pieces are, while the device may still be busy with the step before.
 """
 
 from dataclasses import dataclass
