@@ -22,7 +22,7 @@ from torch import Tensor
 
 from jpr.errors import ConfigError
 from jpr.models.bert import Bert, pool
-from jpr.train.batch import as_tensor, concatenate_pieces, truncate_pieces
+from jpr.train.batch import as_tensor, concatenate_pieces
 from recipes.mining import Example
 
 Log = Callable[[int, float], None]
@@ -81,7 +81,8 @@ class TokenRows:
         first, own = self.starts[rows], self.starts[rows + 1] - self.starts[rows]
         starts = torch.stack([end.expand_as(first), first, torch.full_like(first, last)], 1)
         whole = torch.stack([(last - end).expand_as(first), own], 1)
-        kept = truncate_pieces(whole, longest - 1)
+        room = longest - 1 - (whole.cumsum(1) - whole)
+        kept = torch.minimum(whole, room.clamp(min=0))
         return starts, torch.cat([kept, torch.ones_like(first)[:, None]], 1)
 
 

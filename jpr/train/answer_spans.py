@@ -6,7 +6,8 @@ Tokens of 16 bits are searched as bytes, so that no loop runs over tokens.
 import json
 import sys
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -35,7 +36,10 @@ class SpanFinder:
     def __init__(self, tokenizer: Tokenizer, *, strict: bool = False) -> None:
         """Take the passages' own tokenizer; `strict` ignores lone numerals and stop words."""
         self._tokenizer, self._strict = tokenizer, strict
-        self._unknown = _unknown_token(tokenizer)
+        model = json.loads(tokenizer.to_str())["model"]
+        word = model.get("unk_token")
+        self._unknown = model.get("unk_id") if word is None else tokenizer.token_to_id(word)
+        """The token of words outside the vocabulary, which may stand for any."""
         inner = continuation_tokens(tokenizer.get_vocab())
         self._inner = frozenset(token.to_bytes(2, sys.byteorder) for token in inner)
 
@@ -51,28 +55,24 @@ class SpanFinder:
         Offsets count from the start of the title. Occurrences in one passage do not overlap: the
         first counts, of several at one place the longest.
         """
-        needles = self._needles(chain.from_iterable(spellings))
+        names = list(dict.fromkeys(chain.from_iterable(spellings)))
+        ids = truncated_tokens(self._tokenizer, names, _LONGEST + 1)
+        needles = {
+            name: np.array(word, dtype=np.uint16).tobytes()
+            for name, word in zip(names, ids, strict=True)
+            if 0 < len(word) <= _LONGEST
+            and self._unknown not in word
+            and not (self._strict and is_weak(name))
+        }
         found: list[tuple[int, int, int]] = []
         flat = np.asarray(tokens)  # slices of a memory map are slow
-        for i, ((title, text, end), names) in enumerate(
-            zip(bounds.tolist(), spellings, strict=True)
-        ):
-            own = {needles[name] for name in names if name in needles}
+        for i, (title, text, end) in enumerate(bounds.tolist()):
+            own = {needles[name] for name in spellings[i] if name in needles}
             for first, last in ((title, text), (text, end)):
                 for at, length in self._occurrences(flat[first:last].tobytes(), own):
                     found.append((i, first - title + at, length))
         covers, offsets, lengths = np.array(found, dtype=np.int64).reshape(-1, 3).T
         return covers, offsets.astype(np.uint16), lengths.astype(np.uint8)
-
-    def _needles(self, spellings: Iterable[str]) -> dict[str, bytes]:
-        """Return the bytes of the tokens of each spelling, except those that prove nothing."""
-        names = [name for name in dict.fromkeys(spellings) if not (self._strict and is_weak(name))]
-        ids = truncated_tokens(self._tokenizer, names, _LONGEST + 1)
-        return {
-            name: np.array(found, dtype=np.uint16).tobytes()
-            for name, found in zip(names, ids, strict=True)
-            if 0 < len(found) <= _LONGEST and self._unknown not in found
-        }
 
     def _occurrences(self, field: bytes, needles: Iterable[bytes]) -> list[tuple[int, int]]:
         """Return the offsets and lengths, in tokens, of occurrences that do not overlap."""
@@ -96,28 +96,15 @@ def spellings(question: Question, answer: int, passage: Passage) -> Sequence[str
     """Return the spellings of an answer; of a regular expression, its matches in the passage."""
     if question.answers:
         return question.answers[answer]
-    matches = (_matches(_pattern(question), text) for text in (passage.title, passage.text))
-    return list(dict.fromkeys(chain.from_iterable(matches)))
+    pattern, found = _pattern(question), []
+    for text in (passage.title, passage.text):
+        decomposed = unicodedata.normalize("NFD", text)
+        with suppress(TimeoutError):  # what was found before stays
+            for match in pattern.finditer(decomposed, timeout=_TIME_LIMIT, concurrent=False):
+                found.append(str(match.group()))
+    return list(dict.fromkeys(found))
 
 
 @lru_cache(maxsize=64)  # the passages of one question follow each other
 def _pattern(question: Question) -> "regex.Pattern[str]":
     return compile_pattern(pattern_source(question))
-
-
-def _matches(pattern: "regex.Pattern[str]", text: str) -> Iterator[str]:
-    """Yield the matches of an expression, until it takes too long."""
-    decomposed = unicodedata.normalize("NFD", text)
-    try:
-        for found in pattern.finditer(decomposed, timeout=_TIME_LIMIT, concurrent=False):
-            yield str(found.group())
-    except TimeoutError:
-        return
-
-
-def _unknown_token(tokenizer: Tokenizer) -> int | None:
-    """Return the token of words outside the vocabulary, which may stand for any."""
-    model = json.loads(tokenizer.to_str())["model"]
-    token = model.get("unk_token")
-    found: int | None = model.get("unk_id") if token is None else tokenizer.token_to_id(token)
-    return found

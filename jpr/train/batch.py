@@ -1,7 +1,7 @@
-"""Candidates of a pack as a joint model takes them, put together on the device.
+"""Candidates of a pack as a joint model takes them: prompts as in `jpr.rerank.prompt`.
 
-The texts are those of `jpr.rerank.prompt`, token by token; here they are made of pieces of one
-array that holds all tokens, for any number of questions at once.
+They are made of pieces of one array on the device, which holds all tokens. numpy computes what the
+pieces are, while the device may still be busy with the step before.
 """
 
 from dataclasses import dataclass
@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from jpr.coverage import starts as segment_starts
 from jpr.errors import ConfigError
 from jpr.models.candidates import PackedCandidates
 from jpr.rerank.prompt import NUMBER, QUESTION, TEXT, TITLE, Prompts
@@ -34,19 +35,10 @@ def concatenate_pieces(tokens: Tensor, starts: Tensor, lengths: Tensor) -> Tenso
     sizes = lengths.flatten()
     total = int(sizes.sum())
     shift = starts.flatten() - (sizes.cumsum(0) - sizes)
+    shift, sizes = (one.to(tokens.device, non_blocking=True) for one in (shift, sizes))
     at = torch.repeat_interleave(shift, sizes, output_size=total)
     at += torch.arange(total, device=tokens.device)
     return tokens[at].long() & 0xFFFF  # back from int16
-
-
-def truncate_pieces(lengths: Tensor, limit: int) -> Tensor:
-    """Return the lengths (R, S) of pieces, each row cut to `limit` tokens in all.
-
-    >>> truncate_pieces(torch.tensor([[3, 1, 4]]), 5).tolist()
-    [[3, 1, 1]]
-    """
-    before = lengths.cumsum(1) - lengths
-    return torch.minimum(lengths, (limit - before).clamp(min=0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,132 +52,124 @@ class AnswerSpans:
 
 
 class BatchBuilder:
-    """A pack on a device, for a model with these prompts."""
+    """A pack with its tokens on a device, for a model with these prompts."""
 
     def __init__(self, pack: Pack, prompts: Prompts, device: str = "cpu") -> None:
-        """Move the pack to the device."""
+        """Move the tokens to the device."""
         _check(pack, prompts)
-        fixed = {**prompts.words, NUMBER: list(prompts.settings.number_tokens)}
-        ends = np.cumsum([len(tokens) for tokens in fixed.values()]).tolist()
-        own = np.concatenate([np.array(tokens, dtype=np.uint16) for tokens in fixed.values()])
+        own: list[int] = []
+        self._word_starts: dict[str, int] = {}
+        for word, tokens in {**prompts.words, NUMBER: prompts.settings.number_tokens}.items():
+            self._word_starts[word] = len(own)
+            own += tokens
+        self._pack, self._prompts = pack, prompts
         self.settings, self.device = prompts.settings, torch.device(device)
-        self._layout = prompts.layout
-        self._fixed = {
-            word: (end - len(tokens), len(tokens))
-            for (word, tokens), end in zip(fixed.items(), ends, strict=True)
-        }
-        self.tokens = as_tensor(own, pack.question_tokens, *pack.passage_tokens).to(device)
+        words = np.array(own, dtype=np.uint16)
+        self.tokens = as_tensor(words, pack.question_tokens, *pack.passage_tokens).to(device)
         """(N,) the fixed words, then all questions, then all passages."""
+        self._first_question = len(own)
         self.first_passage = len(own) + len(pack.question_tokens)
         """Where passages begin in `tokens`."""
-        self._question_starts = self._tensor(pack.question_starts + len(own))
-        self._passage_starts = self._tensor(pack.passage_starts + self.first_passage)
-        self._title_lengths = self._tensor(pack.title_lengths)
-        self._candidates = self._tensor(pack.candidates)
-        self._candidate_starts = self._tensor(pack.candidate_starts)
-        self._spans = self._tensor(_spans(pack))
 
     def _tensor(self, values: NDArray[np.integer]) -> Tensor:
-        return torch.from_numpy(np.array(values, dtype=np.int64)).to(self.device)
+        return torch.from_numpy(values.astype(np.int64)).to(self.device, non_blocking=True)
 
     def build(self, batch: CandidateBatch, numbers: Ints | None = None) -> PackedCandidates:
         """Return the candidates of a batch as the model takes them.
 
         `numbers` (Q, C) are those of their index tokens; by default each has its position.
         """
+        pack, layout, exists = self._pack, self._prompts.layout, batch.present
         if numbers is None:
-            numbers = np.broadcast_to(np.arange(batch.edges.shape[1]), batch.edges.shape)
-        asked, all_edges, all_numbers = map(self._tensor, (batch.questions, batch.edges, numbers))
-        exists = all_edges >= 0
-        known, number = all_edges[exists], all_numbers[exists]
-        asked = asked[:, None].expand_as(all_edges)[exists]
-        self._check_numbers(number)
-        starts, lengths = self._pieces(asked, self._candidates[known], number)
+            numbers = np.broadcast_to(np.arange(exists.shape[1]), exists.shape)
+        number, index_tokens = numbers[exists], len(self.settings.number_tokens)
+        if index_tokens > 1 and number.max(initial=0) >= index_tokens:
+            raise ConfigError(
+                f"candidate {number.max()}, but the model has {index_tokens} index tokens; "
+                "give fewer candidates or use a model with a pointer head"
+            )
+        asked, edges = batch.flat()
+        rows = pack.candidates[edges].astype(np.int64)
+        passages = self.first_passage + pack.passage_starts[rows]
+        known: dict[str, Ints | int] = {
+            **self._word_starts,
+            QUESTION: self._first_question + pack.question_starts[asked],
+            TITLE: passages,
+            TEXT: passages + pack.title_lengths[rows],
+            NUMBER: self._word_starts[NUMBER] + number * (index_tokens > 1),
+        }
+        starts = [np.broadcast_to(known[piece], edges.shape) for piece in layout.pieces]
+        lengths = _piece_lengths(pack, self._prompts, asked, edges)
+        pieces = torch.from_numpy(np.stack(starts, 1)), torch.from_numpy(lengths)
         return PackedCandidates(
-            concatenate_pieces(self.tokens, starts, lengths),
-            lengths=lengths.sum(1),
-            counts=tuple(batch.present.sum(1).tolist()),
-            marks=lengths[:, : self._layout.pooled].sum(1),
-            passage_starts=lengths[:, : self._layout.title].sum(1),
-            index_ids=number,
-            prior=-torch.log1p(self._ranks(asked, known)[1].float()),
+            concatenate_pieces(self.tokens, *pieces),
+            lengths=self._tensor(lengths.sum(1)),
+            counts=tuple(exists.sum(1).tolist()),
+            marks=self._tensor(lengths[:, : layout.pooled].sum(1)),
+            passage_starts=self._tensor(lengths[:, : layout.title].sum(1)),
+            index_ids=self._tensor(number),
+            prior=-torch.log1p(self._tensor(pack.ranks(asked, edges)[1]).float()),
         )
 
     def answer_spans(self, batch: CandidateBatch) -> AnswerSpans:
         """Return where answers are in what `build` returns for the same batch."""
-        asked, known = self._tensor(batch.questions), self._tensor(batch.edges)
-        asked, known = asked[:, None].expand_as(known).flatten(), known.flatten()
-        exists = known >= 0  # the others stay, with length 0: to drop them waits for the device
-        known = known.clamp(min=0)
-        rows = self._candidates[known]
-        lengths = self._pieces(asked, rows, torch.zeros_like(known))[1] * exists[:, None]
-        before = (lengths.flatten().cumsum(0) - lengths.flatten()).view_as(lengths)
-        own, _ = self._ranks(asked, known)
-        place, answer, first, last = self._spans_of(known, exists & own)
-        title = self._title_lengths[rows[place]]
-        in_text = first >= title
-        piece = torch.where(in_text, self._layout.text, self._layout.title)
-        shift = title * in_text
-        kept = (last - shift < lengths[place, piece]).nonzero()[:, 0]
-        shift = (before[place, piece] - shift)[kept]
-        number = exists.cumsum(0) - 1
-        return AnswerSpans(
-            number[place[kept]], answer[kept], first[kept] + shift, last[kept] + shift
-        )
-
-    def _ranks(self, asked: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
-        """Return which candidates are the question's own, and their ranks; others rank last."""
-        first, after = self._candidate_starts[asked], self._candidate_starts[asked + 1]
-        own = (known >= first) & (known < after)
-        return own, torch.where(own, known - first, after - first)
-
-    def _spans_of(self, known: Tensor, chosen: Tensor) -> Tensor:
-        """Return the spans (4, S) of chosen candidates, each with its place among `known`."""
-        begin, end = torch.searchsorted(self._spans[0], torch.stack([known, known + 1]))
-        counts = (end - begin) * chosen
-        place = torch.repeat_interleave(counts)
-        shift = begin - (counts.cumsum(0) - counts)
-        entry = shift[place] + torch.arange(len(place), device=known.device)
-        return torch.cat([place[None], self._spans[1:, entry]])
-
-    def _check_numbers(self, numbers: Tensor) -> None:
-        known = len(self.settings.number_tokens)
-        if known > 1 and len(numbers) and int(numbers.max()) >= known:
-            raise ConfigError(
-                f"candidate {int(numbers.max())}, but the model has {known} index tokens; give "
-                "fewer candidates or use a model with a pointer head"
-            )
-
-    def _pieces(self, asked: Tensor, rows: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor]:
-        """Return where the pieces of each prompt start and how much of them is read (R, pieces)."""
-        s = self.settings
-        question, passage = self._question_starts[asked], self._passage_starts[rows]
-        title = self._title_lengths[rows]
-        text = self._passage_starts[rows + 1] - passage - title
-        asked_length = self._question_starts[asked + 1] - question
-        index, tokens = self._fixed[NUMBER]
-        known = {
-            word: (torch.full_like(rows, start), torch.full_like(rows, length))
-            for word, (start, length) in self._fixed.items()
-        }
-        known |= {
-            QUESTION: (question, asked_length.clamp(max=s.max_question_tokens)),
-            TITLE: (passage, title.clamp(max=s.max_title_tokens)),
-            TEXT: (passage + title, text.clamp(max=s.max_tokens)),
-            NUMBER: (index + numbers * (tokens > 1), torch.ones_like(rows)),
-        }
-        if s.style == "bert":  # no "." without a title
-            known["."] = known["."][0], known["."][1] * (known[TITLE][1] > 0)
-        starts, lengths = zip(*(known[piece] for piece in self._layout.pieces), strict=True)
-        kept = truncate_pieces(torch.stack(lengths[:-1], 1), s.max_tokens - 1)
-        return torch.stack(starts, 1), torch.cat([kept, lengths[-1][:, None]], 1)
+        found = find_answers(self._pack, self._prompts, batch)
+        columns = found.place, found.answer, found.first, found.first + found.length - 1
+        return AnswerSpans(*map(self._tensor, columns))
 
 
-def _spans(pack: Pack) -> NDArray[np.int64]:
-    """Return (4, S): candidates, ascending, answers, first and last tokens within passages."""
-    covers, first = np.asarray(pack.span_covers), pack.span_offsets.astype(np.int64)
-    owners = pack.cover_edges[covers].astype(np.int64)
-    return np.stack([owners, pack.cover_answers[covers], first, first + pack.span_lengths - 1])
+@dataclass(frozen=True, slots=True)
+class Occurrences:
+    """Answers in the candidates of a batch: each occurrence that is not cut in its prompt."""
+
+    place: Ints  # (S,) ascending: the candidate, counted through all questions
+    answer: Ints  # (S,) the pack's number of the answer within its question
+    position: Ints  # (S,) its first token among those of the pack's passages …
+    first: Ints  # (S,) … and among those of the prompts, end to end
+    length: Ints  # (S,)
+
+
+def find_answers(pack: Pack, prompts: Prompts, batch: CandidateBatch) -> Occurrences:
+    """Return the answers that the candidates of a batch contain."""
+    asked, edges = batch.flat()
+    bounds = np.stack([edges, edges + 1]).astype(np.uint32)  # of another type, it would be copied
+    covers = np.searchsorted(pack.cover_edges, bounds).astype(np.uint32)
+    begin, end = np.searchsorted(pack.span_covers, covers)
+    counts = (end - begin) * pack.ranks(asked, edges)[0]
+    place = np.repeat(np.arange(len(edges)), counts)
+    span = np.arange(len(place)) + np.repeat(begin - segment_starts(counts), counts)
+    offset, length = pack.span_offsets[span].astype(np.int64), pack.span_lengths[span]
+    row = pack.candidates[edges[place]]
+    title = pack.title_lengths[row].astype(np.int64)
+    in_text = offset >= title
+    piece = np.where(in_text, prompts.layout.text, prompts.layout.title)
+    within = offset - title * in_text
+    lengths = _piece_lengths(pack, prompts, asked, edges)
+    first = segment_starts(lengths.ravel()).reshape(lengths.shape)[place, piece] + within
+    answer, position = pack.cover_answers[pack.span_covers[span]], pack.passage_starts[row] + offset
+    kept = within + length <= lengths[place, piece]
+    return Occurrences(place[kept], answer[kept], position[kept], first[kept], length[kept])
+
+
+def _piece_lengths(pack: Pack, prompts: Prompts, asked: Ints, edges: Ints) -> Ints:
+    """Return how many tokens each piece of each prompt has (R, pieces)."""
+    s, rows = prompts.settings, pack.candidates[edges].astype(np.int64)
+    title = pack.title_lengths[rows].astype(np.int64)
+    questions = pack.question_starts[asked + 1] - pack.question_starts[asked]
+    known: dict[str, Ints | int] = {
+        **{word: len(tokens) for word, tokens in prompts.words.items()},
+        QUESTION: questions.clip(max=s.max_question_tokens),
+        TITLE: title.clip(max=s.max_title_tokens),
+        TEXT: pack.passage_starts[rows + 1] - pack.passage_starts[rows] - title,
+        NUMBER: 1,
+    }
+    if "." in known:  # not without a title
+        known["."] = known["."] * (known[TITLE] > 0)
+    pieces = [np.broadcast_to(known[piece], edges.shape) for piece in prompts.layout.pieces]
+    lengths = np.stack(pieces, 1)
+    room = s.max_tokens - 1 - (lengths.cumsum(1) - lengths)
+    lengths[:, :-1] = np.minimum(lengths, room.clip(min=0))[:, :-1]
+    return lengths
 
 
 def _check(pack: Pack, prompts: Prompts) -> None:

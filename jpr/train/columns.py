@@ -5,66 +5,66 @@ commit is truncated. A commit records the hashes of all columns: if one differs,
 """
 
 import hashlib
-import json
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from io import BufferedRandom
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from jpr.errors import FormatError
-from jpr.io.atomic import explain_write_errors, publish
+from jpr.io.atomic import explain_write_errors
 from jpr.io.checksums import sealed, unsealed
-from jpr.io.json_files import read_object
+from jpr.io.json_files import read_object, write_json
 from jpr.io.locks import locked
-
-_STATE = "state.json"
-_CHUNK = 1 << 20
 
 
 class Columns:
     """Arrays that are open for appending; `open_columns` makes them."""
 
-    def __init__(self, folder: Path, key: str, types: Mapping[str, type], stack: ExitStack) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        key: str,
+        types: Mapping[str, type],
+        streams: Mapping[str, BufferedRandom],
+    ) -> None:
         """Resume from the last commit with the same key, or start."""
-        self._folder, self._key, self._types = folder, key, types
-        state = self._state()
-        self.done: int = state["done"]  # what was committed, in the writer's unit
-        self._bytes: dict[str, int] = {name: state["bytes"].get(name, 0) for name in types}
-        with explain_write_errors(folder):
-            self._streams = {
-                name: stack.enter_context(self._path(name).open("ab")) for name in types
-            }
-            for name, stream in self._streams.items():
-                stream.truncate(self._bytes[name])
-            self._hashes = {name: _hash(self._path(name), self._bytes[name]) for name in types}
-
-    def _state(self) -> dict[str, Any]:
+        self._folder, self._key, self._types, self._streams = folder, key, types, streams
+        self._state = folder / "state.json"
+        self.done = 0  # what was committed, in the writer's unit
         with suppress(FormatError, KeyError, OSError):  # missing or damaged: start over
-            file = self._folder / _STATE
-            state: dict[str, Any] = unsealed(file, read_object(file))
-            if state["key"] == self._key and all(
-                _hash(self._path(name), state["bytes"][name]).hexdigest() == state["hashes"][name]
-                for name in self._types
-            ):
-                return state
-        return {"done": 0, "bytes": {}}
+            state: dict[str, Any] = unsealed(self._state, read_object(self._state))
+            self._truncate(state["bytes"])
+            if (state["key"], state["hashes"]) == (key, self._digests()):
+                self.done = state["done"]
+        if not self.done:
+            with explain_write_errors(folder):
+                self._truncate(dict.fromkeys(types, 0))
 
-    def _path(self, name: str) -> Path:
-        return self._folder / f"{name}.bin"
+    def _truncate(self, sizes: Mapping[str, int]) -> None:
+        self._sizes = {name: sizes[name] for name in self._streams}  # in bytes
+        self._hashes = {}
+        for name, stream in self._streams.items():
+            stream.truncate(self._sizes[name])
+            stream.seek(0)
+            self._hashes[name] = hashlib.file_digest(stream, "sha256")
+
+    def _digests(self) -> dict[str, str]:
+        return {name: so_far.hexdigest() for name, so_far in self._hashes.items()}
 
     def length(self, name: str) -> int:
         """Return the length of a column."""
-        return self._bytes[name] // np.dtype(self._types[name]).itemsize
+        return self._sizes[name] // np.dtype(self._types[name]).itemsize
 
-    def append(self, name: str, values: NDArray[Any]) -> None:
+    def append(self, name: str, values: ArrayLike) -> None:
         """Append values to a column, cast to its type."""
-        packed = values.astype(self._types[name]).tobytes()
+        packed = np.asarray(values, dtype=self._types[name]).tobytes()
         with explain_write_errors(self._folder):
-            self._bytes[name] += self._streams[name].write(packed)
+            self._sizes[name] += self._streams[name].write(packed)
         self._hashes[name].update(packed)
 
     def commit(self, done: int) -> None:
@@ -73,10 +73,9 @@ class Columns:
             for stream in self._streams.values():
                 stream.flush()
         self.done += done
-        hashes = {name: so_far.hexdigest() for name, so_far in self._hashes.items()}
-        state = {"key": self._key, "done": self.done, "bytes": self._bytes, "hashes": hashes}
-        with publish(self._folder / _STATE) as file:
-            file.write(json.dumps(sealed(state)))
+        sizes, hashes = self._sizes, self._digests()
+        state = {"key": self._key, "done": self.done, "bytes": sizes, "hashes": hashes}
+        write_json(self._state, sealed(state))
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         """Return a column, memory-mapped."""
@@ -84,17 +83,7 @@ class Columns:
             return np.empty(0, dtype=self._types[name])
         with explain_write_errors(self._folder):
             self._streams[name].flush()
-        return np.memmap(self._path(name), dtype=self._types[name], mode="r")
-
-
-def _hash(path: Path, size: int) -> "hashlib._Hash":
-    """Return the hash of a file's first bytes, to be updated; of fewer if the file is shorter."""
-    found = hashlib.sha256()
-    with path.open("rb") as stream:
-        while size > 0 and (chunk := stream.read(min(size, _CHUNK))):
-            found.update(chunk)
-            size -= len(chunk)
-    return found
+        return np.memmap(self._streams[name].name, dtype=self._types[name], mode="r")
 
 
 @contextmanager
@@ -104,5 +93,8 @@ def open_columns(folder: Path, key: str, types: Mapping[str, type]) -> Iterator[
         with explain_write_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
             stack.enter_context(locked(folder / "lock"))
-        yield Columns(folder, key, types, stack)
+            streams = {
+                name: stack.enter_context((folder / f"{name}.bin").open("a+b")) for name in types
+            }
+        yield Columns(folder, key, types, streams)
         shutil.rmtree(folder)

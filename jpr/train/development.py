@@ -1,5 +1,6 @@
 """Evaluation of a joint model on a development pack, while it is trained: MRecall@k."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 
@@ -57,8 +58,8 @@ def evaluate_pack(
 
     The keys are `WAY all`, over all questions, and `WAY multi`, over those with several answers.
     """
-    reached: dict[str, list[Flags]] = {name: [] for name in (FIRST_STAGE, *choose.ways)}
-    several = []
+    several: list[Flags] = []
+    reached: dict[str, list[Flags]] = defaultdict(list)
     for batch in dataset.batches(np.arange(len(dataset.pack)), config.limit, config.batch):
         n_answers = dataset.pack.n_answers[batch.questions]
         several.append(n_answers > 1)

@@ -1,8 +1,4 @@
-"""Training of a joint reranker: model, packs, objective and loop put together.
-
-OUT/joint.json, model.safetensors, tokenizer.json   the best weights, for jpr rerank
-OUT/log.jsonl, state.safetensors                    the log, and the state to resume from
-"""
+"""Training of a joint reranker: model, packs, objective and loop put together."""
 
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -31,50 +27,38 @@ from jpr.train.recipe import DataConfig, JointTraining, ModelConfig
 from jpr.train.sampler import Dataset, Sampler
 from jpr.train.state import RunProgress
 
-_FRESH = {"bert": ("decoder.", "head."), "t5": ("head.",)}
-"""Names of randomly initialized weights: the decoder over an encoder, the pointer over a T5."""
-
 
 def load_model(config: ModelConfig) -> tuple[JointModel, Prompts]:
     """Return the model to train, and its prompts."""
     home = Path(config.init or config.weights)
     tokenizer = read_tokenizer(home / "tokenizer.json")
     if config.init:
-        model, settings = _trained_model(home, config)
-    elif config.encoder == "bert":
-        settings = PromptSettings("bert", max_tokens=config.max_tokens)
+        model, _ = read_joint(home)
+        if config.head == "index" and isinstance(model.head, PointerHead):
+            raise ConfigError(
+                f"model.init: {home} has a pointer head, without index tokens; remove "
+                "model.head = 'index', or start from model.weights"
+            )
+        for part in model.modules():
+            if "dropout" in vars(part):
+                vars(part)["dropout"] = config.dropout
+        model.memory = config.memory or model.memory
+        return model, Prompts(tokenizer, read_prompt_settings(home))
+    if config.encoder == "bert":
         memory = config.memory or "passages"
         model = joint_over_bert(home, config.layers, config.dropout, memory, config.answers)
-    else:
-        count = config.index_tokens if config.head == "index" else 1
-        tokens = extra_tokens(tokenizer, home, count)
-        settings = PromptSettings("t5", max_tokens=config.max_tokens, number_tokens=tokens)
-        memory, answers = config.memory or "tokens", config.answers
-        model = joint_over_t5(home, config.head, tokens, config.dropout, memory, answers)
-        if config.head == "index" and config.reset_index_tokens:
-            _reset_index_tokens(model)
+        return model, Prompts(tokenizer, PromptSettings("bert", max_tokens=config.max_tokens))
+    is_index = config.head == "index"
+    tokens = extra_tokens(tokenizer, home, config.index_tokens if is_index else 1)
+    memory = config.memory or "tokens"
+    model = joint_over_t5(home, config.head, tokens, config.dropout, memory, config.answers)
+    if is_index and config.reset_index_tokens:
+        assert isinstance(model.head, IndexHead)
+        assert isinstance(model.encoder, T5Encoder)  # no other encoder has an index head
+        model.head.reset_index_tokens()
+        model.encoder.config = replace(model.encoder.config, tie_word_embeddings=False)
+    settings = PromptSettings("t5", max_tokens=config.max_tokens, number_tokens=tokens)
     return model, Prompts(tokenizer, settings)
-
-
-def _trained_model(home: Path, config: ModelConfig) -> tuple[JointModel, PromptSettings]:
-    model, _ = read_joint(home)
-    if config.head == "index" and isinstance(model.head, PointerHead):
-        raise ConfigError(
-            f"model.init: {home} has a pointer head, without index tokens; remove "
-            "model.head = 'index', or start from model.weights"
-        )
-    for part in model.modules():
-        if "dropout" in vars(part):
-            vars(part)["dropout"] = config.dropout
-    model.memory = config.memory or model.memory
-    return model, read_prompt_settings(home)
-
-
-def _reset_index_tokens(model: JointModel) -> None:
-    assert isinstance(model.head, IndexHead)
-    assert isinstance(model.encoder, T5Encoder)  # no other encoder has an index head
-    model.head.reset_index_tokens()
-    model.encoder.config = replace(model.encoder.config, tie_word_embeddings=False)
 
 
 def extra_tokens(tokenizer: Tokenizer, home: Path, count: int) -> tuple[int, ...]:
@@ -88,13 +72,17 @@ def extra_tokens(tokenizer: Tokenizer, home: Path, count: int) -> tuple[int, ...
 
 def _fresh(config: ModelConfig, model: JointModel) -> tuple[str, ...]:
     """Return the prefixes of names of new weights, after adding a missing answer head."""
-    index = ("head.out",) if config.reset_index_tokens else ()  # an index head's
+    fresh = ["head.out"] if config.reset_index_tokens else []  # an index head's
     if not config.init:
-        return "answers.", *index, *(() if config.head == "index" else _FRESH[config.encoder])
-    if not config.answers or model.answers is not None:
-        return index
-    model.answers = SpanHead(model.decoder.config.d_model)
-    return "answers.", *index
+        fresh.append("answers.")
+        if config.head == "pointer":
+            fresh.append("head.")
+        if config.encoder == "bert":
+            fresh.append("decoder.")
+    elif config.answers and model.answers is None:
+        model.answers = SpanHead(model.decoder.config.d_model)
+        fresh.append("answers.")
+    return tuple(fresh)
 
 
 def open_dataset(config: DataConfig) -> Dataset:
@@ -144,10 +132,7 @@ def train_joint(
     dev = {Path(pack).name: open_dataset(DataConfig(pack)) for pack in config.dev.packs}
     if any(not len(dataset.pack) for dataset in dev.values()):
         raise DataError("a development pack has no questions")
-    builders = {
-        dataset: BatchBuilder(dataset.pack, prompts, device)
-        for dataset in (*datasets, *dev.values())
-    }
+    builders = {one: BatchBuilder(one.pack, prompts, device) for one in (*datasets, *dev.values())}
     home = Path(config.model.init or config.model.weights)
     words = Vocabulary.of(prompts.tokenizer)
     deciding = JOINT if config.objective.kind == "joint" else INDEPENDENT
@@ -159,13 +144,10 @@ def train_joint(
     def evaluate() -> DevScore:
         """Return the mean MRecall@k over packs that decides, and all scores by pack and way."""
         choose = Chooser(model, words, ways)
-        details = {
-            f"{name} {kind}": score
-            for name, dataset in dev.items()
-            for kind, score in evaluate_pack(
-                choose, dataset, builders[dataset], config.k, config.dev
-            ).items()
-        }
+        details: dict[str, float] = {}
+        for name, dataset in dev.items():
+            scores = evaluate_pack(choose, dataset, builders[dataset], config.k, config.dev)
+            details |= {f"{name} {kind}": score for kind, score in scores.items()}
         values = [details[f"{name} {deciding} {config.dev.select}"] for name in dev]
         return DevScore(float(np.mean(values)), details)
 

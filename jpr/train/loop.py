@@ -3,9 +3,6 @@
 A step's loss comes in parts, one per process and micro-batch, whose sum it is. All randomness
 derives from the seed, the step and the part, so that a run that was killed and resumed ends with
 the same weights as one that was not. Processes started by torchrun add up their gradients.
-
-    FOLDER/log.jsonl           a line now and then: step, loss, rate, tokens_per_second, seconds …
-    FOLDER/state.safetensors   to resume from: weights, optimizer, moving average, progress
 """
 
 import math
@@ -20,18 +17,9 @@ from torch import Tensor, nn
 
 from jpr.errors import DataError
 from jpr.io.settings import below, not_one_of, reject
+from jpr.train import state
 from jpr.train.distributed import ALONE, World, autocast, prepare_gpu
-from jpr.train.state import (
-    STATE,
-    MovingAverage,
-    RunProgress,
-    append_to_log,
-    begin_log,
-    read_state,
-    write_state,
-)
-
-DECAYS = ("linear", "cosine", "flat")
+from jpr.train.state import MovingAverage, RunProgress
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +57,7 @@ class LoopConfig:
 
     def __post_init__(self) -> None:
         counts = ("steps", "micro_batches", "eval_every", "save_every", "log_every")
-        found = below(self, 1, *counts) + not_one_of(self, decay=DECAYS)
+        found = below(self, 1, *counts) + not_one_of(self, decay=("linear", "cosine", "flat"))
         if not 0 <= self.ema_decay < 1:
             found.append(f"ema_decay = {self.ema_decay}; give a number from 0 to below 1")
         if min(self.learning_rate, self.fresh_learning_rate) <= 0:
@@ -131,47 +119,46 @@ def train(
 
     Parameters whose names start with one of `fresh` have `fresh_learning_rate`.
     """
-    run = _Run(model, loss_of, config, folder, hooks, fresh, world)
+    run = _Run(model, config, folder, hooks, fresh, world)
     while run.progress.step < config.steps and not run.stopped:
-        run.step()
+        run.step(loss_of)
         if run.is_due(config.eval_every) and hooks.evaluate:
             run.evaluate(hooks.evaluate)
-        if run.is_due(config.save_every) or run.stopped:
-            run.save()
-    if not hooks.evaluate:
-        run.keep()
+        if (run.is_due(config.save_every) or run.stopped) and world.is_first:
+            state.write_state(folder, model, run.optimizer, run.average, run.progress)
+    if not hooks.evaluate and world.is_first:
+        model.eval()
+        with run.average.instead_of(run.parameters):
+            hooks.keep(run.progress.step)
     return run.progress
 
 
+@dataclass
 class _Run:
-    def __init__(
-        self,
-        model: nn.Module,
-        loss_of: LossOf,
-        config: LoopConfig,
-        folder: Path,
-        hooks: Hooks,
-        fresh: tuple[str, ...],
-        world: World,
-    ) -> None:
-        self.model, self.loss_of, self.config, self.folder = model, loss_of, config, folder
-        self.hooks, self.world = hooks, world
-        self.parameters = [weight for weight in model.parameters() if weight.requires_grad]
+    model: nn.Module
+    config: LoopConfig
+    folder: Path
+    hooks: Hooks
+    fresh: tuple[str, ...]
+    world: World
+
+    def __post_init__(self) -> None:
+        self.parameters = [weight for weight in self.model.parameters() if weight.requires_grad]
         self.device = self.parameters[0].device
         if self.device.type == "cuda":
             prepare_gpu()
-        self.optimizer = _optimizer(model, config, fresh)
-        self.average = MovingAverage(self.parameters, config.ema_decay)
+        self.optimizer = _optimizer(self.model, self.config, self.fresh)
+        self.average = MovingAverage(self.parameters, self.config.ema_decay)
         self.progress = RunProgress()
-        if (folder / STATE).exists():
-            self.progress = read_state(folder, model, self.optimizer, self.average)
+        if (self.folder / state.STATE).exists():
+            self.progress = state.read_state(self.folder, self.model, self.optimizer, self.average)
         self.log_start = self.progress.step, time.monotonic()
         self.started = self.log_start[1] - self.progress.seconds
         self.loss, self.tokens = torch.zeros((), device=self.device), 0
-        self.log = folder / "log.jsonl"
-        if world.is_first:
-            begin_log(self.log, self.progress.step)
-        model.train()
+        self.log = self.folder / "log.jsonl"
+        if self.world.is_first:
+            state.begin_log(self.log, self.progress.step)
+        self.model.train()
 
     @property
     def stopped(self) -> bool:
@@ -180,7 +167,7 @@ class _Run:
     def is_due(self, every: int) -> bool:
         return self.progress.step % every == 0 or self.progress.step == self.config.steps
 
-    def step(self) -> None:
+    def step(self, loss_of: LossOf) -> None:
         """Add up the gradients of all parts and take one optimizer step."""
         step, world = self.progress.step, self.world
         parts = world.size * self.config.micro_batches
@@ -188,9 +175,10 @@ class _Run:
             group["lr"] = group["rate"] * self.config.rate(step)
         self.optimizer.zero_grad()
         for micro in range(self.config.micro_batches):
-            torch.manual_seed(_seed(self.config.seed, step, world.rank, micro))
+            seeds = np.random.SeedSequence((self.config.seed, step, world.rank, micro))
+            torch.manual_seed(int(seeds.generate_state(1, np.uint64)[0] >> np.uint64(1)))
             with autocast(self.device):
-                part = self.loss_of(step, micro * world.size + world.rank, parts)
+                part = loss_of(step, micro * world.size + world.rank, parts)
             if part.loss.requires_grad:  # false if no step of the part has a target
                 part.loss.backward()  # type: ignore[no-untyped-call]  # torch types it loosely
             self.loss += part.loss.detach()
@@ -198,7 +186,7 @@ class _Run:
         world.add_gradients(self.parameters)
         nn.utils.clip_grad_norm_(self.parameters, self.config.max_grad_norm)
         self.optimizer.step()
-        self.average.update(self.parameters)
+        self.average.update(self.parameters, step + 1)
         seconds = round(time.monotonic() - self.started, 3)
         self.progress = replace(self.progress, step=step + 1, seconds=seconds)
         if self.is_due(self.config.log_every):
@@ -240,21 +228,10 @@ class _Run:
         self._write(score=value, best=self.progress.best, **score.details)
         self.log_start = self.log_start[0], self.log_start[1] + time.monotonic() - started
 
-    def keep(self) -> None:
-        """Keep the last weights."""
-        self.model.eval()
-        with self.average.instead_of(self.parameters):
-            if self.world.is_first:
-                self.hooks.keep(self.progress.step)
-
-    def save(self) -> None:
-        if self.world.is_first:
-            write_state(self.folder, self.model, self.optimizer, self.average, self.progress)
-
     def _write(self, **values: float) -> None:
         if self.world.is_first:
             line = {"step": self.progress.step, **values, "seconds": self.progress.seconds}
-            append_to_log(self.log, line)
+            state.append_to_log(self.log, line)
             self.hooks.report(line)
 
 
@@ -276,7 +253,3 @@ def _optimizer(
     ]
     fused = next(model.parameters()).device.type == "cuda"
     return torch.optim.AdamW(settings, lr=config.learning_rate, betas=(0.9, 0.98), fused=fused)
-
-
-def _seed(*parts: int) -> int:
-    return int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0] >> np.uint64(1))

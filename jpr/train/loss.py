@@ -2,12 +2,6 @@
 
 Every loss is a sum over questions, so that a batch may be split into parts; whoever adds up the
 parts divides by the number of questions. Steps without a target do not count.
-
-    choice_loss           IndepPR with the first step alone, JPR with all (paper, 3.2)
-    pointwise_loss        yes or no for each candidate, as Nogueira et al. (2020)
-    answer_loss           the answers still to be found, by candidate and position
-    distillation          a teacher's distribution over the candidates of the first step
-    answer_distillation   and over the positions of answers
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,6 +30,7 @@ _NEVER = -1e4  # a log-probability for the impossible whose gradient is still a 
 def choice_loss(log_probs: Tensor, targets: Tensor, normalize: str) -> Tensor:
     """Return the loss of log P (Q, T, C) against targets (Q, T, C), summed over questions.
 
+    It is IndepPR's with the first step alone, JPR's with all (paper, 3.2).
     The loss of a step is −Σ log P(o) over its targets as printed (`sum`), the same divided by their
     number (`mean`), or −log Σ P(o), satisfied by any of them (`any`).
     """
@@ -101,19 +96,17 @@ def answer_loss(log_probs: Tensor, prefixes: Tensor, known: AnswerLikelihoods) -
     prefixes (Q, T), whose passages are -1 after their end, where steps do not count. It is the mean
     over a question's answers, summed over its steps as the loss of passages is.
     """
-    answers, steps = len(known.question), log_probs.shape[1]
+    answers = len(known.question)
     holds = torch.zeros(answers, log_probs.shape[2] + 1, dtype=torch.bool, device=prefixes.device)
     holds[known.answer, known.place] = True
     holds[:, -1] = True  # for no passage: nothing is left to find after the end of a prefix
     chosen = holds.gather(1, prefixes[known.question] % holds.shape[1])  # (G, T)
     found = F.pad(chosen.cumsum(1) > 0, (1, 0))
     candidate = log_probs[known.question[known.answer], :, known.place]  # (S, T + 1)
-    possible = candidate > -torch.inf
-    mass = candidate.masked_fill(~possible, 0.0) + known.log_prob[:, None]
-    by_step = [
-        segment_logsumexp(mass[:, t].masked_fill(~possible[:, t], _NEVER), known.answer, answers)
-        for t in range(steps)
-    ]
+    impossible = candidate == -torch.inf
+    mass = candidate.masked_fill(impossible, 0.0) + known.log_prob[:, None]
+    mass = mass.masked_fill(impossible, _NEVER)
+    by_step = [segment_logsumexp(step, known.answer, answers) for step in mass.unbind(1)]
     loss = -torch.stack(by_step, 1).masked_fill(found, 0.0).sum(1)  # (G,)
     count = torch.zeros(len(log_probs), device=loss.device).index_add(
         0, known.question, torch.ones_like(loss)
@@ -138,90 +131,66 @@ def steps_of(sample: Sample, objective: ObjectiveConfig, k: int) -> tuple[Ints, 
         return np.full((len(covers), 1), -1), oracle.has_answer(covers)[:, None]
     chosen = oracle.positives(covers, k)
     scores = sample.dataset.prior_scores(sample.batch)
-    if objective.prefix == "teacher-forcing":
-        sequences = oracle.ranked(chosen, scores)[:, :k]
-        return sequences, oracle.next_targets(sequences, covers.shape[1])
-    if objective.prefix == "no-negatives":
-        sequences = oracle.ranked(chosen, scores)[:, :k]
-    else:
+    if objective.prefix == "dynamic":
         noise = sample.noise[0]
         sequences = oracle.with_negatives(chosen, present, scores, objective.gamma, noise)[:, :k]
+    else:
+        sequences = oracle.ranked(chosen, scores)[:, :k]
+    if objective.prefix == "teacher-forcing":
+        return sequences, oracle.next_targets(sequences, covers.shape[1])
     sequences = oracle.shuffled(sequences, sample.noise[1][:, : sequences.shape[1]])
     if objective.targets == "oracle":
         return sequences, oracle.oracle_targets(chosen, sequences)
     return sequences, oracle.uncovered_targets(covers, sequences)
 
 
+@dataclass(frozen=True, eq=False)
 class JointLoss:
-    """The loss of a part of a step's batch."""
+    """The loss of a part of a step's batch, whose samples their data sets' builders build."""
 
-    def __init__(
-        self,
-        model: JointModel,
-        sampler: Sampler,
-        builders: Mapping[Dataset, BatchBuilder],
-        config: JointTraining,
-        teacher: JointModel | None = None,
-    ) -> None:
-        """Train a model on samples, each built by its data set's builder."""
-        self._model, self._sampler, self._builders = model, sampler, builders
-        self._config, self._teacher = config, teacher
-        self._index_tokens = len(model.head.tokens) if isinstance(model.head, IndexHead) else 0
+    model: JointModel
+    sampler: Sampler
+    builders: Mapping[Dataset, BatchBuilder]
+    config: JointTraining
+    teacher: JointModel | None = None
 
     def __call__(self, step: int, part: int, parts: int) -> PartialLoss:
         """Return the loss of a part, divided by the number of questions in the whole batch."""
-        objective = self._config.objective
-        samples = self._sampler.part(step, part, parts, self._index_tokens)
-        # Before the first use of the device, which waits until it has finished the step before.
-        steps = [steps_of(one, objective, self._config.k) for one in samples]
-        built = [self._builders[one.dataset].build(one.batch, one.numbers) for one in samples]
+        model, objective = self.model, self.config.objective
+        index_tokens = len(model.head.tokens) if isinstance(model.head, IndexHead) else 0
+        samples = self.sampler.part(step, part, parts, index_tokens)
+        steps = [steps_of(one, objective, self.config.k) for one in samples]
+        built = [self.builders[one.dataset].build(one.batch, one.numbers) for one in samples]
         candidates = _concatenated(built)
-        encoded = self._model.encode(candidates)
+        encoded = model.encode(candidates)
         sequences = np.concatenate([sequence for sequence, _ in steps])
         prefixes = torch.from_numpy(sequences[:, :-1]).to(encoded.mask.device)
-        loss, log_probs = self._choice_loss(encoded, prefixes, [targets for _, targets in steps])
+        whole = np.concatenate([targets[..., : max(encoded.counts)] for _, targets in steps])
+        targets = torch.from_numpy(whole).to(encoded.mask.device, non_blocking=True)
+        if objective.kind == "pointwise":
+            logits = first_logits(model, encoded)
+            loss = pointwise_loss(logits, targets[:, 0], encoded.mask)
+            log_probs = masked_log_softmax(logits, ~encoded.mask)[:, None]
+        else:
+            # Over all index tokens: an index head first has to learn to choose a token that was
+            # given, and would not if the others were masked.
+            log_probs = model.log_probs(encoded, prefixes.clamp(min=0), all_index_tokens=True)
+            loss = choice_loss(log_probs, targets, objective.normalize)
         weight = objective.answer_weight
         if encoded.answers is not None and weight:
             known = answer_likelihoods(encoded, self._answer_spans(samples, built))
             loss = loss + weight * answer_loss(log_probs, prefixes, known)
-        if self._teacher is not None:
-            taught = self._distillation(self._teacher, candidates, encoded, log_probs[:, 0])
+        if self.teacher is not None:
+            with torch.no_grad():
+                theirs = self.teacher.encode(candidates)
+                chosen = masked_log_softmax(first_logits(self.teacher, theirs), ~theirs.mask)
+            taught = distillation(log_probs[:, 0], chosen, encoded.mask)
+            if encoded.answers is not None and theirs.answers is not None and weight:
+                shares = chosen.exp()[encoded.mask].repeat_interleave(candidates.lengths)
+                spans = answer_distillation(encoded.answers, theirs.answers, shares)
+                taught = taught + weight * spans
             loss = (1 - objective.teacher_weight) * loss + objective.teacher_weight * taught
-        return PartialLoss(loss / self._config.batch, len(candidates.ids))
-
-    def _choice_loss(
-        self, encoded: EncodedBatch, prefixes: Tensor, targets_of: Sequence[Flags]
-    ) -> tuple[Tensor, Tensor]:
-        """Return the loss of the choices, and log P (Q, steps, C)."""
-        objective, width = self._config.objective, max(encoded.counts)
-        whole = np.concatenate([targets[..., :width] for targets in targets_of])
-        targets = torch.from_numpy(whole).to(encoded.mask.device, non_blocking=True)
-        if objective.kind == "pointwise":
-            logits = first_logits(self._model, encoded)
-            loss = pointwise_loss(logits, targets[:, 0], encoded.mask)
-            return loss, masked_log_softmax(logits, ~encoded.mask)[:, None]
-        # Over all index tokens: an index head first has to learn to choose a token that was given,
-        # and would not if the others were masked.
-        log_probs = self._model.log_probs(encoded, prefixes.clamp(min=0), all_index_tokens=True)
-        return choice_loss(log_probs, targets, objective.normalize), log_probs
-
-    def _distillation(
-        self,
-        teacher: JointModel,
-        candidates: PackedCandidates,
-        encoded: EncodedBatch,
-        log_probs: Tensor,
-    ) -> Tensor:
-        """Return the divergence from a teacher: of the first step, and of answer positions."""
-        with torch.no_grad():
-            theirs = teacher.encode(candidates)
-            chosen = masked_log_softmax(first_logits(teacher, theirs), ~theirs.mask)
-        loss = distillation(log_probs, chosen, encoded.mask)
-        weight = self._config.objective.answer_weight
-        if encoded.answers is None or theirs.answers is None or not weight:
-            return loss
-        shares = chosen.exp()[encoded.mask].repeat_interleave(candidates.lengths)
-        return loss + weight * answer_distillation(encoded.answers, theirs.answers, shares)
+        return PartialLoss(loss / self.config.batch, len(candidates.ids))
 
     def _answer_spans(
         self, samples: Sequence[Sample], built: Sequence[PackedCandidates]
@@ -229,7 +198,7 @@ class JointLoss:
         found = []
         row = token = 0
         for one, candidates in zip(samples, built, strict=True):
-            spans = self._builders[one.dataset].answer_spans(one.batch)
+            spans = self.builders[one.dataset].answer_spans(one.batch)
             positions = spans.first + token, spans.last + token
             found.append((spans.candidates + row, spans.answers, *positions))
             row, token = row + len(candidates.lengths), token + len(candidates.ids)

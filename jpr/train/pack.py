@@ -7,9 +7,8 @@ appears whole or not at all.
 import hashlib
 import json
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -22,12 +21,10 @@ from jpr.io.checksums import check_sums, sealed, sha256, unsealed
 from jpr.io.json_files import read_json, read_object
 
 FORMAT = 3
-KIND = "pack"
 ABOUT = "pack.json"
 IDS = "question_ids.json"
 LIMITS = ("max_question", "max_title", "max_text")
 """Keys of `about["limits"]`: how many tokens of each were kept at most."""
-PART_MB = 48
 _TOKENS = "passage_tokens"
 _REMEDY = "copy it again, or make it again with jpr pack"
 
@@ -56,21 +53,19 @@ class Pack:
 
     def __post_init__(self) -> None:
         """Reject arrays that do not fit together."""
-        q, rows, edges = len(self.question_ids), len(self.title_lengths), len(self.candidates)
+        questions, edges = len(self.question_ids), len(self.candidates)
         covered, spans = len(self.cover_edges), len(self.span_covers)
-        for name, values, length in (
-            ("question_starts", self.question_starts, q + 1),
-            ("candidate_starts", self.candidate_starts, q + 1),
-            ("passage_starts", self.passage_starts, rows + 1),
-            ("n_answers", self.n_answers, q),
-            ("sources", self.sources, q),
-            ("scores", self.scores, edges),
-            ("cover_answers", self.cover_answers, covered),
-            ("span_offsets", self.span_offsets, spans),
-            ("span_lengths", self.span_lengths, spans),
+        for length, names in (
+            (questions + 1, ("question_starts", "candidate_starts")),
+            (questions, ("n_answers", "sources")),
+            (len(self.title_lengths) + 1, ("passage_starts",)),
+            (edges, ("scores",)),
+            (covered, ("cover_answers",)),
+            (spans, ("span_offsets", "span_lengths")),
         ):
-            if values.shape != (length,):
-                raise DataError(f"{name} has the shape {values.shape}, not ({length},)")
+            for name in names:
+                if (shape := getattr(self, name).shape) != (length,):
+                    raise DataError(f"{name} has the shape {shape}, not ({length},)")
         for name, starts, end in (
             ("question_tokens", self.question_starts, len(self.question_tokens)),
             (_TOKENS, self.passage_starts, sum(map(len, self.passage_tokens))),
@@ -88,7 +83,7 @@ class Pack:
     def open(cls, folder: str | Path, *, verify: bool = True) -> "Pack":
         """Map a pack's files; `verify` reads them all and compares their hashes."""
         home = Path(folder)
-        about: dict[str, Any] = _read_about(home)
+        about = _read_about(home)
         hashes: dict[str, str] = about["files"]
         if verify:
             unsealed(home / ABOUT, about)
@@ -106,6 +101,14 @@ class Pack:
             problem = f"is damaged: it holds {found.counts()}, not {counts}"
             raise FormatError(home, 0, f"{problem}; {_REMEDY}")
         return found
+
+    def ranks(
+        self, questions: NDArray[np.int64], edges: NDArray[np.int64]
+    ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+        """Return which candidates are their question's own, and their ranks; others rank last."""
+        first, after = self.candidate_starts[questions], self.candidate_starts[questions + 1]
+        own = (edges >= first) & (edges < after)
+        return own, np.where(own, edges, after) - first
 
     def counts(self) -> dict[str, int]:
         """Return the sizes of the pack."""
@@ -134,7 +137,7 @@ def vocabulary_sha256(words: Mapping[str, int]) -> str:
     return hashlib.sha256(ordered.encode()).hexdigest()
 
 
-def write_pack(folder: Path, pack: Pack, *, part_mb: int = PART_MB) -> None:
+def write_pack(folder: Path, pack: Pack, *, part_mb: int = 48) -> None:
     """Write a pack; an existing one is replaced when the new one is complete."""
     check_target(folder)
     made, old = temporary_path(folder), folder.with_name(f".{folder.name}.old")
@@ -143,7 +146,15 @@ def write_pack(folder: Path, pack: Pack, *, part_mb: int = PART_MB) -> None:
             for path in (made, old):
                 shutil.rmtree(path, ignore_errors=True)
             made.mkdir(parents=True)
-            _write_files(made, pack, part_mb)
+            hashes = {}
+            for name, values in _arrays(pack, part_mb):
+                np.save(made / name, values)
+                hashes[name] = sha256(made / name)
+            (made / IDS).write_text(json.dumps(pack.question_ids), encoding="utf-8")
+            hashes[IDS] = sha256(made / IDS)
+            fixed = {"format": FORMAT, "kind": "pack", "counts": pack.counts(), "files": hashes}
+            about = json.dumps(sealed({**pack.about, **fixed}), indent=1)
+            (made / ABOUT).write_text(about + "\n", encoding="utf-8")
             sync_folder(made)
             if folder.exists():
                 folder.rename(old)
@@ -155,68 +166,35 @@ def write_pack(folder: Path, pack: Pack, *, part_mb: int = PART_MB) -> None:
 
 def check_target(folder: Path) -> None:
     """Refuse to replace anything but a pack."""
-    if folder.is_dir():
-        foreign = any(folder.iterdir()) and not (folder / ABOUT).exists()
-    else:
-        foreign = folder.exists()
-    if foreign:
+    is_pack = folder.is_dir() and ((folder / ABOUT).exists() or not any(folder.iterdir()))
+    if folder.exists() and not is_pack:
         raise ConfigError(f"{folder}: exists and is not a pack; name a new folder")
 
 
-def _write_files(folder: Path, pack: Pack, part_mb: int) -> None:
-    hashes = {
-        f"{name}.npy": _save(folder / f"{name}.npy", [getattr(pack, name)], kind)
-        for name, kind in TYPES.items()
-    }
-    for number, (first, last) in enumerate(_parts(pack.passage_starts, part_mb)):
-        name = f"{_TOKENS}-{number:03d}.npy"
-        hashes[name] = _save(folder / name, _between(pack.passage_tokens, first, last), np.uint16)
-    (folder / IDS).write_text(json.dumps(pack.question_ids), encoding="utf-8")
-    hashes[IDS] = sha256(folder / IDS)
-    about = {
-        **pack.about,
-        "format": FORMAT,
-        "kind": KIND,
-        "counts": pack.counts(),
-        "files": hashes,
-    }
-    (folder / ABOUT).write_text(json.dumps(sealed(about), indent=1) + "\n", encoding="utf-8")
-
-
-def _parts(starts: NDArray[np.int64], part_mb: int) -> list[tuple[int, int]]:
-    """Return ranges of tokens of whole passages, each as large as fits a file."""
+def _arrays(pack: Pack, part_mb: int) -> Iterator[tuple[str, NDArray[Any]]]:
+    """Yield arrays by the names of their files; each file of tokens is filled with passages."""
+    for name, kind in TYPES.items():
+        yield f"{name}.npy", np.asarray(getattr(pack, name), dtype=kind)
+    starts, first, number = pack.passage_starts, 0, 0
     room = part_mb * (1 << 20) // np.dtype(np.uint16).itemsize - 64  # for the file's header
-    found = [0]
-    while found[-1] < starts[-1]:
-        last = int(np.searchsorted(starts, found[-1] + room, side="right")) - 1
-        if starts[last] <= found[-1]:  # a passage longer than a file has one of its own
-            last = int(np.searchsorted(starts, found[-1], side="right"))
-        found.append(int(starts[last]))
-    return list(pairwise(found)) or [(0, 0)]
+    while first < starts[-1] or not number:  # without tokens, one empty file
+        last = int(starts[np.searchsorted(starts, first + room, side="right") - 1])
+        if last <= first < starts[-1]:  # a passage longer than a file has one of its own
+            last = int(starts[np.searchsorted(starts, first, side="right")])
+        pieces, before = [], 0
+        for tokens in pack.passage_tokens:
+            pieces.append(tokens[max(first - before, 0) : max(last - before, 0)])
+            before += len(tokens)
+        yield f"{_TOKENS}-{number:03d}.npy", np.concatenate(pieces, dtype=np.uint16)
+        first, number = last, number + 1
 
 
-def _between(
-    parts: Sequence[NDArray[np.uint16]], first: int, last: int
-) -> list[NDArray[np.uint16]]:
-    """Return the tokens from first to last, counted through all parts."""
-    found, before = [], 0
-    for part in parts:
-        found.append(part[max(first - before, 0) : max(last - before, 0)])
-        before += len(part)
-    return found
-
-
-def _save(path: Path, pieces: Iterable[NDArray[Any]], kind: type) -> str:
-    np.save(path, np.concatenate([np.asarray(piece, dtype=kind) for piece in pieces]))
-    return sha256(path)
-
-
-def _read_about(home: Path) -> dict[str, object]:
+def _read_about(home: Path) -> dict[str, Any]:
     file = home / ABOUT
     if not file.exists():
         raise FormatError(home, 0, f"holds no {ABOUT}; is it a pack?")
-    about = read_object(file)
-    if about.get("kind") != KIND:
+    about: dict[str, Any] = read_object(file)
+    if about.get("kind") != "pack":
         raise FormatError(file, 0, "does not describe a pack; make one with jpr pack")
     if about.get("format") != FORMAT:
         problem = f"has format {about.get('format')!r}, this version reads {FORMAT}"

@@ -6,9 +6,9 @@ interrupted pack is resumed after its last batch.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -20,32 +20,22 @@ from jpr.coverage import cover, starts
 from jpr.encode.tokenizer import open_tokenizer, read_tokenizer, truncated_tokens
 from jpr.errors import ConfigError, DataError
 from jpr.formats.runs.align import check_unique_passages
-from jpr.stages import Progress
+from jpr.io.checksums import sha256
+from jpr.stages import Progress, batched
 from jpr.train.answer_spans import SpanFinder, spellings
 from jpr.train.columns import Columns, open_columns
-from jpr.train.pack import (
-    FORMAT,
-    LIMITS,
-    TYPES,
-    Pack,
-    check_target,
-    vocabulary_sha256,
-    write_pack,
-)
-from jpr.types import Passage, Question, Ranking
+from jpr.train.pack import FORMAT, LIMITS, TYPES, Pack, check_target, vocabulary_sha256, write_pack
+from jpr.types import Passage, Ranking
 
 _BATCH = 512  # questions held at a time: with 100 candidates each, 50 MB of text
 _KEY_BYTES = 16
 _COLUMNS = {
-    **{name: kind for name, kind in TYPES.items() if not name.endswith("_starts")},
-    "question_lengths": np.uint16,
-    "question_ids": np.uint8,
+    **TYPES,
     "passage_tokens": np.uint16,
-    "passage_lengths": np.uint16,
     "passage_keys": np.uint8,
-    "candidate_counts": np.uint32,
+    "question_ids": np.uint8,  # as lines of JSON
 }
-"""What grows while a pack is made: lengths instead of starts, ids as lines of JSON."""
+"""What grows while a pack is made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,126 +86,115 @@ def make_pack(
         raise DataError("no question has an answer; there is nothing to train on")
     if len(sources) > 256:
         raise ConfigError(f"{len(sources)} files of questions; a pack takes 256")
-    opened, file = _open_tokenizer(tokenizer)
+    is_folder = tokenizer.is_dir()
+    opened, file = (
+        open_tokenizer(tokenizer) if is_folder else (read_tokenizer(tokenizer), tokenizer)
+    )
+    vocabulary = opened.get_vocab()
+    if (highest := max(vocabulary.values(), default=0)) > np.iinfo(np.uint16).max:
+        raise ConfigError(f"{file}: has token ids up to {highest:,}; a pack holds 65,535 at most")
     about = {
         "jpr": jpr.__version__,
         "sources": [source.name for source in sources],
         "settings": {name: value for name, value in asdict(settings).items() if name not in LIMITS},
         "limits": {name: getattr(settings, name) for name in LIMITS},
-        "tokenizer_sha256": hashlib.sha256(file.read_bytes()).hexdigest(),
-        "vocabulary_sha256": vocabulary_sha256(opened.get_vocab()),
+        "tokenizer_sha256": sha256(file),
+        "vocabulary_sha256": vocabulary_sha256(vocabulary),
         "inputs": dict(inputs),
     }
     key = json.dumps([FORMAT, about, [source.count for source in sources]])
     with open_columns(out.with_name(f".{out.name}.part"), key, _COLUMNS) as columns:
-        writer = _PackWriter(columns, opened, settings)
-        progress(columns.done)
-        for number, batch in _batches(sources, columns.done):
-            writer.add(batch, number)
-            progress(len(batch))
-        write_pack(out, _gathered(columns, about))
+        writer, done = _PackWriter(columns, opened, settings), columns.done
+        progress(done)
+        for number, source in enumerate(sources):
+            if done < source.count:
+                for batch in batched(source.rankings_from(done), _BATCH):
+                    writer.add(batch, number)
+                    progress(len(batch))
+            done = max(done - source.count, 0)
+        arrays = {name: columns[name] for name in TYPES}
+        tokens = (columns["passage_tokens"],)
+        lines = columns["question_ids"].tobytes().decode().splitlines()
+        ids = tuple(json.loads(line) for line in lines)
+        pack = Pack(passage_tokens=tokens, question_ids=ids, about=about, **arrays)
+        write_pack(out, pack)
     return Pack.open(out)
 
 
-def _open_tokenizer(path: Path) -> tuple[Tokenizer, Path]:
-    """Open a tokenizer, whose ids must fit into 16 bits; return it and its file."""
-    opened, file = open_tokenizer(path) if path.is_dir() else (read_tokenizer(path), path)
-    highest = max(opened.get_vocab().values(), default=0)
-    if highest > np.iinfo(np.uint16).max:
-        raise ConfigError(f"{file}: has token ids up to {highest:,}; a pack holds 65,535 at most")
-    return opened, file
-
-
-def _batches(sources: Sequence[PackSource], done: int) -> Iterator[tuple[int, list[Ranking]]]:
-    """Yield the rankings after the first `done`, with the number of their source."""
-    for number, source in enumerate(sources):
-        if done < source.count:
-            rest = iter(source.rankings_from(done))
-            while batch := list(islice(rest, _BATCH)):
-                yield number, batch
-        done = max(done - source.count, 0)
-
-
 class _PackWriter:
-    """Appends batches of rankings to columns."""
-
     def __init__(self, columns: Columns, tokenizer: Tokenizer, settings: PackSettings) -> None:
         self._columns, self._tokenizer, self._settings = columns, tokenizer, settings
-        self._append = columns.append
         self._finder = SpanFinder(tokenizer, strict=settings.strict)
         known = columns["passage_keys"].tobytes()
         self._rows = {
             known[at : at + _KEY_BYTES]: row
             for row, at in enumerate(range(0, len(known), _KEY_BYTES))
         }
+        if not columns.done:
+            for name in ("question_starts", "passage_starts", "candidate_starts"):
+                columns.append(name, [0])
 
     def add(self, rankings: Sequence[Ranking], source: int) -> None:
         """Append rankings, tokenize the passages that are new, and commit."""
+        append, limit = self._columns.append, self._settings.max_question
         cut = [ranking.top(self._settings.k) for ranking in rankings]
         for ranking in cut:
             _check(ranking)
-        self._add_questions([ranking.question for ranking in cut], source)
+        questions = [ranking.question for ranking in cut]
+        asked = truncated_tokens(self._tokenizer, [q.text for q in questions], limit)
+        self._append_rows("question_tokens", "question_starts", asked)
+        lines = "".join(f"{json.dumps(question.id)}\n" for question in questions)
+        append("question_ids", np.frombuffer(lines.encode(), dtype=np.uint8))
+        append("sources", [source] * len(questions))
         hits = [hit for ranking in cut for hit in ranking.hits]
-        rows = np.array(self._add_passages([hit.passage for hit in hits]), dtype=np.int64)
+        rows = self._add_passages([hit.passage for hit in hits])
         self._add_coverage(cut, rows)
-        scores = np.array([hit.score for hit in hits], dtype=np.float64)
+        counts = np.cumsum([len(ranking.hits) for ranking in cut])
+        append("candidate_starts", self._columns.length("candidates") + counts)
+        append("candidates", rows)
         largest = float(np.finfo(np.float16).max)
-        self._append("candidates", rows)
-        self._append("candidate_counts", np.array([len(ranking.hits) for ranking in cut]))
-        self._append("scores", scores.clip(-largest, largest))
+        append("scores", np.clip([hit.score for hit in hits], -largest, largest))
         if self._columns.length("candidates") > np.iinfo(np.uint32).max:
             raise ConfigError("more candidates than a pack can count; make several packs")
         self._columns.commit(len(rankings))
 
-    def _add_questions(self, questions: Sequence[Question], source: int) -> None:
-        texts = [question.text for question in questions]
-        ids = truncated_tokens(self._tokenizer, texts, self._settings.max_question)
-        lines = "".join(f"{json.dumps(question.id)}\n" for question in questions)
-        self._append("question_tokens", _flat(ids))
-        self._append("question_lengths", _lengths(ids))
-        self._append("question_ids", np.frombuffer(lines.encode(), dtype=np.uint8))
-        self._append("sources", np.full(len(questions), source))
+    def _append_rows(self, tokens: str, starts: str, rows: Sequence[Sequence[int]]) -> None:
+        ends = self._columns.length(tokens) + np.cumsum([len(row) for row in rows])
+        self._columns.append(starts, ends)
+        self._columns.append(tokens, list(chain.from_iterable(rows)))
 
-    def _add_coverage(self, rankings: Sequence[Ranking], rows: NDArray[np.int64]) -> None:
-        """Append which candidates, in these rows of passages, contain which answers, and where."""
-        coverage = cover(rankings, strict=self._settings.strict)
-        edges = starts(coverage.n_passages)[coverage.question] + coverage.rank
-        columns = (coverage.question, coverage.rank, coverage.answer)
-        names = [
-            spellings(rankings[i].question, answer, rankings[i].hits[rank].passage)
-            for i, rank, answer in zip(*(column.tolist() for column in columns), strict=True)
-        ]
-        covers, offsets, lengths = self._finder.find(
-            self._columns["passage_tokens"], self._bounds(rows[edges]), names
-        )
-        self._append("span_covers", self._columns.length("cover_edges") + covers)
-        self._append("span_offsets", offsets)
-        self._append("span_lengths", lengths)
-        self._append("cover_edges", self._columns.length("candidates") + edges)
-        self._append("cover_answers", coverage.answer)
-        self._append("n_answers", coverage.n_answers)
-
-    def _bounds(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return where titles and texts of passages start and where they end (rows, 3)."""
-        ends = np.cumsum(self._columns["passage_lengths"], dtype=np.int64)[rows]
-        first = ends - self._columns["passage_lengths"][rows]
-        return np.stack([first, first + self._columns["title_lengths"][rows], ends], 1)
-
-    def _add_passages(self, passages: Sequence[Passage]) -> list[int]:
+    def _add_passages(self, passages: Sequence[Passage]) -> NDArray[np.int64]:
         """Return the row of each passage, after giving one to each that has none."""
         keys = [_key(passage) for passage in passages]
         new = {key: p for key, p in zip(keys, passages, strict=True) if key not in self._rows}
-        self._rows.update(zip(new, range(len(self._rows), len(self._rows) + len(new)), strict=True))
+        self._rows.update((key, row) for row, key in enumerate(new, start=len(self._rows)))
         s, added = self._settings, new.values()
         titles = truncated_tokens(self._tokenizer, [p.title for p in added], s.max_title)
         texts = truncated_tokens(self._tokenizer, [p.text for p in added], s.max_text)
-        of_titles, of_texts = _lengths(titles), _lengths(texts)
-        both = list(chain.from_iterable(zip(titles, texts, strict=True)))
-        self._append("passage_tokens", _flat(both))
-        self._append("passage_lengths", of_titles + of_texts)
-        self._append("title_lengths", of_titles)
-        self._append("passage_keys", np.frombuffer(b"".join(new), dtype=np.uint8))
-        return [self._rows[key] for key in keys]
+        whole = [title + text for title, text in zip(titles, texts, strict=True)]
+        self._append_rows("passage_tokens", "passage_starts", whole)
+        self._columns.append("title_lengths", [len(title) for title in titles])
+        self._columns.append("passage_keys", np.frombuffer(b"".join(new), dtype=np.uint8))
+        return np.array([self._rows[key] for key in keys], dtype=np.int64)
+
+    def _add_coverage(self, rankings: Sequence[Ranking], rows: NDArray[np.int64]) -> None:
+        """Append which candidates, in these rows of passages, contain which answers, and where."""
+        columns, coverage = self._columns, cover(rankings, strict=self._settings.strict)
+        edges = starts(coverage.n_passages)[coverage.question] + coverage.rank
+        entries = np.stack([coverage.question, coverage.rank, coverage.answer], 1).tolist()
+        names = [
+            spellings(rankings[i].question, answer, rankings[i].hits[rank].passage)
+            for i, rank, answer in entries
+        ]
+        row, first = rows[edges], columns["passage_starts"]
+        bounds = np.stack([first[row], first[row] + columns["title_lengths"][row], first[row + 1]])
+        covers, offsets, lengths = self._finder.find(columns["passage_tokens"], bounds.T, names)
+        columns.append("span_covers", columns.length("cover_edges") + covers)
+        columns.append("span_offsets", offsets)
+        columns.append("span_lengths", lengths)
+        columns.append("cover_edges", columns.length("candidates") + edges)
+        columns.append("cover_answers", coverage.answer)
+        columns.append("n_answers", coverage.n_answers)
 
 
 def _check(ranking: Ranking) -> None:
@@ -237,29 +216,3 @@ def _key(passage: Passage) -> bytes:
     whole = f"{len(passage.title)} {passage.title}{passage.text}"
     encoded = whole.encode("utf-8", "surrogatepass")
     return hashlib.blake2b(encoded, digest_size=_KEY_BYTES).digest()
-
-
-def _lengths(rows: Sequence[Sequence[int]]) -> NDArray[np.int64]:
-    return np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
-
-
-def _flat(rows: Sequence[Sequence[int]]) -> NDArray[np.uint16]:
-    return np.fromiter(chain.from_iterable(rows), dtype=np.uint16, count=sum(map(len, rows)))
-
-
-def _gathered(columns: Columns, about: Mapping[str, object]) -> Pack:
-    plain = {name: columns[name] for name in TYPES if name in _COLUMNS}
-    ids = columns["question_ids"].tobytes().decode().splitlines()
-    return Pack(
-        question_starts=_starts(columns["question_lengths"]),
-        passage_tokens=(columns["passage_tokens"],),
-        passage_starts=_starts(columns["passage_lengths"]),
-        candidate_starts=_starts(columns["candidate_counts"]),
-        question_ids=tuple(json.loads(line) for line in ids),
-        about=about,
-        **plain,
-    )
-
-
-def _starts(lengths: NDArray[np.unsignedinteger]) -> NDArray[np.int64]:
-    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])

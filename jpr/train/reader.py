@@ -1,8 +1,4 @@
-"""Training of a reader: a T5 that writes the answers which its passages contain.
-
-OUT/reader.json, config.json, model.safetensors, tokenizer.json   the best weights, for jpr read
-OUT/log.jsonl, state.safetensors                                  the log, and the state
-"""
+"""Training of a reader: a T5 that writes the answers which its passages contain."""
 
 from copy import copy
 from dataclasses import dataclass, replace
@@ -23,7 +19,7 @@ from jpr.models.t5 import T5
 from jpr.models.t5_checkpoint import read_t5
 from jpr.read.generate import READER_JSON, read_reader_json, write_reader
 from jpr.rerank.prompt import Prompts, PromptSettings
-from jpr.train.batch import BatchBuilder
+from jpr.train.batch import BatchBuilder, find_answers
 from jpr.train.distributed import ALONE, World, autocast
 from jpr.train.dynamic_oracle import Ints, has_answer
 from jpr.train.joint import extra_tokens, open_dataset
@@ -96,7 +92,7 @@ def top_candidates(dataset: Dataset, batch: CandidateBatch, k: int) -> Candidate
     """Return k candidates of each question: those with the highest scores, or the first."""
     if dataset.scores is None:
         return CandidateBatch(batch.questions, batch.edges[:, :k], batch.covers[:, :k])
-    scores = np.where(batch.present, batch.values(dataset.scores), -np.inf)
+    scores = np.where(batch.present, dataset.scores[batch.edges].astype(np.float64), -np.inf)
     order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
     read = np.take_along_axis(scores, order, axis=1) > -np.inf
     return batch.select(np.where(read, order, -1))
@@ -114,50 +110,25 @@ def answer_positions(
     Every answer comes once, from the first passage that contains it uncut, in order of appearance
     or, with noise (Q, …), in random order. Answers beyond `max_tokens` in all are left out.
     """
+    found = find_answers(dataset.pack, prompts, batch)
+    columns = np.nonzero(batch.present)[0][found.place], found.answer, found.position, found.length
+    answers: list[dict[int, tuple[int, int]]] = [{} for _ in batch.questions]
+    for i in np.lexsort((found.length, found.first)):
+        question, answer, start, length = (int(column[i]) for column in columns)
+        answers[question].setdefault(answer, (start, length))
     rows = []
-    for at, (question, edges) in enumerate(zip(batch.questions, batch.edges, strict=True)):
-        found = _first_occurrences(dataset, int(question), edges, prompts)
+    for at, of_question in enumerate(answers):
+        chosen = list(dict.fromkeys(of_question.values()))
         if noise is not None:
             rng = np.random.default_rng(int(noise[at, 0] * 2**32))
-            found = [found[i] for i in rng.permutation(len(found))]
-        rows.append(_joined(found, max_tokens))
+            chosen = [chosen[i] for i in rng.permutation(len(chosen))]
+        row: list[int] = []
+        for start, length in chosen:
+            if len(row) + length + 1 <= max_tokens:
+                row += [*range(start, start + length), SEPARATOR]
+        rows.append([*row[:-1], END] if row else [])
     width = max([1, *map(len, rows)])
     return np.array([row + [NONE] * (width - len(row)) for row in rows], dtype=np.int64)
-
-
-def _first_occurrences(
-    dataset: Dataset, question: int, edges: Ints, prompts: Prompts
-) -> list[tuple[int, int]]:
-    """Return where answers of a question start in the pack's passages, and their lengths."""
-    pack, s = dataset.pack, prompts.settings
-    asked = int(pack.question_starts[question + 1] - pack.question_starts[question])
-    fixed = sum(map(len, prompts.words.values())) + 1 + min(asked, s.max_question_tokens)
-    rank = {int(edge): place for place, edge in enumerate(edges) if edge >= 0}
-    first, last = dataset.cover_starts[question], dataset.cover_starts[question + 1]
-    begin, end = np.searchsorted(pack.span_covers, [first, last])
-    found: dict[int, tuple[int, int, int, int]] = {}
-    for span in range(int(begin), int(end)):
-        cover = int(pack.span_covers[span])
-        edge, answer = int(pack.cover_edges[cover]), int(pack.cover_answers[cover])
-        offset, length = int(pack.span_offsets[span]), int(pack.span_lengths[span])
-        row = int(pack.candidates[edge])
-        title = int(pack.title_lengths[row])
-        room = s.max_tokens - fixed - min(title, s.max_title_tokens)  # for the text
-        if edge in rank and offset + length <= title + max(room, 0):
-            here = (rank[edge], offset, int(pack.passage_starts[row]) + offset, length)
-            found[answer] = min(here, found.get(answer, here))
-    return list(dict.fromkeys((start, length) for *_, start, length in sorted(found.values())))
-
-
-def _joined(answers: list[tuple[int, int]], max_tokens: int) -> list[int]:
-    """Return the positions of answers, with separators between them and an end."""
-    row: list[int] = []
-    for start, length in answers:
-        if len(row) + length + 1 <= max_tokens:
-            row += [*range(start, start + length), SEPARATOR]
-    if row:
-        row[-1] = END
-    return row
 
 
 def target_tokens(
@@ -202,21 +173,23 @@ def train_reader(
     dev = [with_targets(open_dataset(DataConfig(pack)), config.k) for pack in config.dev.packs]
     builders = {one: BatchBuilder(one.pack, prompts, device) for one in (*datasets, *dev)}
     sampler = Sampler(datasets, batch=config.batch, candidates=0, k=config.k, seed=config.loop.seed)
-    shuffled = config.reader.order == "shuffled"
 
     def loss_of(step: int, part: int, parts: int) -> PartialLoss:
         total, read = torch.zeros((), device=device), 0
         for one in sampler.part(step, part, parts, 0):
-            noise = one.noise[0] if shuffled else None
+            noise = one.noise[0] if config.reader.order == "shuffled" else None
             loss, tokens = reader.loss(one.dataset, builders[one.dataset], one.batch, noise)
             total, read = total + loss.sum(), read + tokens
         return PartialLoss(total / config.batch, read)
 
     def evaluate() -> DevScore:
-        losses = {
-            f"{Path(pack).name} loss": _dev_loss(reader, one, builders[one], config)
-            for pack, one in zip(config.dev.packs, dev, strict=True)
-        }
+        losses = {}
+        for pack, one in zip(config.dev.packs, dev, strict=True):
+            batches = one.batches(one.usable, config.dev.limit, config.dev.batch)
+            with torch.inference_mode(), autocast(builders[one].device):
+                found = [reader.loss(one, builders[one], batch)[0] for batch in batches]
+            mean = torch.cat([loss.float().cpu() for loss in found]).mean()
+            losses[f"{Path(pack).name} loss"] = float(mean)
         return DevScore(-float(np.mean(list(losses.values()))), losses)
 
     def keep(_: int) -> None:
@@ -226,15 +199,3 @@ def train_reader(
 
     hooks = Hooks(evaluate if dev else None, keep, report)
     return train(model, loss_of, config.loop, out, hooks, world=world)
-
-
-@torch.inference_mode()
-def _dev_loss(
-    reader: PackReader, dataset: Dataset, builder: BatchBuilder, config: ReaderTraining
-) -> float:
-    with autocast(builder.device):
-        found = [
-            reader.loss(dataset, builder, batch)[0].float().cpu()
-            for batch in dataset.batches(dataset.usable, config.dev.limit, config.dev.batch)
-        ]
-    return float(torch.cat(found).mean())

@@ -12,13 +12,6 @@ from jpr.rerank.prompt import STYLES
 from jpr.train.loop import LoopConfig
 from jpr.types import DECODERS
 
-KINDS = ("joint", "independent", "pointwise")
-PREFIXES = ("dynamic", "no-negatives", "teacher-forcing")
-TARGETS = ("oracle", "uncovered")
-NORMALIZATIONS = ("sum", "mean", "any")
-SELECTIONS = ("all", "multi")
-ORDERS = ("appearance", "shuffled")
-
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
@@ -59,11 +52,12 @@ class ModelConfig:
         found = not_one_of(self, encoder=STYLES, head=HEADS, memory=("", *MEMORIES))
         if bool(self.init) == bool(self.weights):
             found.append(
-                "weights, of a pretrained model, or init, of a joint model: give one of them"
+                "weights, of a pretrained model, or init, of a joint one: give one of them"
             )
         if self.encoder == "bert" and self.head == "index":
             found.append("head = 'index' needs the vocabulary of a T5; set encoder = 't5'")
-        found += _not_a_probability(dropout=self.dropout)
+        if not 0 <= self.dropout < 1:
+            found.append(f"dropout = {self.dropout}; give a number from 0 to below 1")
         reject(found + below(self, 1, "layers", "index_tokens", "max_tokens"))
 
 
@@ -113,8 +107,13 @@ class ObjectiveConfig:
     """Weight of the answer loss, for a model with an answer head."""
 
     def __post_init__(self) -> None:
-        allowed = {"targets": TARGETS, "normalize": NORMALIZATIONS}
-        found = not_one_of(self, kind=KINDS, prefix=PREFIXES, **allowed)
+        found = not_one_of(
+            self,
+            kind=("joint", "independent", "pointwise"),
+            prefix=("dynamic", "no-negatives", "teacher-forcing"),
+            targets=("oracle", "uncovered"),
+            normalize=("sum", "mean", "any"),
+        )
         if not 0 <= self.teacher_weight <= 1:
             found.append(f"teacher_weight = {self.teacher_weight}; give a number from 0 to 1")
         if bool(self.teacher) != bool(self.teacher_weight):
@@ -142,8 +141,8 @@ class DevConfig:
     """Questions per batch."""
 
     def __post_init__(self) -> None:
-        found = not_one_of(self, decoder=DECODERS, select=SELECTIONS) + _same_names(self.packs)
-        reject(found + below(self, 1, "batch") + below(self, 0, "limit"))
+        found = not_one_of(self, decoder=DECODERS, select=("all", "multi"))
+        reject(found + _same_names(self.packs) + below(self, 1, "batch") + below(self, 0, "limit"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +190,9 @@ class ReaderConfig:
     """Recompute the activations of encoder blocks in the backward pass, to save memory."""
 
     def __post_init__(self) -> None:
-        found = not_one_of(self, order=ORDERS) + _not_a_probability(dropout=self.dropout)
+        found = not_one_of(self, order=("appearance", "shuffled"))
+        if not 0 <= self.dropout < 1:
+            found.append(f"dropout = {self.dropout}; give a number from 0 to below 1")
         reject(found + below(self, 2, "max_answer_tokens") + below(self, 1, "max_tokens"))
 
 
@@ -231,14 +232,6 @@ class ReaderTraining:
         reject(found)
 
 
-def _not_a_probability(**values: float) -> list[str]:
-    return [
-        f"{name} = {value}; give a number from 0 to below 1"
-        for name, value in values.items()
-        if not 0 <= value < 1
-    ]
-
-
 def _same_names(packs: Sequence[str]) -> list[str]:
     if len({Path(pack).name for pack in packs}) < len(packs):
         return ["packs have the same name twice; the log needs distinct names"]
@@ -257,9 +250,10 @@ def read_recipe(path: Path, changes: Sequence[str] = ()) -> JointTraining:
 def read_any_recipe(path: Path, changes: Sequence[str] = ()) -> JointTraining | ReaderTraining:
     """Read a recipe: a reader's if it has a table `[reader]`."""
     given = read_tables(path, changes)
+    kind: type[JointTraining | ReaderTraining] = JointTraining
     if "reader" in given:
-        return parse_table(ReaderTraining, given, str(path))
-    return parse_table(JointTraining, given, str(path))
+        kind = ReaderTraining
+    return parse_table(kind, given, str(path))
 
 
 _RENAMED = {

@@ -38,38 +38,39 @@ class CandidateBatch:
             self.questions, np.where(exists, edges, -1), covers * exists[..., None]
         )
 
+    def flat(self) -> tuple[Ints, Ints]:
+        """Return the question and the number in the pack of every candidate that exists."""
+        return self.questions[np.nonzero(self.present)[0]], self.edges[self.present]
+
     def rows(self, which: Ints) -> "CandidateBatch":
         """Return some of the questions."""
         return CandidateBatch(self.questions[which], self.edges[which], self.covers[which])
 
-    def values(self, of_edges: NDArray[np.floating]) -> Real:
-        """Return the value of each candidate (Q, C) from those of the pack; 0 where none exists."""
-        found: Real = of_edges[np.maximum(self.edges, 0)].astype(np.float64)
-        return np.where(self.present, found, 0.0)
 
-
+@dataclass(eq=False)
 class Dataset:
     """A pack to train on, with its weight among others."""
 
-    def __init__(
-        self,
-        pack: Pack,
-        weight: float = 1.0,
-        scores: NDArray[np.floating] | None = None,
-        sources: Sequence[str] = (),
-    ) -> None:
-        """Take IndepPR's scores s(p), one per candidate of the pack.
+    pack: Pack
+    weight: float = 1.0
+    scores: NDArray[np.floating] | None = None
+    """IndepPR's scores s(p), one per candidate of the pack."""
+    sources: Sequence[str] = ()
+    """Only the questions of these files are sampled, if there are any."""
 
-        With `sources`, only the questions of these files are sampled.
-        """
-        if scores is not None and scores.shape != pack.candidates.shape:
+    def __post_init__(self) -> None:
+        pack, sources = self.pack, self.sources
+        if self.scores is not None and self.scores.shape != pack.candidates.shape:
             raise DataError(
-                f"{scores.shape} scores for {len(pack.candidates)} candidates of a pack; "
+                f"{self.scores.shape} scores for {len(pack.candidates)} candidates of a pack; "
                 "were they made for another?"
             )
-        self.pack, self.weight, self.scores = pack, weight, scores
         self.cover_starts = np.searchsorted(pack.cover_edges, pack.candidate_starts)
-        own = np.isin(pack.sources, [_source(pack, name) for name in sources])
+        named: Sequence[str] = pack.about["sources"] if sources else ()
+        for name in sources:
+            if name not in named:
+                raise DataError(f"the pack has no source {name!r}; it has {', '.join(named)}")
+        own = np.isin(pack.sources, [named.index(name) for name in sources])
         self.usable = np.flatnonzero(np.diff(self.cover_starts) * (own | (not sources)))
         """The questions to sample: those with an answer among their candidates."""
         self.width = int(np.diff(pack.candidate_starts).max(initial=0))
@@ -79,9 +80,20 @@ class Dataset:
         """Return all candidates of these questions, padded to `width`."""
         starts, width = self.pack.candidate_starts, width or self.width
         first, counts = starts[questions], np.diff(starts)[questions]
-        place = np.arange(width)
-        edges = np.where(place < counts[:, None], first[:, None] + place, -1)
-        return CandidateBatch(questions, edges, self._covers(questions, first, width))
+        places = np.arange(width)
+        edges = np.where(places < counts[:, None], first[:, None] + places, -1)
+        n_covers = np.diff(self.cover_starts)[questions]
+        row = np.repeat(np.arange(len(questions)), n_covers)
+        before = n_covers.cumsum() - n_covers
+        entries = np.arange(len(row)) + np.repeat(self.cover_starts[questions] - before, n_covers)
+        place = self.pack.cover_edges[entries].astype(np.int64) - first[row]
+        # Bits are numbered among the answers in some candidate: thousands may be in none.
+        keys = row << 16 | self.pack.cover_answers[entries]
+        known, which = np.unique(keys, return_inverse=True)
+        bit = which - np.searchsorted(known, row << 16)
+        covers = np.zeros((len(questions), width, int(bit.max(initial=0)) + 1), dtype=np.bool_)
+        covers[row, place, bit] = True
+        return CandidateBatch(questions, edges, np.packbits(covers, axis=-1))
 
     def batches(self, questions: Ints, limit: int, size: int) -> Iterator[CandidateBatch]:
         """Yield these questions, at most `limit` evenly spaced ones (0: all), in batches."""
@@ -95,35 +107,12 @@ class Dataset:
 
         Other questions' candidates get the lowest score of a question's own.
         """
-        first, after = (self.pack.candidate_starts[batch.questions + i][:, None] for i in (0, 1))
-        own = (batch.edges >= first) & (batch.edges < after)
+        own, ranks = self.pack.ranks(batch.questions[:, None], batch.edges)
+        found = -np.log1p(ranks)
         if self.scores is not None:
-            found = batch.values(self.scores)
-        else:
-            found = -np.log1p(np.where(own, batch.edges - first, 0).astype(np.float64))
+            found = self.scores[batch.edges].astype(np.float64)
         lowest = np.where(own, found, np.inf).min(axis=1, keepdims=True)
         return np.where(own, found, np.where(batch.present, lowest, 0.0))
-
-    def _covers(self, questions: Ints, first: Ints, width: int) -> Bits:
-        counts = np.diff(self.cover_starts)[questions]
-        row = np.repeat(np.arange(len(questions)), counts)
-        within = np.arange(len(row)) - np.repeat(counts.cumsum() - counts, counts)
-        entries = self.cover_starts[questions][row] + within
-        place = self.pack.cover_edges[entries].astype(np.int64) - first[row]
-        # Bits are numbered among the answers in some candidate: thousands may be in none.
-        keys = row << 16 | self.pack.cover_answers[entries]
-        known, which = np.unique(keys, return_inverse=True)
-        bit = which - np.searchsorted(known, row << 16)
-        found = np.zeros((len(questions), width, int(bit.max(initial=0)) + 1), dtype=np.bool_)
-        found[row, place, bit] = True
-        return np.packbits(found, axis=-1)
-
-
-def _source(pack: Pack, name: str) -> int:
-    names: Sequence[str] = pack.about["sources"]
-    if name not in names:
-        raise DataError(f"the pack has no source {name!r}; it has {', '.join(names)}")
-    return names.index(name)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,45 +126,41 @@ class Sample:
     noise: tuple[Real, Real]  # (Q, C) twice
 
 
+@dataclass(eq=False)
 class Sampler:
     """An endless sequence of batches from data sets, by weight."""
 
-    def __init__(
-        self,
-        datasets: Sequence[Dataset],
-        *,
-        batch: int,
-        candidates: int,
-        k: int,
-        seed: int,
-        random_negatives: float = 0.0,
-    ) -> None:
-        """Sample `candidates` of each question, all if that is 0.
+    datasets: Sequence[Dataset]
+    batch: int
+    candidates: int
+    """How many candidates of each question are sampled; 0 takes all."""
+    k: int
+    seed: int
+    random_negatives: float = 0.0
+    """Share of the candidates without an answer that other questions' candidates replace."""
 
-        A share `random_negatives` of those without an answer are replaced by other questions'.
-        """
-        if any(not len(dataset.usable) for dataset in datasets):
+    def __post_init__(self) -> None:
+        if any(not len(dataset.usable) for dataset in self.datasets):
             raise DataError("a pack has no question with an answer among its candidates")
-        if batch < len(datasets) * (len(datasets) - 1):
-            raise ConfigError(f"batches of {batch} questions cannot mix {len(datasets)} packs")
-        self._datasets = sorted(datasets, key=lambda dataset: dataset.weight)
-        self._batch, self._k, self._seed = batch, k, seed
-        self._random_negatives = random_negatives
-        self._width = max(dataset.width for dataset in datasets)
-        self._n = min(candidates or self._width, self._width)
+        n = len(self.datasets)
+        if self.batch < n * (n - 1):
+            raise ConfigError(f"batches of {self.batch} questions cannot mix {n} packs")
+        self.datasets = sorted(self.datasets, key=lambda dataset: dataset.weight)
+        self._width = max(dataset.width for dataset in self.datasets)
+        self._n = min(self.candidates or self._width, self._width)
 
     def part(self, step: int, part: int, parts: int, index_tokens: int) -> list[Sample]:
         """Return every `parts`-th question of a step's batch, by data set."""
-        if self._batch < parts:
-            problem = f"{self._batch} questions for {parts} micro-batches of all processes"
+        if self.batch < parts:
+            problem = f"{self.batch} questions for {parts} micro-batches of all processes"
             raise ConfigError(f"a batch of {problem}; make it larger")
-        rng = np.random.default_rng([self._seed, step])
-        noise = rng.random((3, self._batch, self._width))
-        numbers = rng.random((self._batch, max(index_tokens, self._n))).argsort(axis=1)
-        slots = rng.permutation(self._batch)[part::parts]
-        others = rng.random((2, self._batch, self._n))
+        rng = np.random.default_rng([self.seed, step])
+        noise = rng.random((3, self.batch, self._width))
+        numbers = rng.random((self.batch, max(index_tokens, self._n))).argsort(axis=1)
+        slots = rng.permutation(self.batch)[part::parts]
+        others = rng.random((2, self.batch, self._n))
         found, before = [], 0
-        for dataset, questions in zip(self._datasets, self._questions(step), strict=True):
+        for dataset, questions in zip(self.datasets, self._questions(step), strict=True):
             own = slots[(slots >= before) & (slots < before + len(questions))]
             if len(own):
                 chosen = questions[own - before]
@@ -188,9 +173,9 @@ class Sampler:
         self, dataset: Dataset, questions: Ints, noise: Real, others: Real, numbers: Ints
     ) -> Sample:
         whole = dataset.batch(questions, self._width)
-        places = subsample(whole.covers, whole.present, self._n, self._k, noise[0])
+        places = subsample(whole.covers, whole.present, self._n, self.k, noise[0])
         batch = whole.select(places)
-        replaced = batch.present & ~has_answer(batch.covers) & (others[1] < self._random_negatives)
+        replaced = batch.present & ~has_answer(batch.covers) & (others[1] < self.random_negatives)
         random_edges = (others[0] * len(dataset.pack.candidates)).astype(np.int64)
         batch = replace(batch, edges=np.where(replaced, random_edges, batch.edges))
         narrow = noise[1:, :, : self._n]
@@ -198,23 +183,20 @@ class Sampler:
 
     def _questions(self, step: int) -> list[Ints]:
         """Return the questions of a step's batch by data set; the largest takes the rest."""
-        total = sum(dataset.weight for dataset in self._datasets)
-        rates = [self._batch * dataset.weight / total for dataset in self._datasets[:-1]]
-        bounds = [[int(at * rate) for rate in rates] for at in (step, step + 1)]
-        for at, bound in zip((step, step + 1), bounds, strict=True):
-            bound.append(at * self._batch - sum(bound))
-        return [
-            self._visited(at, first, last)
-            for at, (first, last) in enumerate(zip(*bounds, strict=True))
-        ]
-
-    def _visited(self, at: int, first: int, last: int) -> Ints:
-        """Return the questions of a data set from its first-th visit to its last-th."""
-        usable = self._datasets[at].usable
-        epochs, places = np.divmod(np.arange(first, last), len(usable))
-        orders = [_order(self._seed, at, int(epoch), len(usable)) for epoch in epochs]
-        chosen = [order[place] for order, place in zip(orders, places, strict=True)]
-        return usable[np.array(chosen, dtype=np.int64)]
+        total = sum(dataset.weight for dataset in self.datasets)
+        rates = [self.batch * dataset.weight / total for dataset in self.datasets[:-1]]
+        bounds = []
+        for at in (step, step + 1):
+            visits = [int(at * rate) for rate in rates]
+            bounds.append([*visits, at * self.batch - sum(visits)])
+        found = []
+        for number, (first, last) in enumerate(zip(*bounds, strict=True)):
+            usable = self.datasets[number].usable
+            epochs, places = np.divmod(np.arange(first, last), len(usable))
+            orders = [_order(self.seed, number, int(epoch), len(usable)) for epoch in epochs]
+            chosen = [order[place] for order, place in zip(orders, places, strict=True)]
+            found.append(usable[np.array(chosen, dtype=np.int64)])
+        return found
 
 
 @lru_cache(maxsize=8)

@@ -65,10 +65,9 @@ def survey(
 
     aligned = align(questions, stubs())
     kept = [ranking for ranking in aligned.items if has_answers(ranking.question)]
-    found = {int(r.hits[0].passage.id): r.question for r in kept if r.hits}
+    by_place = {int(r.hits[0].passage.id): r.question for r in kept if r.hits}
     missing = tuple(ranking.question for ranking in kept if not ranking.hits)
-    ordered = dict(sorted(found.items()))
-    return RunSurvey(run, ordered, missing, len(aligned.unknown), frozenset(bare))
+    return RunSurvey(run, by_place, missing, len(aligned.unknown), frozenset(bare))
 
 
 def texts_of(surveys: Sequence[RunSurvey], corpus: Iterable[Passage]) -> dict[str, Passage]:

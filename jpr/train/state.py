@@ -42,22 +42,15 @@ class MovingAverage:
 
     def __init__(self, weights: Sequence[Tensor], decay: float) -> None:
         """Start with the weights as they are."""
-        self._decay, self._steps = decay, 0
+        self._decay = decay
         self.values = [weight.detach().clone() for weight in weights] if decay else []
 
     @torch.no_grad()
-    def update(self, weights: Sequence[Tensor]) -> None:
-        """Include the weights after another step."""
-        self._steps += 1
+    def update(self, weights: Sequence[Tensor], steps: int) -> None:
+        """Include the weights after this number of steps."""
         if self.values:
-            decay = min(self._decay, (1 + self._steps) / (10 + self._steps))
+            decay = min(self._decay, (1 + steps) / (10 + steps))
             torch._foreach_lerp_(self.values, [w.detach() for w in weights], 1 - decay)
-
-    def restore(self, values: Sequence[Tensor], steps: int) -> None:
-        """Take over an average that was saved after a number of steps."""
-        self._steps = steps
-        for own, saved in zip(self.values, values, strict=True):
-            own.copy_(saved)
 
     @contextmanager
     def instead_of(self, weights: Sequence[Tensor]) -> Iterator[None]:
@@ -115,26 +108,20 @@ def read_state(
         if metadata.get("sha256") not in (None, _digest(tensors, metadata["progress"])):
             raise FormatError(path, 0, "is damaged (its hash differs); start the run from scratch")
         progress = RunProgress(**json.loads(metadata["progress"]))
-        with torch.no_grad():
-            for name, weight in model.named_parameters():
-                weight.copy_(tensors[f"model.{name}"])
+        weights = dict(model.named_parameters())
+        _copy([tensors[f"model.{name}"] for name in weights], list(weights.values()))
+        moments: dict[int, dict[str, Tensor]] = {}
+        for name in tensors:
+            if name.startswith("optimizer."):
+                _, i, kind = name.split(".")
+                moments.setdefault(int(i), {})[kind] = tensors[name]
         groups = optimizer.state_dict()["param_groups"]
-        optimizer.load_state_dict({"state": _moments(tensors), "param_groups": groups})
-        averaged = [tensors[f"average.{i}"] for i in range(len(average.values))]
-        average.restore(averaged, progress.step)
+        optimizer.load_state_dict({"state": moments, "param_groups": groups})
+        _copy([tensors[f"average.{i}"] for i in range(len(average.values))], average.values)
     except (SafetensorError, OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
         problem = f"is not a state of this run ({error})"
         raise FormatError(path, 0, f"{problem}; resume with the recipe of its start") from error
     return progress
-
-
-def _moments(tensors: Mapping[str, Tensor]) -> dict[int, dict[str, Tensor]]:
-    moments: dict[int, dict[str, Tensor]] = {}
-    for name, value in tensors.items():
-        if name.startswith("optimizer."):
-            _, i, kind = name.split(".")
-            moments.setdefault(int(i), {})[kind] = value
-    return moments
 
 
 def begin_log(path: Path, step: int) -> None:
