@@ -47,6 +47,10 @@ class Head:
         """Return whether the first JSON value is an object with all these keys."""
         return is_record(self.value, *keys)
 
+    def has_any(self, *keys: str) -> bool:
+        """Return whether the first JSON value is an object with one of these keys."""
+        return any(map(self.has, keys))
+
     def columns(self) -> list[str]:
         """Return the first line's tab-separated columns."""
         return self.line.split("\t")

@@ -16,17 +16,13 @@ HEADING = re.compile(r"#{1,6}[ \t]++(.*)")
 FENCE = ("```", "~~~")
 
 
-def _raise(problem: FormatError) -> None:
-    raise problem
-
-
 def files_below(
-    root: Path, endings: tuple[str, ...], refuse: Callable[[FormatError], None] = _raise
+    root: Path, endings: tuple[str, ...], refuse: Callable[[FormatError], None] | None = None
 ) -> Iterator[Path]:
     """Yield the files with one of these endings, a folder's own before those of its subfolders.
 
     Hidden ones are skipped, and links to folders are not followed. `refuse` gets the error of a
-    folder that cannot be listed.
+    folder that cannot be listed, which is otherwise raised.
     """
     waiting = [root]  # not os.walk: before Python 3.12 it never ends a thousand folders deep
     while waiting:
@@ -35,7 +31,10 @@ def files_below(
             with os.scandir(folder) as listed:
                 found = sorted(listed, key=lambda entry: entry.name)
         except OSError as error:
-            refuse(FormatError(folder, 0, f"cannot be listed: {error.strerror}"))
+            problem = FormatError(folder, 0, f"cannot be listed: {error.strerror}")
+            if refuse is None:
+                raise problem from error
+            refuse(problem)
             continue
         seen = [entry for entry in found if not entry.name.startswith(".")]
         for entry in seen:

@@ -89,16 +89,15 @@ def _sniff_dpr(head: Head) -> bool:
 def _dpr(path: Path) -> Located[Passage]:
     """DPR's psgs_w100.tsv: a header id, text, title; fields with quotes are quoted as in csv."""
     lines = read_lines(path)
-    names: list[str] = []
-    for line, text in lines:
-        if not text.strip():
-            continue
-        fields = _csv_fields(path, line, text, lines) if '"' in text else text.split("\t")
-        if not names:
-            if not _is_header(fields) or len(set(fields)) < len(fields):
-                raise FormatError(path, line, "expected a header with columns id, text and title")
-            names = fields
-            continue
+    rows = (
+        (line, _csv_fields(path, line, text, lines) if '"' in text else text.split("\t"))
+        for line, text in lines
+        if text.strip()
+    )
+    line, names = next(rows, (0, []))
+    if not _is_header(names) or len(set(names)) < len(names):
+        raise FormatError(path, line, "expected a header with columns id, text and title")
+    for line, fields in rows:
         if len(fields) != len(names):
             problem = f"{len(fields)} columns instead of the header's {len(names)}"
             raise FormatError(path, line, f"{problem}; {_QUOTES_HINT}")
