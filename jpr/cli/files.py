@@ -37,7 +37,7 @@ class RecordKind:
     """A kind of record: its formats, and how it is read and written."""
 
     name: str
-    formats: Sequence[Format[Any]]
+    formats: Iterable[Format[Any]]
     read: Callable[[Path, str], Iterable[Any]]
     write: Callable[[Iterable[Any], TextIO, str], None] | None = None
 

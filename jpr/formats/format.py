@@ -7,9 +7,8 @@ errors.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Generic, TextIO, TypeVar
@@ -51,6 +50,11 @@ class Head:
         """Return whether the first JSON value is an object with one of these keys."""
         return any(map(self.has, keys))
 
+    def listed(self, key: str) -> list[Any] | None:
+        """Return the list under a key of the first JSON value; None if there is none."""
+        value = self.value[key] if self.has(key) else None
+        return value if isinstance(value, list) else None
+
     def columns(self) -> list[str]:
         """Return the first line's tab-separated columns."""
         return self.line.split("\t")
@@ -86,23 +90,16 @@ def description(function: Callable[..., object]) -> str:
     return (function.__doc__ or "").removesuffix(".")
 
 
-class Formats(Sequence[Format[T]]):
+class Formats(Generic[T]):
     """The formats of one kind of record; their modules are imported when they are first used."""
 
     def __init__(self, package: str, *modules: str) -> None:
         """Name the modules of a package that define `FORMATS`."""
         self._modules = [f"{package}.{module}" for module in modules]
 
-    @cached_property
-    def _formats(self) -> tuple[Format[T], ...]:
-        modules = map(import_module, self._modules)
-        return tuple(format for module in modules for format in module.FORMATS)
-
-    def __getitem__(self, at: Any) -> Any:  # noqa: ANN401  as of any sequence
-        return self._formats[at]
-
-    def __len__(self) -> int:
-        return len(self._formats)
+    def __iter__(self) -> Iterator[Format[T]]:
+        for module in self._modules:
+            yield from import_module(module).FORMATS
 
 
 def head_of(path: Path) -> Head:
@@ -120,7 +117,7 @@ def head_of(path: Path) -> Head:
         return Head(path, line, None, error)  # it may be something else, e.g. wiki markup
 
 
-def detect(path: Path, formats: Sequence[Format[T]], name: str | None = None) -> Format[T]:
+def detect(path: Path, formats: Iterable[Format[T]], name: str | None = None) -> Format[T]:
     """Return the format called `name`, or the one that recognizes the file."""
     if name is not None:
         return _named(formats, name, f"unknown format {name!r}; known:")
@@ -142,17 +139,17 @@ def detect(path: Path, formats: Sequence[Format[T]], name: str | None = None) ->
     raise FormatError(path, 0, f"{problem}; {remedy}")
 
 
-def _sniff(formats: Sequence[Format[T]], head: Head) -> list[Format[T]]:
+def _sniff(formats: Iterable[Format[T]], head: Head) -> list[Format[T]]:
     return [format for format in formats if format.sniff(head)]
 
 
-def writable(formats: Sequence[Format[T]], name: str) -> Format[T]:
+def writable(formats: Iterable[Format[T]], name: str) -> Format[T]:
     """Return the format called `name`, which must be one that can be written."""
     known = [format for format in formats if format.write]
     return _named(known, name, f"format {name!r} cannot be written; choose one of")
 
 
-def _named(formats: Sequence[Format[T]], name: str, problem: str) -> Format[T]:
+def _named(formats: Iterable[Format[T]], name: str, problem: str) -> Format[T]:
     for format in formats:
         if format.name == name:
             return format
@@ -160,7 +157,7 @@ def _named(formats: Sequence[Format[T]], name: str, problem: str) -> Format[T]:
 
 
 def read_records(
-    path: Path, formats: Sequence[Format[T]], name: str | None = None, *, key: Callable[[T], str]
+    path: Path, formats: Iterable[Format[T]], name: str | None = None, *, key: Callable[[T], str]
 ) -> Iterator[T]:
     """Stream the records of a file; refuse an empty file and an id (`key`) that comes twice."""
     format = detect(path, formats, name)
@@ -176,7 +173,7 @@ def read_records(
 
 
 def write_records(
-    records: Iterable[T], stream: TextIO, formats: Sequence[Format[T]], name: str
+    records: Iterable[T], stream: TextIO, formats: Iterable[Format[T]], name: str
 ) -> None:
     """Write records in the format called `name`."""
     write = writable(formats, name).write

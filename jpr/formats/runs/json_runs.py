@@ -7,46 +7,34 @@ it ignores.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
-from jpr.formats.format import Head, Located, file_format, is_record
-from jpr.formats.gold import (
-    Row,
-    json_documents,
-    json_format,
-    json_line,
-    json_writer,
-    question_record,
-    with_meta,
-)
-from jpr.formats.runs.records import TEXTS, Record, hit_of, hits_of, minus_rank, question_of
+from jpr.formats import gold
+from jpr.formats.format import Head, is_record
+from jpr.formats.gold import Row, json_format, json_line, json_writer, with_meta
+from jpr.formats.runs.records import TEXTS, Record, hit_of, question_of
 from jpr.types import Hit, Passage, Question, Ranking
-
-
-def _list_under(head: Head, key: str) -> list[object]:
-    listed = head.value[key] if head.has(key) else None
-    return listed if isinstance(listed, list) else []
 
 
 def _has_entities(head: Head) -> bool:
     """Return whether answers are objects: a question of WebQSP, even if it has `passages`."""
-    return any(map(is_record, _list_under(head, "answers")))
+    return any(map(is_record, head.listed("answers") or ()))
 
 
 def _sniff_ctxs(head: Head) -> bool:
     if _has_entities(head):
         return False
     if head.has("ctxs"):
-        return isinstance(head.value["ctxs"], list)
-    first = next(iter(_list_under(head, "passages")), None)
+        return head.listed("ctxs") is not None
+    first, *_ = head.listed("passages") or [None]
     return head.has("question") and any(is_record(first, name) for name in TEXTS)
 
 
 def _ctxs_record(ranking: Ranking) -> Record:
-    return {**question_record(ranking.question), "ctxs": list(map(_ctx, ranking.hits))}
+    return {**gold.question_record(ranking.question), "ctxs": list(map(_ctx, ranking.hits))}
 
 
 def _ctx(hit: Hit) -> Record:
@@ -58,34 +46,31 @@ def _ctx(hit: Hit) -> Record:
 @json_format("ctxs", _sniff_ctxs, json_writer(_ctxs_record))
 def _ctxs(row: Row) -> Ranking:
     """FiD and DPR output, and our own: JSON or JSON lines with question, answers, ctxs."""
-    question = question_of(row)
-    key = row.first(("ctxs", "passages"))
-    if not key:
+    question, listed = question_of(row), row.first(("ctxs", "passages"))
+    if listed is None:
         raise row.error("key 'ctxs' is missing: the list of retrieved passages")
-    return Ranking(question, hits_of(row.at(key)))
+    return Ranking(question, tuple(map(hit_of, listed.each("passage"))))
 
 
 def _sniff_ambigprompt(head: Head) -> bool:
     if not head.has("question", "answers") or head.has("ctxs") or _has_entities(head):
         return False
-    listed = _list_under(head, "passages")
+    listed = head.listed("passages") or []
     return bool(listed) and all(isinstance(item, int | str) for item in listed)
 
 
 @json_format("ambigprompt", _sniff_ambigprompt)
 def _ambigprompt(row: Row) -> Ranking:
     """AmbigPrompt's data: JSON with question, answers per annotator, ids of passages."""
-    return Ranking(question_of(row), hits_of(row.at("passages"), _bare_hit))
-
-
-def _bare_hit(row: Row) -> Hit:
-    return Hit(Passage(replace(row, name="id").as_id(), "", ""), minus_rank(row))
+    question, ids = question_of(row), row.at("passages").each("passage")
+    hits = (Hit(Passage(replace(id, name="id").as_id(), "", ""), -id.position - 1.0) for id in ids)
+    return Ranking(question, tuple(hits))
 
 
 def _sniff_rank_llm(head: Head) -> bool:
     if not head.has("query", "candidates"):
         return False
-    return is_record(head.value["query"]) and isinstance(head.value["candidates"], list)
+    return is_record(head.value["query"]) and head.listed("candidates") is not None
 
 
 def _rank_llm_record(ranking: Ranking) -> Record:
@@ -105,7 +90,7 @@ def _rank_llm(row: Row) -> Ranking:
     query = row.at("query", dict)
     text = query.text("text")
     id = query.id("qid") if query.has("qid") else ""
-    hits = hits_of(row.at("candidates"), _candidate_hit)
+    hits = tuple(map(_candidate_hit, row.at("candidates").each("passage")))
     return Ranking(Question(id or text, text), hits)
 
 
@@ -123,20 +108,16 @@ def _sniff_pyserini(head: Head) -> bool:
 def _write_pyserini(rankings: Iterable[Ranking], stream: TextIO) -> None:
     before = "{\n"
     for ranking in rankings:
-        record = _flat_question(ranking.question)
-        record["contexts"] = [_context(hit) for hit in ranking.hits]
-        stream.write(f"{before}{json.dumps(ranking.question.id)}: {json_line(record)}")
+        question = ranking.question
+        record = gold.question_record(question)
+        del record["id"]
+        record["answers"] = [alias for aliases in question.answers for alias in aliases]
+        if len(question.answers) > 1 and not question.annotations:
+            record["annotations"] = [question.answers]
+        record["contexts"] = list(map(_context, ranking.hits))
+        stream.write(f"{before}{json.dumps(question.id)}: {json_line(record)}")
         before = ","
     stream.write("{}\n" if before == "{\n" else "}\n")
-
-
-def _flat_question(question: Question) -> Record:
-    record = question_record(question)
-    del record["id"]
-    record["answers"] = [alias for aliases in question.answers for alias in aliases]
-    if len(question.answers) > 1 and not question.annotations:
-        record["annotations"] = [question.answers]
-    return record
 
 
 def _context(hit: Hit) -> Record:
@@ -148,15 +129,16 @@ def _context(hit: Hit) -> Record:
     return with_meta(record, passage.meta)
 
 
-@file_format("pyserini-run", _sniff_pyserini, _write_pyserini)
-def _pyserini_run(path: Path) -> Located[Ranking]:
+def _pyserini_rows(path: Path) -> Iterator[Row]:
+    rows = gold.rows_by_id(path)
+    return (replace(row, value={**row.record(), "id": row.name}) for row in rows)
+
+
+@json_format("pyserini-run", _sniff_pyserini, _write_pyserini, _pyserini_rows)
+def _pyserini_run(row: Row) -> Ranking:
     """pyserini's DPR run: one JSON object, question id -> question, answers, contexts."""
-    for document in json_documents(path):
-        for id, row in document.items():
-            with row.within(f"question {id!r}"):
-                named = replace(row, value={**row.record(), "id": id})
-                ranking = Ranking(question_of(named), hits_of(row.at("contexts"), _context_hit))
-            yield 0, ranking
+    question, contexts = question_of(row), row.at("contexts").each("passage")
+    return Ranking(question, tuple(map(_context_hit, contexts)))
 
 
 def _context_hit(row: Row) -> Hit:
