@@ -42,27 +42,29 @@ class Head:
     broken: FormatError | None = None
     """The error in the first JSON value, if the file begins like JSON."""
 
-    def has(self, *keys: str) -> bool:
-        """Return whether the first JSON value is an object with all these keys."""
-        return is_record(self.value, *keys)
+    def has(self, *keys: str, **kinds: type) -> bool:
+        """Return whether the first JSON value is an object with these keys, and these of a kind."""
+        return is_record(self.value, *keys, **kinds)
 
     def has_any(self, *keys: str) -> bool:
         """Return whether the first JSON value is an object with one of these keys."""
         return any(map(self.has, keys))
 
-    def listed(self, key: str) -> list[Any] | None:
-        """Return the list under a key of the first JSON value; None if there is none."""
-        value = self.value[key] if self.has(key) else None
-        return value if isinstance(value, list) else None
+    def first_of(self, key: str) -> "Head":
+        """Return the first item of the list under a key as if it were the file's first value."""
+        items = self.value[key] if self.has(**{key: list}) else None
+        return Head(self.path, self.line, items[0] if items else None)
 
     def columns(self) -> list[str]:
         """Return the first line's tab-separated columns."""
         return self.line.split("\t")
 
 
-def is_record(value: object, *keys: str) -> bool:
-    """Return whether a JSON value is an object with all these keys."""
-    return isinstance(value, dict) and all(key in value for key in keys)
+def is_record(value: object, *keys: str, **kinds: type) -> bool:
+    """Return whether a JSON value is an object with all these keys, and these of a kind."""
+    if not isinstance(value, dict) or not all(key in value for key in keys):
+        return False
+    return all(isinstance(value.get(key), kind) for key, kind in kinds.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,17 +187,14 @@ class _Seen:
     """A set of ids that takes no memory while they count up by one, as DPR's passage ids do."""
 
     def __init__(self) -> None:
-        self._first = self._next = 0
+        self._counted = range(0)
         self._others: set[str] = set()
 
     def add(self, id: str) -> bool:
         number = int(id) if _COUNT.fullmatch(id) else -1
-        if number >= 0 and self._first == self._next:
-            self._first = self._next = number
-        if number == self._next:
-            self._next += 1
-            return id not in self._others
-        if self._first <= number < self._next or id in self._others:
-            return False
-        self._others.add(id)
-        return True
+        is_new = number not in self._counted and id not in self._others
+        if number == self._counted.stop or (number >= 0 and not self._counted):
+            self._counted = range(self._counted.start if self._counted else number, number + 1)
+        elif is_new:
+            self._others.add(id)
+        return is_new

@@ -16,7 +16,7 @@ from jpr.errors import DataError, FormatError
 from jpr.formats.format import Format, Head, Located, Write, description
 from jpr.io.json_files import iter_json
 from jpr.text import normalize_answer
-from jpr.types import Question
+from jpr.types import Passage, Question
 
 T = TypeVar("T")
 Aliases = tuple[str, ...]
@@ -260,6 +260,12 @@ def question_record(question: Question) -> dict[str, object]:
     fields = {"annotations": question.annotations, "regex": question.regex}
     known = {key: value for key, value in fields.items() if value}
     return {"id": question.id, "question": question.text, "answers": question.answers, **known}
+
+
+def passage_record(passage: Passage, **fields: object) -> dict[str, object]:
+    """Return a passage as a record of our own files, with more fields before its meta."""
+    record = {"id": passage.id, "title": passage.title, "text": passage.text, **fields}
+    return with_meta(record, passage.meta)
 
 
 def with_meta(record: Mapping[str, object], meta: Mapping[str, object]) -> dict[str, object]:

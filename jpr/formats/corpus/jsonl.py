@@ -6,7 +6,7 @@ from pathlib import Path
 
 from jpr.errors import FormatError
 from jpr.formats.format import Head
-from jpr.formats.gold import Row, json_format, json_rows, json_writer, with_meta
+from jpr.formats.gold import Row, json_format, json_rows, json_writer, passage_record, with_meta
 from jpr.types import Passage
 
 _BEIR_FILE = "corpus.jsonl*"
@@ -86,12 +86,7 @@ def _sniff_atlas(head: Head) -> bool:
     return known and (head.has("section") or not head.has("url"))
 
 
-def _atlas_record(passage: Passage) -> dict[str, object]:
-    record = {"id": passage.id, "title": passage.title, "text": passage.text}
-    return with_meta(record, passage.meta)
-
-
-@json_format("atlas", _sniff_atlas, json_writer(_atlas_record))
+@json_format("atlas", _sniff_atlas, json_writer(passage_record))
 def atlas(row: Row) -> Passage:
     """Atlas's JSON lines: id, title, text, section."""
     return _passage(row, "id", "text")

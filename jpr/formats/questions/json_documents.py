@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote
 
 from jpr.formats import gold
@@ -27,11 +26,6 @@ def _listed_under(key: str) -> Callable[[Path], Iterator[Row]]:
     )
 
 
-def _first_record(head: Head, key: str) -> dict[str, Any]:
-    first, *_ = head.listed(key) or [None]
-    return first if isinstance(first, dict) else {}
-
-
 @json_format("webqsp", lambda head: head.has("Questions"), rows=_listed_under("Questions"))
 def _webqsp(row: Row) -> Question:
     """WebQSP as published: one JSON document with Questions and their Parses."""
@@ -46,11 +40,11 @@ def _argument(row: Row) -> Aliases:
     return row.at("EntityName" if kind == "Entity" else "AnswerArgument").aliases()
 
 
-def _sniff_qald(head: Head) -> bool:
-    return isinstance(_first_record(head, "questions").get("question"), list)
-
-
-@json_format("qald", _sniff_qald, rows=_listed_under("questions"))
+@json_format(
+    "qald",
+    lambda head: head.first_of("questions").has(question=list),
+    rows=_listed_under("questions"),
+)
 def _qald(row: Row) -> Question:
     """QALD-9: one JSON document of questions with SPARQL results."""
     wordings = row.at("question").each()
@@ -88,12 +82,11 @@ def _resource_names(uri: str) -> Aliases:
     return tuple(dict.fromkeys(filter(None, (title, bare))))
 
 
-def _sniff_multispanqa(head: Head) -> bool:
-    first = _first_record(head, "data")
-    return all(isinstance(first.get(key), list) for key in ("question", "context"))
-
-
-@json_format("multispanqa", _sniff_multispanqa, rows=_listed_under("data"))
+@json_format(
+    "multispanqa",
+    lambda head: head.first_of("data").has(question=list, context=list),
+    rows=_listed_under("data"),
+)
 def _multispanqa(row: Row) -> Question:
     """MultiSpanQA: one JSON document of tokens with B/I/O labels."""
     spans = _spans(row) if row.has("label") else ()

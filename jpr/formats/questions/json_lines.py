@@ -41,12 +41,11 @@ def _own(row: Row) -> Question:
 
 
 def _sniff_ambignq(head: Head) -> bool:
-    if not head.has("id", "question", "annotations") or head.has_any(*_RANKED):
+    if not head.has("id", "question", annotations=list) or head.has_any(*_RANKED):
         return False
-    annotations = head.listed("annotations")
-    if annotations is None or (not annotations and head.has("answers")):
-        return False
-    return all(is_record(item, "type") for item in annotations)
+    annotations = head.value["annotations"]
+    unannotated = not annotations and head.has("answers")
+    return not unannotated and all(is_record(item, "type") for item in annotations)
 
 
 @json_format("ambignq", _sniff_ambignq)
@@ -58,7 +57,7 @@ def _ambignq(row: Row) -> Question:
 
 def looks_like_nqopen(head: Head) -> bool:
     """Return whether the first record has a question, and strings or lists of them as answers."""
-    if not head.has("question") or not isinstance(head.value["question"], str):
+    if not head.has(question=str):
         return False
     answers = next((head.value[key] for key in _NQ_ANSWERS if head.has(key)), None)
     listed = answers if isinstance(answers, list) else [answers]
@@ -107,10 +106,10 @@ def _nq_open(row: Row) -> Question:
 def _sniff_simple(head: Head) -> bool:
     if head.has("id", "question", "answer", "a_entity"):
         return True
-    answers = head.listed("answers") if head.has("id", "question") else None
-    if not answers:
-        return answers is not None and head.has("entities")
-    return all(is_record(answer, "kb_id") for answer in answers)
+    if not head.has("id", "question", answers=list):
+        return False
+    answers = head.value["answers"]
+    return all(is_record(one, "kb_id") for one in answers) if answers else head.has("entities")
 
 
 @json_format("webqsp-simple", _sniff_simple)

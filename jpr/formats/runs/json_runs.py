@@ -21,26 +21,20 @@ from jpr.types import Hit, Passage, Question, Ranking
 
 def _has_entities(head: Head) -> bool:
     """Return whether answers are objects: a question of WebQSP, even if it has `passages`."""
-    return any(map(is_record, head.listed("answers") or ()))
+    return head.has(answers=list) and any(map(is_record, head.value["answers"]))
 
 
 def _sniff_ctxs(head: Head) -> bool:
     if _has_entities(head):
         return False
     if head.has("ctxs"):
-        return head.listed("ctxs") is not None
-    first, *_ = head.listed("passages") or [None]
-    return head.has("question") and any(is_record(first, name) for name in TEXTS)
+        return head.has(ctxs=list)
+    return head.has("question") and head.first_of("passages").has_any(*TEXTS)
 
 
 def _ctxs_record(ranking: Ranking) -> Record:
-    return {**gold.question_record(ranking.question), "ctxs": list(map(_ctx, ranking.hits))}
-
-
-def _ctx(hit: Hit) -> Record:
-    passage = hit.passage
-    record = {"id": passage.id, "title": passage.title, "text": passage.text, "score": hit.score}
-    return with_meta(record, passage.meta)
+    hits = [gold.passage_record(hit.passage, score=hit.score) for hit in ranking.hits]
+    return {**gold.question_record(ranking.question), "ctxs": hits}
 
 
 @json_format("ctxs", _sniff_ctxs, json_writer(_ctxs_record))
@@ -53,10 +47,11 @@ def _ctxs(row: Row) -> Ranking:
 
 
 def _sniff_ambigprompt(head: Head) -> bool:
-    if not head.has("question", "answers") or head.has("ctxs") or _has_entities(head):
+    if not head.has("question", "answers", passages=list):
         return False
-    listed = head.listed("passages") or []
-    return bool(listed) and all(isinstance(item, int | str) for item in listed)
+    ids = head.value["passages"]
+    others = not ids or head.has("ctxs") or _has_entities(head)
+    return not others and all(isinstance(id, int | str) for id in ids)
 
 
 @json_format("ambigprompt", _sniff_ambigprompt)
@@ -65,12 +60,6 @@ def _ambigprompt(row: Row) -> Ranking:
     question, ids = question_of(row), row.at("passages").each("passage")
     hits = (Hit(Passage(replace(id, name="id").as_id(), "", ""), -id.position - 1.0) for id in ids)
     return Ranking(question, tuple(hits))
-
-
-def _sniff_rank_llm(head: Head) -> bool:
-    if not head.has("query", "candidates"):
-        return False
-    return is_record(head.value["query"]) and head.listed("candidates") is not None
 
 
 def _rank_llm_record(ranking: Ranking) -> Record:
@@ -84,7 +73,11 @@ def _candidate(hit: Hit) -> Record:
     return {"docid": hit.passage.id, "score": hit.score, "doc": document}
 
 
-@json_format("rank_llm", _sniff_rank_llm, json_writer(_rank_llm_record))
+@json_format(
+    "rank_llm",
+    lambda head: head.has(query=dict, candidates=list),
+    json_writer(_rank_llm_record),
+)
 def _rank_llm(row: Row) -> Ranking:
     """rank_llm's requests: JSON or JSON lines with query and candidates."""
     query = row.at("query", dict)

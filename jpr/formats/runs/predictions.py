@@ -43,10 +43,8 @@ def _are_answers(value: object) -> bool:
 
 
 def _sniff_answers(head: Head) -> bool:
-    if head.has_any("question", "prediction", "ctxs"):
-        return False
-    answers = head.listed("answers")
-    return answers is not None and _are_answers(answers)
+    others = head.has_any("question", "prediction", "ctxs")
+    return not others and head.has(answers=list) and _are_answers(head.value["answers"])
 
 
 @json_format("answers", _sniff_answers)

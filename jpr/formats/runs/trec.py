@@ -7,7 +7,7 @@ strictly in single precision is written with the scores n, n-1, …, 1 instead.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -71,17 +71,14 @@ def _write_run(rankings: Iterable[Ranking], stream: TextIO) -> None:
     for ranking in rankings:
         check_unique_passages(ranking)
         _check_words("a TREC run", ranking.question.id, *(hit.passage.id for hit in ranking.hits))
-        scores = _falling([hit.score for hit in ranking.hits])
+        scores = [hit.score for hit in ranking.hits]
+        with np.errstate(over="ignore"):
+            single = np.asarray(scores, dtype=np.float64).astype(np.float32)
+        if not np.all(single[1:] < single[:-1]):
+            scores = [float(place) for place in range(len(scores), 0, -1)]
         for rank, (hit, score) in enumerate(zip(ranking.hits, scores, strict=True), start=1):
-            stream.write(f"{ranking.question.id} Q0 {hit.passage.id} {rank} {score!r} jpr\n")
-
-
-def _falling(scores: Sequence[float]) -> list[float]:
-    with np.errstate(over="ignore"):
-        single = np.asarray(scores, dtype=np.float64).astype(np.float32)
-    if np.all(single[1:] < single[:-1]):
-        return [float(score) for score in scores]
-    return [float(place) for place in range(len(scores), 0, -1)]
+            line = f"{ranking.question.id} Q0 {hit.passage.id} {rank} {float(score)!r} jpr\n"
+            stream.write(line)
 
 
 def _check_words(file: str, *ids: str) -> None:
@@ -148,11 +145,11 @@ def qrels(path: Path) -> Located[Judgement]:
 
 def load_qrels(path: str | Path) -> list[Judgement]:
     """Read all judgements of a file; the same question, subtopic and passage twice is an error."""
-    return list(read_records(Path(path), (qrels,), qrels.name, key=_judged))
 
+    def judged(one: Judgement) -> str:
+        return f"{one.question_id} {one.subtopic} {one.passage_id}"
 
-def _judged(judgement: Judgement) -> str:
-    return f"{judgement.question_id} {judgement.subtopic} {judgement.passage_id}"
+    return list(read_records(Path(path), (qrels,), qrels.name, key=judged))
 
 
 FORMATS = (_trec,)
