@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 from pathlib import Path
 
 from jpr.errors import FormatError
@@ -53,15 +54,6 @@ def name_below(file: Path, root: Path) -> str:
     return id
 
 
-def _heading(lines: list[str]) -> str:
-    for line in lines:
-        if line.startswith(FENCE):
-            return ""
-        if found := HEADING.match(line):
-            return found[1].strip().rstrip("#").rstrip()
-    return ""
-
-
 def _sniff(head: Head) -> bool:
     return head.path.is_dir() and not is_beir(head) and not is_extracted(head)
 
@@ -74,8 +66,11 @@ def text_folder(path: Path) -> Located[Passage]:
     for file in files_below(path, (".txt", ".md")) if path.is_dir() else (path,):
         found = True
         lines = [text for _, text in read_lines(file)]
-        title = _heading(lines) if file.suffix.lower() == ".md" else ""
-        yield 0, Passage(name_below(file, root), title or file.stem, "\n".join(lines))
+        before_code = takewhile(lambda line: not line.startswith(FENCE), lines)
+        headings = (match[1] for line in before_code if (match := HEADING.match(line)))
+        title = next(headings, "") if file.suffix.lower() == ".md" else ""
+        title = title.strip().rstrip("#").rstrip() or file.stem
+        yield 0, Passage(name_below(file, root), title, "\n".join(lines))
     if not found:
         raise FormatError(path, 0, "the folder holds no .txt or .md file; name the right folder")
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TextIO
 
@@ -25,27 +26,21 @@ def _is_header(columns: list[str]) -> bool:
 
 
 def _csv_fields(path: Path, line: int, text: str, lines: Iterator[tuple[int, str]]) -> list[str]:
-    """Split a row with quotes, reading more lines while a field is open."""
-    for _ in range(_LINES_IN_FIELD):
-        if (fields := _split_quoted(path, line, text)) is not None:
-            return fields
-        _, following = next(lines, (0, None))
-        if following is None:
-            break
-        text = f"{text}\n{following}"
-    raise FormatError(path, line, f"a quote opens a field and nothing closes it; {_QUOTES_HINT}")
-
-
-def _split_quoted(path: Path, line: int, text: str) -> list[str] | None:
-    """Split a row by csv's rules; None if its last field is still open."""
+    """Split a row by csv's rules, reading more lines while a field with quotes is open."""
     fields: list[str] = []
-    at = 0
+    at, more = 0, islice(lines, _LINES_IN_FIELD)
     while True:
-        if quoted := _QUOTED.match(text, at):
-            if not quoted[2]:
-                return None
+        quoted = _QUOTED.match(text, at)
+        if quoted and quoted[2]:
             fields.append(quoted[1].replace('""', '"'))
             end = quoted.end()
+        elif quoted:
+            _, following = next(more, (0, None))
+            if following is None:
+                problem = f"a quote opens a field and nothing closes it; {_QUOTES_HINT}"
+                raise FormatError(path, line, problem)
+            text = f"{text}\n{following}"
+            continue
         else:
             tab = text.find("\t", at)
             end = tab if tab >= 0 else len(text)

@@ -89,17 +89,13 @@ def is_extracted(head: Head) -> bool:
 def _wikiextractor(path: Path) -> Located[Passage]:
     """WikiExtractor's output: its folder or one file, <doc> or --json form."""
     for file in sorted(path.rglob(_NAME)) if path.is_dir() else [path]:
-        for line, passage in _read_file(file):
-            yield line if file == path else 0, passage
-
-
-def _read_file(path: Path) -> Located[Passage]:
-    first = next((text for _, text in read_lines(path) if text.strip()), "")
-    read = atlas.read if first.lstrip().startswith(("{", "[")) else _read_docs
-    for line, passage in read(path):
-        title, text = html.unescape(passage.title), html.unescape(passage.text).strip()
-        if text:
-            yield line, Passage(passage.id, title, text, passage.meta)
+        first = next((text for _, text in read_lines(file) if text.strip()), "")
+        read = atlas.read if first.lstrip().startswith(("{", "[")) else _read_docs
+        for line, passage in read(file):
+            title, text = html.unescape(passage.title), html.unescape(passage.text).strip()
+            if text:
+                found = Passage(passage.id, title, text, passage.meta)
+                yield line if file == path else 0, found
 
 
 def _read_docs(path: Path) -> Located[Passage]:

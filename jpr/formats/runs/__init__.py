@@ -29,13 +29,9 @@ def read_rankings(path: str | Path, format: str | None = None) -> Iterator[Ranki
 
 def write_rankings(rankings: Iterable[Ranking], stream: TextIO, format: str = "ctxs") -> None:
     """Write rankings in a format; only "ctxs" loses nothing."""
-    write_records(_writable(rankings), stream, FORMATS, format)
+    seen = set[str]()
 
-
-def _writable(rankings: Iterable[Ranking]) -> Iterator[Ranking]:
-    """Check that rankings can be read back: each question once, every score finite."""
-    seen = set()
-    for ranking in rankings:
+    def checked(ranking: Ranking) -> Ranking:
         id = ranking.question.id
         if id in seen:
             raise DataError(f"two rankings for question {id!r}; a run holds one for each question")
@@ -44,4 +40,6 @@ def _writable(rankings: Iterable[Ranking]) -> Iterator[Ranking]:
             if not isfinite(hit.score):
                 problem = f"question {id!r}: passage {hit.passage.id!r} has score {hit.score}"
                 raise DataError(f"{problem}; only finite scores can be written")
-        yield ranking
+        return ranking
+
+    write_records(map(checked, rankings), stream, FORMATS, format)
