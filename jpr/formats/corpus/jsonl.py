@@ -59,7 +59,7 @@ def _in_quotes(title: str) -> bool:
     return len(title) >= 2 and title[0] == title[-1] == '"'
 
 
-def _pyserini_record(passage: Passage) -> dict[str, object]:
+def _contents(passage: Passage) -> dict[str, object]:
     title = passage.title.replace("\n", " ")
     if _in_quotes(title):
         title = f'"{title}"'
@@ -67,9 +67,7 @@ def _pyserini_record(passage: Passage) -> dict[str, object]:
     return with_meta({"id": passage.id, "contents": f"{title}\n{passage.text}"}, meta)
 
 
-@json_format(
-    "pyserini", lambda head: is_passage(head, "id", "contents"), json_writer(_pyserini_record)
-)
+@json_format("pyserini", lambda head: is_passage(head, "id", "contents"), json_writer(_contents))
 def _pyserini(row: Row) -> Passage:
     """JSON lines of pyserini and FlashRAG: id and contents, whose first line is the title."""
     passage = _passage(row, "id", "contents")

@@ -12,21 +12,29 @@ from urllib.parse import unquote
 
 from jpr.formats import gold
 from jpr.formats.format import Format, Head, is_record
-from jpr.formats.gold import Aliases, Row, json_documents, json_format, merged, united
+from jpr.formats.gold import Aliases, Row, json_format, merged, united
 from jpr.types import Question
 
 _WIKIDATA = re.compile(r"wikidata\.org/.*Q\d+$")
 _SPLITS = ("train", "dev")
 
 
-def _listed_under(key: str) -> Callable[[Path], Iterator[Row]]:
-    """Return what yields the rows of a list, which one JSON document has under a key."""
-    return lambda path: (
-        row for whole in json_documents(path) for row in whole.at(key).each("question")
-    )
+def _list_format(
+    name: str, key: str, **kinds: type
+) -> Callable[[Callable[[Row], Question]], Format[Question]]:
+    """Make a format of the questions that one JSON document lists under a key."""
+
+    def sniff(head: Head) -> bool:
+        return head.has(key) and (not kinds or head.first_of(key).has(**kinds))
+
+    def rows(path: Path) -> Iterator[Row]:
+        for whole in gold.json_documents(path):
+            yield from whole.at(key).each("question")
+
+    return json_format(name, sniff, rows=rows)
 
 
-@json_format("webqsp", lambda head: head.has("Questions"), rows=_listed_under("Questions"))
+@_list_format("webqsp", "Questions")
 def _webqsp(row: Row) -> Question:
     """WebQSP as published: one JSON document with Questions and their Parses."""
     parses = (merged(map(_argument, one.at("Answers").each())) for one in row.at("Parses").each())
@@ -40,11 +48,7 @@ def _argument(row: Row) -> Aliases:
     return row.at("EntityName" if kind == "Entity" else "AnswerArgument").aliases()
 
 
-@json_format(
-    "qald",
-    lambda head: head.first_of("questions").has(question=list),
-    rows=_listed_under("questions"),
-)
+@_list_format("qald", "questions", question=list)
 def _qald(row: Row) -> Question:
     """QALD-9: one JSON document of questions with SPARQL results."""
     wordings = row.at("question").each()
@@ -82,11 +86,7 @@ def _resource_names(uri: str) -> Aliases:
     return tuple(dict.fromkeys(filter(None, (title, bare))))
 
 
-@json_format(
-    "multispanqa",
-    lambda head: head.first_of("data").has(question=list, context=list),
-    rows=_listed_under("data"),
-)
+@_list_format("multispanqa", "data", question=list, context=list)
 def _multispanqa(row: Row) -> Question:
     """MultiSpanQA: one JSON document of tokens with B/I/O labels."""
     spans = _spans(row) if row.has("label") else ()

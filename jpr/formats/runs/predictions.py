@@ -8,7 +8,7 @@ from pathlib import Path
 
 from jpr.formats.format import Head, read_records
 from jpr.formats.gold import Row, json_format, rows_by_id
-from jpr.formats.runs.records import QUESTION_IDS, TEXTS, question_id
+from jpr.formats.runs.json_runs import QUESTION_IDS, TEXTS, question_id
 from jpr.types import Prediction
 
 _NAMES = (*QUESTION_IDS, "question", "answers", "prediction", "query", "ctxs", "title", *TEXTS)

@@ -18,7 +18,7 @@ from jpr.errors import DataError
 from jpr.formats.format import Head, Located, file_format, read_records
 from jpr.formats.gold import Row
 from jpr.formats.runs.align import check_unique_passages
-from jpr.formats.runs.records import finite_score
+from jpr.formats.runs.json_runs import finite_score
 from jpr.io.text_files import read_lines
 from jpr.types import Hit, Passage, Question, Ranking
 
