@@ -1,9 +1,6 @@
 """A file format as a value: how to recognize, read and write it.
 
-A new format is a decorated reader, in a file of its own or in that of its family, and the file's
-name in the list of its kind (`formats.corpus`, `formats.questions`, `formats.runs`). Reading
-through `read_records` gives every format the same checks: an empty file and a repeated id are
-errors.
+Reading through `read_records` gives every format the same checks.
 """
 
 import re
@@ -54,10 +51,6 @@ class Head:
         """Return the first item of the list under a key as if it were the file's first value."""
         items = self.value[key] if self.has(**{key: list}) else None
         return Head(self.path, self.line, items[0] if items else None)
-
-    def columns(self) -> list[str]:
-        """Return the first line's tab-separated columns."""
-        return self.line.split("\t")
 
 
 def is_record(value: object, *keys: str, **kinds: type) -> bool:
@@ -187,14 +180,17 @@ class _Seen:
     """A set of ids that takes no memory while they count up by one, as DPR's passage ids do."""
 
     def __init__(self) -> None:
-        self._counted = range(0)
+        self._first = self._next = 0
         self._others: set[str] = set()
 
     def add(self, id: str) -> bool:
         number = int(id) if _COUNT.fullmatch(id) else -1
-        is_new = number not in self._counted and id not in self._others
-        if number == self._counted.stop or (number >= 0 and not self._counted):
-            self._counted = range(self._counted.start if self._counted else number, number + 1)
-        elif is_new:
-            self._others.add(id)
-        return is_new
+        if number >= 0 and self._first == self._next:
+            self._first = self._next = number
+        if number == self._next:
+            self._next += 1
+            return id not in self._others
+        if self._first <= number < self._next or id in self._others:
+            return False
+        self._others.add(id)
+        return True

@@ -1,7 +1,6 @@
 """Passages as JSON lines (docs/formats.md): BEIR's, pyserini's (and FlashRAG's), Atlas's."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from jpr.errors import FormatError
@@ -19,12 +18,14 @@ def is_passage(head: Head, *keys: str) -> bool:
     return head.has(*keys) and not head.has_any(*_OF_QUESTIONS)
 
 
-def _passage(row: Row, id_key: str, text_key: str) -> Passage:
-    """Read a passage with the text under this key; all that remains is its meta."""
+def _passage(row: Row, id_key: str, text_key: str, meta_key: str = "") -> Passage:
+    """Read a passage with its parts under these keys; what remains is meta, too."""
     id = row.id(id_key)
     if not id.strip():
         raise row.error(f"{id_key!r} is empty; give every passage an id")
-    meta = row.without(id_key, "title", text_key)
+    meta = row.without(id_key, "title", text_key, meta_key)
+    if row.has(meta_key):
+        meta |= row.field(meta_key, dict)
     return Passage(id, row.optional_text("title"), row.text(text_key), meta)
 
 
@@ -50,9 +51,7 @@ def _beir_rows(path: Path) -> Iterator[Row]:
 @json_format("beir", is_beir, json_writer(_beir_record), _beir_rows)
 def _beir(row: Row) -> Passage:
     """BEIR's corpus.jsonl, or its folder: _id, title, text, metadata."""
-    passage = _passage(replace(row, value=row.without("metadata")), "_id", "text")
-    own = row.field("metadata", dict) if row.has("metadata") else {}
-    return replace(passage, meta={**passage.meta, **own})
+    return _passage(row, "_id", "text", "metadata")
 
 
 def _in_quotes(title: str) -> bool:
@@ -76,7 +75,7 @@ def _pyserini(row: Row) -> Passage:
     if _in_quotes(title):
         title = title[1:-1]
     is_title = newline and len(first) <= _LONGEST_TITLE and passage.title in ("", title)
-    return replace(passage, title=title, text=text) if is_title else passage
+    return Passage(passage.id, title, text, passage.meta) if is_title else passage
 
 
 def _sniff_atlas(head: Head) -> bool:

@@ -16,6 +16,8 @@ from pathlib import Path
 from jpr.errors import FormatError
 from jpr.formats.corpus.prose import Section, read_text
 
+Places = tuple[int | None, int | None]
+"""Of the columns that hold the title and the text."""
 _TEXTS = ("text", "contents", "content", "body")
 _TITLES = ("title", "name")
 _SAMPLE = 1 << 16
@@ -34,7 +36,7 @@ def read_csv(file: Path) -> Iterator[Section]:
         for number, row in enumerate(rows, start=1):
             if any(cell.strip() for cell in row):
                 cells = list(zip_longest(names[: len(row)], row, fillvalue=""))
-                yield _section(file, number, cells, *places)
+                yield _section(file, number, cells, places)
     except csv.Error as error:
         raise FormatError(file, rows.line_num, f"is not a table ({error})") from error
 
@@ -50,7 +52,7 @@ def read_jsonl(file: Path) -> Iterator[Section]:
             if not isinstance(cells, dict):
                 raise FormatError(file, number, "is neither a JSON object nor a string")
             places = _places(key if isinstance(cells[key], str) else "" for key in cells)
-            section = _section(file, number, list(cells.items()), *places)
+            section = _section(file, number, list(cells.items()), places)
         except (ValueError, RecursionError) as error:
             raise FormatError(file, number, f"is not JSON ({error})") from error
         yield section
@@ -60,21 +62,17 @@ def _finite(written: str) -> float | str:
     return number if isfinite(number := float(written)) else written  # too large for a float
 
 
-def _places(names: Iterable[str]) -> tuple[int | None, int | None]:
-    """Return which columns hold the title and the text."""
+def _places(names: Iterable[str]) -> Places:
     last = {name.casefold(): at for at, name in enumerate(names)}
     title = next((last[name] for name in _TITLES if name in last), None)
     return title, next((last[name] for name in _TEXTS if name in last), None)
 
 
 def _section(
-    file: Path,
-    number: int,
-    cells: Sequence[tuple[str, object]],
-    title_at: int | None,
-    text_at: int | None,
+    file: Path, number: int, cells: Sequence[tuple[str, object]], places: Places
 ) -> Section:
     """Make a section of a row, which may end before its title or text."""
+    title_at, text_at = places
     known: dict[int | None, object] = {
         at: value for at, (_, value) in enumerate(cells) if at in (title_at, text_at)
     }

@@ -77,7 +77,7 @@ def _row(passage: Passage, fields: Iterable[str]) -> str:
 
 
 def _sniff_dpr(head: Head) -> bool:
-    return _is_header([column.strip('"') for column in head.columns()])
+    return _is_header([column.strip('"') for column in head.line.split("\t")])
 
 
 @file_format("dpr", _sniff_dpr, _write_dpr)
@@ -103,7 +103,7 @@ def _dpr(path: Path) -> Located[Passage]:
 
 def _is_prose(head: Head, counts: Sequence[int]) -> bool:
     """Return whether the first line is a passage's, not of a run, of judgements or of questions."""
-    columns = head.columns()
+    columns = head.line.split("\t")
     if len(columns) not in counts or head.value is not None:
         return False
     id, text = columns[:2]

@@ -7,6 +7,7 @@ best parse, and ASQA scores every pair, so `annotations` keeps them and `answers
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -130,7 +131,8 @@ def _has_splits(value: object) -> bool:
 
 def _asqa_format(name: str, about: str, split: str | None) -> Format[Question]:
     sniff = _sniff_asqa if split is None else lambda head: False
-    return Format(name, about, sniff, lambda path: gold.read_rows(_asqa_rows(split, path), _asqa))
+    made = json_format(name, sniff, rows=partial(_asqa_rows, split))(_asqa)
+    return replace(made, about=about)
 
 
 def _asqa_rows(split: str | None, path: Path) -> Iterator[Row]:

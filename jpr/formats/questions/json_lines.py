@@ -31,13 +31,9 @@ def _sniff_own(head: Head) -> bool:
 @json_format("jpr", _sniff_own, json_writer(gold.question_record))
 def _own(row: Row) -> Question:
     """our own questions: JSON lines with id, question, answers as lists of aliases."""
-    return Question(
-        id=row.id("id"),
-        text=row.text("question"),
-        answers=row.at("answers").nested(),
-        annotations=row.at("annotations").annotations() if row.has("annotations") else (),
-        regex=row.optional_text("regex"),
-    )
+    answers, regex = row.at("answers").nested(), row.optional_text("regex")
+    annotations = row.at("annotations").annotations() if row.has("annotations") else ()
+    return Question(row.id("id"), row.text("question"), answers, annotations, regex)
 
 
 def _sniff_ambignq(head: Head) -> bool:
@@ -86,10 +82,9 @@ def only_answer(question: Question, format: str) -> Aliases:
 
 
 def _sniff_nqopen(head: Head) -> bool:
-    others = _sniff_own(head) or _sniff_simple(head) or head.has("annotations")
-    return looks_like_nqopen(head) and not (
-        others or head.has_any(*_RANKED) or is_curatedtrec(head)
-    )
+    if head.has_any("annotations", *_RANKED) or is_curatedtrec(head):
+        return False
+    return looks_like_nqopen(head) and not (_sniff_own(head) or _sniff_simple(head))
 
 
 def _nq_open_record(question: Question) -> dict[str, object]:

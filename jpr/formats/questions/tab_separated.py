@@ -96,7 +96,7 @@ def _dpr_csv(row: Row) -> Question:
 def _sniff_trec(head: Head) -> bool:
     if json_lines.looks_like_nqopen(head) or _has_list(head):
         return json_lines.is_curatedtrec(head)
-    columns = head.columns()
+    columns = head.line.split("\t")
     if len(columns) == 4:
         return columns[1].isalpha() and columns[2].rstrip().endswith("?")
     return len(columns) == 2 and columns[0].rstrip().endswith("?")

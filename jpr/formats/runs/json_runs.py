@@ -1,13 +1,9 @@
 """Runs in JSON (docs/formats.md): a question with its passages, best first.
 
-Keys have many spellings: of one thing, the first that is not null counts, and the others stay in
-the passage's `meta`. `answers` may be a flat list (DPR, FiD), a list of lists (ours) or a list of
-those, one for each annotator (AmbigPrompt). `annotations`, as AmbigNQ's objects (RECTIFY) or as our
-lists, replaces a flat list, which cannot separate distinct answers.
-
-Ours is ctxs (FiD, DPR), for it holds all of a `Ranking`. Pyserini takes only what is between the
-first and the second line break of a text, so breaks inside a passage are written as blanks; its
-`answers` are one flat list, so distinct answers are written beside it, as our `annotations`.
+Of several spellings of one key, the first that is not null counts; others stay in the `meta`.
+Pyserini takes only what is between the first and the second line break of a text, so breaks inside
+a passage are written as blanks; its `answers` are one flat list, so distinct answers are written
+beside it, as our `annotations`, which it ignores.
 """
 
 import hashlib
@@ -45,6 +41,10 @@ def question_id(row: Row) -> str:
 
 
 def _gold(row: Row) -> tuple[Answers, tuple[Answers, ...]]:
+    """Read a flat list (DPR, FiD), a list of lists (ours) or one of those per annotator.
+
+    Each annotator's answers replace a flat list, which cannot separate distinct answers.
+    """
     annotations = row.at("annotations").annotations() if row.has("annotations") else ()
     given = row.first(_ANSWERS)
     if given is None:

@@ -50,15 +50,13 @@ def _sniff_answers(head: Head) -> bool:
 @json_format("answers", _sniff_answers)
 def _answers(row: Row) -> Prediction:
     """our own: JSON lines with id and answers, a list of strings or of objects with text."""
-    answers = _texts(row.at("answers"))
-    return Prediction(question_id(row), answers)
+    return Prediction(question_id(row), _texts(row.at("answers")))
 
 
 @json_format("nq", lambda head: head.has("prediction"))
 def _nq(row: Row) -> Prediction:
     """an EfficientQA submission: JSON lines with question and prediction."""
-    answers = _texts(row.at("prediction"))
-    return Prediction(question_id(row), answers)
+    return Prediction(question_id(row), _texts(row.at("prediction")))
 
 
 def _sniff_ambigqa(head: Head) -> bool:
