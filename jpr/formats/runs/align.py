@@ -7,7 +7,7 @@ white space: ids may be plain numbers, which every data set has.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Generic, TypeVar
@@ -35,11 +35,13 @@ class Alignment(Generic[T]):
 
 def align(questions: Sequence[Question], rankings: Iterable[Ranking]) -> Alignment[Ranking]:
     """Give each question its ranking, with the gold question in it."""
-    run = list(rankings)
-    for ranking in run:
-        check_unique_passages(ranking)
-    given = ((one.question.id, one.question.text, one.hits) for one in run)
-    return _aligned("ranking", questions, given, Ranking)
+
+    def given() -> Iterator[tuple[str, str, tuple[Hit, ...]]]:
+        for ranking in rankings:
+            check_unique_passages(ranking)
+            yield ranking.question.id, ranking.question.text, ranking.hits
+
+    return _aligned("ranking", questions, given(), Ranking)
 
 
 def align_predictions(
