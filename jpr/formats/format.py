@@ -1,6 +1,6 @@
 """A file format as a value: how to recognize, read and write it.
 
-Reading through `read_records` gives every format the same checks.
+Reading through a `RecordKind` gives every format the same checks.
 """
 
 import re
@@ -16,11 +16,7 @@ from jpr.io.text_files import read_lines
 
 T = TypeVar("T")
 _COUNT = re.compile("0|[1-9][0-9]{0,17}")
-_KINDS = {
-    "questions": "jpr.formats.questions",
-    "rankings": "jpr.formats.runs",
-    "passages": "jpr.formats.corpus",
-}
+_KINDS = ("jpr.formats.questions", "jpr.formats.runs", "jpr.formats.corpus")
 Located = Iterator[tuple[int, T]]
 """Records with the line each begins on (0 if the file has no lines)."""
 Write = Callable[[Iterable[Any], TextIO], None]
@@ -125,9 +121,9 @@ def detect(path: Path, formats: Iterable[Format[T]], name: str | None = None) ->
     names = ", ".join(format.name for format in found or formats)
     problem = f"could be any of {names}"
     if not found:
-        kinds = (kind for kind, name in _KINDS.items() if _sniff(import_module(name).FORMATS, head))
-        held = next((f"is a file of {kind}" for kind in kinds), "unknown format")
-        problem = f"{held}; this command reads {names}"
+        kinds = (import_module(name).KIND for name in _KINDS)
+        held = next((f"is a file of {one.name}" for one in kinds if _sniff(one.formats, head)), "")
+        problem = f"{held or 'unknown format'}; this command reads {names}"
     remedy = "docs/formats.md shows examples of them"
     if any(format.write for format in formats):
         remedy = "if it has one of these formats, jpr convert FILE OUT --from NAME --to NAME helps"
@@ -151,29 +147,37 @@ def _named(formats: Iterable[Format[T]], name: str, problem: str) -> Format[T]:
     raise ConfigError(f"{problem} {', '.join(format.name for format in formats)}")
 
 
-def read_records(
-    path: Path, formats: Iterable[Format[T]], name: str | None = None, *, key: Callable[[T], str]
-) -> Iterator[T]:
-    """Stream the records of a file; refuse an empty file and an id (`key`) that comes twice."""
-    format = detect(path, formats, name)
-    seen = _Seen()
-    count = 0
-    for line, record in format.read(path):
-        count += 1
-        if not seen.add(key(record)):
-            raise FormatError(path, line, f"id {key(record)!r} was used before; ids must differ")
-        yield record
-    if not count:
-        raise FormatError(path, 0, f"holds no record of format {format.name}")
+@dataclass(frozen=True, slots=True)
+class RecordKind:
+    """A kind of record: its formats, and how all of them are read and written."""
 
+    name: str
+    formats: Iterable[Format[Any]]
+    key: Callable[[Any], str]
+    """Returns the id of a record; no two in a file may have the same."""
+    checked: Callable[[Iterable[Any]], Iterable[Any]] = iter
+    """Refuses records that could not be read back."""
 
-def write_records(
-    records: Iterable[T], stream: TextIO, formats: Iterable[Format[T]], name: str
-) -> None:
-    """Write records in the format called `name`."""
-    write = writable(formats, name).write
-    assert write is not None
-    write(records, stream)
+    def read(self, path: str | Path, format: str | None = None) -> Iterable[Any]:
+        """Stream the records of a file; refuse an empty file and an id that comes twice."""
+        path = Path(path)
+        found = detect(path, self.formats, format)
+        seen = _Seen()
+        count = 0
+        for line, record in found.read(path):
+            count += 1
+            id = self.key(record)
+            if not seen.add(id):
+                raise FormatError(path, line, f"id {id!r} was used before; ids must differ")
+            yield record
+        if not count:
+            raise FormatError(path, 0, f"holds no record of format {found.name}")
+
+    def write(self, records: Iterable[Any], stream: TextIO, format: str) -> None:
+        """Write records in a format."""
+        write = writable(self.formats, format).write
+        assert write is not None
+        write(self.checked(records), stream)
 
 
 class _Seen:

@@ -6,19 +6,13 @@ also be a gold file: it is read as `answers` only if that format is named.
 
 from pathlib import Path
 
-from jpr.formats.format import Head, read_records
+from jpr.formats.format import Head, RecordKind
 from jpr.formats.gold import Row, json_format, rows_by_id
 from jpr.formats.runs.json_runs import QUESTION_IDS, TEXTS, question_id
 from jpr.types import Prediction
 
 _NAMES = (*QUESTION_IDS, "question", "answers", "prediction", "query", "ctxs", "title", *TEXTS)
 """Keys of a record, in contrast to an object whose keys are the ids of questions."""
-
-
-def load_predictions(path: str | Path, format: str | None = None) -> list[Prediction]:
-    """Read all predictions of a file; its format is recognized unless it is named."""
-    records = read_records(Path(path), FORMATS, format, key=lambda prediction: prediction.id)
-    return list(records)
 
 
 def _texts(row: Row) -> tuple[str, ...]:
@@ -71,4 +65,9 @@ def _ambigqa(row: Row) -> Prediction:
     return Prediction(row.name, _texts(row))
 
 
-FORMATS = (_answers, _ambigqa, _nq)
+KIND = RecordKind("answers", (_answers, _ambigqa, _nq), lambda prediction: prediction.id)
+
+
+def load_predictions(path: str | Path, format: str | None = None) -> list[Prediction]:
+    """Read all predictions of a file; its format is recognized unless it is named."""
+    return list(KIND.read(path, format))

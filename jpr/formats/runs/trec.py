@@ -15,7 +15,7 @@ from typing import TextIO
 import numpy as np
 
 from jpr.errors import DataError
-from jpr.formats.format import Head, Located, file_format, read_records
+from jpr.formats.format import Head, Located, RecordKind, file_format
 from jpr.formats.gold import Row
 from jpr.formats.runs.align import check_unique_passages
 from jpr.formats.runs.json_runs import finite_score
@@ -143,13 +143,14 @@ def qrels(path: Path) -> Located[Judgement]:
         yield row.line, Judgement(question, subtopic, passage, number)
 
 
+KIND = RecordKind(
+    "judgements", (qrels,), lambda one: f"{one.question_id} {one.subtopic} {one.passage_id}"
+)
+
+
 def load_qrels(path: str | Path) -> list[Judgement]:
     """Read all judgements of a file; the same question, subtopic and passage twice is an error."""
-
-    def judged(one: Judgement) -> str:
-        return f"{one.question_id} {one.subtopic} {one.passage_id}"
-
-    return list(read_records(Path(path), (qrels,), qrels.name, key=judged))
+    return list(KIND.read(path, qrels.name))
 
 
 FORMATS = (_trec,)
