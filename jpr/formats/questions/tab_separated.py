@@ -109,19 +109,17 @@ def _trec_rows(path: Path) -> Iterator[Row]:
         return
     for row in _line_rows(path):
         columns = row.value.split("\t")
-        record: dict[str, object]
         if len(columns) == 4:
-            record = {"id": columns[0], "question": columns[2], "answer": columns[3]}
-        elif len(columns) == 2:
-            question, text = _two_columns(row.value) or columns
-            listed = parse_list(text)
-            if listed is None:  # an expression is not quoted
-                record = {"question": columns[0], "answer": columns[1]}
-            else:
-                record = {"question": question, _SECOND: listed}
-        else:
+            id, _, question, expression = columns
+            yield replace(row, value={"id": id, "question": question, "answer": expression})
+            continue
+        if len(columns) != 2:
             problem = f"{len(columns)} columns instead of 2 or 4"
             raise row.error(f"{problem}; separate them by single tabs")
+        question, text = _two_columns(row.value) or columns
+        record: dict[str, object] = {"question": question, _SECOND: parse_list(text)}
+        if record[_SECOND] is None:  # an expression is not quoted
+            record = {"question": columns[0], "answer": columns[1]}
         yield replace(row, value=record)
 
 
