@@ -2,17 +2,16 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from jpr.cli import output
 from jpr.errors import ConfigError, DataError
 from jpr.formats import corpus as passages
 from jpr.formats import questions, runs
 from jpr.formats.corpus import read_passages
-from jpr.formats.format import Format, detect, head_of, writable
+from jpr.formats.format import Format, RecordKind, detect, head_of, writable
 from jpr.formats.questions import check_lengths, load_questions
 from jpr.formats.runs import load_rankings, predictions
 from jpr.formats.runs.align import align, check_unique_passages, fill_texts
@@ -36,33 +35,12 @@ def naming(path: Path) -> Iterator[None]:
         raise error if named else DataError(f"{path}: {error}") from error
 
 
-@dataclass(frozen=True, slots=True)
-class RecordKind:
-    """A kind of record: its formats, and how it is read and written."""
-
-    name: str
-    formats: Sequence[Format[Any]]
-    read: Callable[[Path, str], Iterable[Any]]
-    write: Callable[[Iterable[Any], TextIO, str], None] | None = None
-
-
 @cache
 def record_kinds() -> tuple[RecordKind, ...]:
     """Return every kind of record."""
     from jpr.formats.runs import trec
 
-    return (
-        RecordKind("passages", passages.FORMATS, read_passages, passages.write_passages),
-        RecordKind("questions", questions.FORMATS, load_questions, questions.write_questions),
-        RecordKind("rankings", runs.FORMATS, runs.read_rankings, runs.write_rankings),
-        RecordKind("answers", predictions.FORMATS, predictions.load_predictions),
-        RecordKind(
-            "judgements",
-            (trec.qrels,),
-            lambda path, _: trec.load_qrels(path),
-            lambda judgements, stream, _: trec.write_qrels(judgements, stream),
-        ),
-    )
+    return passages.KIND, questions.KIND, runs.KIND, predictions.KIND, trec.KIND
 
 
 @cache

@@ -1,15 +1,11 @@
 """A file format as a value: how to recognize, read and write it.
 
-A new format is a decorated reader, in a file of its own or in that of its family, and the file's
-name in the list of its kind (`formats.corpus`, `formats.questions`, `formats.runs`). Reading
-through `read_records` gives every format the same checks: an empty file and a repeated id are
-errors.
+Reading through a `RecordKind` gives every format the same checks.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Generic, TextIO, TypeVar
@@ -20,11 +16,7 @@ from jpr.io.text_files import read_lines
 
 T = TypeVar("T")
 _COUNT = re.compile("0|[1-9][0-9]{0,17}")
-_KINDS = {
-    "questions": "jpr.formats.questions",
-    "rankings": "jpr.formats.runs",
-    "passages": "jpr.formats.corpus",
-}
+_KINDS = ("jpr.formats.questions", "jpr.formats.runs", "jpr.formats.corpus")
 Located = Iterator[tuple[int, T]]
 """Records with the line each begins on (0 if the file has no lines)."""
 Write = Callable[[Iterable[Any], TextIO], None]
@@ -43,18 +35,25 @@ class Head:
     broken: FormatError | None = None
     """The error in the first JSON value, if the file begins like JSON."""
 
-    def has(self, *keys: str) -> bool:
-        """Return whether the first JSON value is an object with all these keys."""
-        return is_record(self.value, *keys)
+    def has(self, *keys: str, **kinds: type) -> bool:
+        """Return whether the first JSON value is an object with these keys, and these of a kind."""
+        return is_record(self.value, *keys, **kinds)
 
-    def columns(self) -> list[str]:
-        """Return the first line's tab-separated columns."""
-        return self.line.split("\t")
+    def has_any(self, *keys: str) -> bool:
+        """Return whether the first JSON value is an object with one of these keys."""
+        return any(map(self.has, keys))
+
+    def first_of(self, key: str) -> "Head":
+        """Return the first item of the list under a key as if it were the file's first value."""
+        items = self.value[key] if self.has(**{key: list}) else None
+        return Head(self.path, self.line, items[0] if items else None)
 
 
-def is_record(value: object, *keys: str) -> bool:
-    """Return whether a JSON value is an object with all these keys."""
-    return isinstance(value, dict) and all(key in value for key in keys)
+def is_record(value: object, *keys: str, **kinds: type) -> bool:
+    """Return whether a JSON value is an object with all these keys, and these of a kind."""
+    if not isinstance(value, dict) or not all(key in value for key in keys):
+        return False
+    return all(isinstance(value.get(key), kind) for key, kind in kinds.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,23 +81,16 @@ def description(function: Callable[..., object]) -> str:
     return (function.__doc__ or "").removesuffix(".")
 
 
-class Formats(Sequence[Format[T]]):
+class Formats(Generic[T]):
     """The formats of one kind of record; their modules are imported when they are first used."""
 
     def __init__(self, package: str, *modules: str) -> None:
         """Name the modules of a package that define `FORMATS`."""
         self._modules = [f"{package}.{module}" for module in modules]
 
-    @cached_property
-    def _formats(self) -> tuple[Format[T], ...]:
-        modules = map(import_module, self._modules)
-        return tuple(format for module in modules for format in module.FORMATS)
-
-    def __getitem__(self, at: Any) -> Any:  # noqa: ANN401  as of any sequence
-        return self._formats[at]
-
-    def __len__(self) -> int:
-        return len(self._formats)
+    def __iter__(self) -> Iterator[Format[T]]:
+        for module in self._modules:
+            yield from import_module(module).FORMATS
 
 
 def head_of(path: Path) -> Head:
@@ -116,7 +108,7 @@ def head_of(path: Path) -> Head:
         return Head(path, line, None, error)  # it may be something else, e.g. wiki markup
 
 
-def detect(path: Path, formats: Sequence[Format[T]], name: str | None = None) -> Format[T]:
+def detect(path: Path, formats: Iterable[Format[T]], name: str | None = None) -> Format[T]:
     """Return the format called `name`, or the one that recognizes the file."""
     if name is not None:
         return _named(formats, name, f"unknown format {name!r}; known:")
@@ -129,55 +121,63 @@ def detect(path: Path, formats: Sequence[Format[T]], name: str | None = None) ->
     names = ", ".join(format.name for format in found or formats)
     problem = f"could be any of {names}"
     if not found:
-        kinds = (kind for kind, name in _KINDS.items() if _sniff(import_module(name).FORMATS, head))
-        held = next((f"is a file of {kind}" for kind in kinds), "unknown format")
-        problem = f"{held}; this command reads {names}"
+        kinds = (import_module(name).KIND for name in _KINDS)
+        held = next((f"is a file of {one.name}" for one in kinds if _sniff(one.formats, head)), "")
+        problem = f"{held or 'unknown format'}; this command reads {names}"
     remedy = "docs/formats.md shows examples of them"
     if any(format.write for format in formats):
         remedy = "if it has one of these formats, jpr convert FILE OUT --from NAME --to NAME helps"
     raise FormatError(path, 0, f"{problem}; {remedy}")
 
 
-def _sniff(formats: Sequence[Format[T]], head: Head) -> list[Format[T]]:
+def _sniff(formats: Iterable[Format[T]], head: Head) -> list[Format[T]]:
     return [format for format in formats if format.sniff(head)]
 
 
-def writable(formats: Sequence[Format[T]], name: str) -> Format[T]:
+def writable(formats: Iterable[Format[T]], name: str) -> Format[T]:
     """Return the format called `name`, which must be one that can be written."""
     known = [format for format in formats if format.write]
     return _named(known, name, f"format {name!r} cannot be written; choose one of")
 
 
-def _named(formats: Sequence[Format[T]], name: str, problem: str) -> Format[T]:
+def _named(formats: Iterable[Format[T]], name: str, problem: str) -> Format[T]:
     for format in formats:
         if format.name == name:
             return format
     raise ConfigError(f"{problem} {', '.join(format.name for format in formats)}")
 
 
-def read_records(
-    path: Path, formats: Sequence[Format[T]], name: str | None = None, *, key: Callable[[T], str]
-) -> Iterator[T]:
-    """Stream the records of a file; refuse an empty file and an id (`key`) that comes twice."""
-    format = detect(path, formats, name)
-    seen = _Seen()
-    count = 0
-    for line, record in format.read(path):
-        count += 1
-        if not seen.add(key(record)):
-            raise FormatError(path, line, f"id {key(record)!r} was used before; ids must differ")
-        yield record
-    if not count:
-        raise FormatError(path, 0, f"holds no record of format {format.name}")
+@dataclass(frozen=True, slots=True)
+class RecordKind:
+    """A kind of record: its formats, and how all of them are read and written."""
 
+    name: str
+    formats: Iterable[Format[Any]]
+    key: Callable[[Any], str]
+    """Returns the id of a record; no two in a file may have the same."""
+    checked: Callable[[Iterable[Any]], Iterable[Any]] = iter
+    """Refuses records that could not be read back."""
 
-def write_records(
-    records: Iterable[T], stream: TextIO, formats: Sequence[Format[T]], name: str
-) -> None:
-    """Write records in the format called `name`."""
-    write = writable(formats, name).write
-    assert write is not None
-    write(records, stream)
+    def read(self, path: str | Path, format: str | None = None) -> Iterable[Any]:
+        """Stream the records of a file; refuse an empty file and an id that comes twice."""
+        path = Path(path)
+        found = detect(path, self.formats, format)
+        seen = _Seen()
+        count = 0
+        for line, record in found.read(path):
+            count += 1
+            id = self.key(record)
+            if not seen.add(id):
+                raise FormatError(path, line, f"id {id!r} was used before; ids must differ")
+            yield record
+        if not count:
+            raise FormatError(path, 0, f"holds no record of format {found.name}")
+
+    def write(self, records: Iterable[Any], stream: TextIO, format: str) -> None:
+        """Write records in a format."""
+        write = writable(self.formats, format).write
+        assert write is not None
+        write(self.checked(records), stream)
 
 
 class _Seen:

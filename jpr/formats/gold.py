@@ -8,7 +8,6 @@ those that share an alias are one.
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,7 +16,7 @@ from jpr.errors import DataError, FormatError
 from jpr.formats.format import Format, Head, Located, Write, description
 from jpr.io.json_files import iter_json
 from jpr.text import normalize_answer
-from jpr.types import Question
+from jpr.types import Passage, Question
 
 T = TypeVar("T")
 Aliases = tuple[str, ...]
@@ -28,7 +27,7 @@ _KINDS: dict[type, str] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, which makes it three times as slow to create
 class Row:
     """A JSON value that knows its place in a file, for error messages."""
 
@@ -39,18 +38,18 @@ class Row:
     """The place, from 0, in the file or list that holds the value."""
     name: str = "record"
     """The key of the value."""
+    part: str = ""
+    """The part of the line or the file that holds the value, as errors name it."""
 
     def error(self, problem: str) -> FormatError:
         """Return an error at this row."""
-        return FormatError(self.path, self.line, problem)
+        return FormatError(self.path, self.line, self.part + problem)
 
-    @contextmanager
-    def within(self, part: str) -> Iterator[None]:
-        """Put the name of a part of the file before the errors raised inside."""
-        try:
-            yield
-        except FormatError as error:
-            raise self.error(f"{part}: {error.problem}") from error
+    def record(self) -> dict[str, Any]:
+        """Return the row, which must be an object."""
+        if not isinstance(self.value, dict):
+            raise self.error(f"a JSON object is expected, not {_kind_of(self.value)}")
+        return self.value
 
     def field(self, key: str, kind: type[T]) -> T:
         """Return the value of a key, which must exist and be of this kind."""
@@ -63,28 +62,35 @@ class Row:
             raise self.error(f"{key!r} should be {_KINDS[kind]}, not {_kind_of(value)}")
         return value
 
+    def at(self, key: str, kind: type = object) -> "Row":
+        """Return the value of a key, which must be of this kind, as a row."""
+        value: Any = self.field(key, kind)
+        return Row(value, self.path, self.line, self.position, key, self.part)
+
+    def each(self, part: str = "") -> Iterator["Row"]:
+        """Yield the items of the row, which must be a list; errors count them as this part."""
+        if not isinstance(self.value, list):
+            raise self.error(f"{self.name!r} should be a list, not {self.value!r:.40}")
+        for position, value in enumerate(self.value):
+            inner = f"{self.part}{part} {position + 1}: " if part else self.part
+            yield Row(value, self.path, self.line, position, self.name, inner)
+
+    def questions(self) -> Iterator["Row"]:
+        """Yield the values of the row, an object whose keys are the questions' ids."""
+        for position, (id, value) in enumerate(self.record().items()):
+            yield Row(value, self.path, self.line, position, id, f"question {id!r}: ")
+
     def has(self, key: str) -> bool:
         """Return whether the row is an object in which a key has a value other than null."""
         return isinstance(self.value, dict) and self.value.get(key) is not None
 
-    def first(self, keys: Sequence[str]) -> str:
-        """Return the first of the keys with a value other than null, or ""."""
-        return next(filter(self.has, keys), "")
-
-    def record(self) -> dict[str, Any]:
-        """Return the row, which must be an object."""
-        if not isinstance(self.value, dict):
-            raise self.error(f"a JSON object is expected, not {_kind_of(self.value)}")
-        return self.value
+    def first(self, keys: Sequence[str]) -> "Row | None":
+        """Return the value of the first of the keys that has one other than null."""
+        return next((self.at(key) for key in keys if self.has(key)), None)
 
     def without(self, *keys: str) -> dict[str, Any]:
         """Return the row, which must be an object, without these keys."""
         return {key: value for key, value in self.record().items() if key not in keys}
-
-    def items(self) -> Iterator[tuple[str, "Row"]]:
-        """Yield the keys and values of the row, which must be an object."""
-        for key in self.record():
-            yield key, self.at(key)
 
     def text(self, key: str) -> str:
         """Return the string under a key."""
@@ -93,13 +99,6 @@ class Row:
     def optional_text(self, key: str) -> str:
         """Return the string under a key, or "" if it is missing or null."""
         return self.text(key) if self.has(key) else ""
-
-    def strings(self, key: str) -> list[str]:
-        """Return the list of strings under a key."""
-        values = self.field(key, list)
-        if not all(isinstance(value, str) for value in values):
-            raise self.error(f"{key!r} should be a list of strings only")
-        return values
 
     def id(self, key: str) -> str:
         """Return the id under a key."""
@@ -116,17 +115,6 @@ class Row:
         """Return the id under a key, or the row's position if there is none."""
         return self.id(key) if self.has(key) else str(self.position)
 
-    def at(self, key: str, kind: type = object) -> "Row":
-        """Return the value of a key, which must be of this kind, as a row."""
-        return Row(self.field(key, kind), self.path, self.line, self.position, key)
-
-    def each(self) -> Iterator["Row"]:
-        """Yield the items of the row, which must be a list."""
-        if not isinstance(self.value, list):
-            raise self.error(f"{self.name!r} should be a list, not {self.value!r:.40}")
-        for position, value in enumerate(self.value):
-            yield Row(value, self.path, self.line, position, self.name)
-
     def aliases(self) -> Aliases:
         """Return the row as one answer: a string, or a list of the strings accepted for it."""
         listed = self.value if isinstance(self.value, list) else [self.value]
@@ -137,7 +125,7 @@ class Row:
 
     def distinct(self) -> Answers:
         """Return the row as a list whose every item is an answer of its own."""
-        return tuple(filter(None, (item.aliases() for item in self.each())))
+        return kept(item.aliases() for item in self.each())
 
     def nested(self) -> Answers:
         """Return distinct answers from a list that must hold lists only."""
@@ -153,7 +141,7 @@ class Row:
             return self.distinct()
         if isinstance(self.value, list) and any(isinstance(item, list) for item in self.value):
             raise self.error(f"{self.name!r} mixes strings and lists; use a list per answer")
-        return tuple(filter(None, (self.aliases(),)))
+        return kept([self.aliases()])
 
     def annotations(self) -> tuple[Answers, ...]:
         """Return the answers of each annotator in a list; one without an answer is left out."""
@@ -169,6 +157,11 @@ def is_nested(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(item, list) for item in value)
 
 
+def kept(answers: Iterable[Aliases]) -> Answers:
+    """Return the answers that have an alias."""
+    return tuple(filter(None, answers))
+
+
 def _annotation(row: Row) -> Answers:
     """Read one annotator's answers from AmbigNQ's object, or from our list of lists.
 
@@ -178,12 +171,10 @@ def _annotation(row: Row) -> Answers:
         return row.nested()
     kind = row.text("type")
     if kind == "singleAnswer":
-        answers = [row.at("answer").aliases()]
-    elif kind == "multipleQAs":
-        answers = [pair.at("answer").aliases() for pair in row.at("qaPairs").each()]
-    else:
-        raise row.error(f"annotation of type {kind!r}; known are singleAnswer and multipleQAs")
-    return tuple(filter(None, answers))
+        return kept([row.at("answer").aliases()])
+    if kind == "multipleQAs":
+        return kept(pair.at("answer").aliases() for pair in row.at("qaPairs").each())
+    raise row.error(f"annotation of type {kind!r}; known are singleAnswer and multipleQAs")
 
 
 def json_rows(path: Path) -> Iterator[Row]:
@@ -198,12 +189,10 @@ def json_documents(path: Path) -> Iterator[Row]:
         yield Row(value, path, 0)
 
 
-def read_rows(rows: Iterable[Row], record_of: Callable[[Row], T]) -> Located[T]:
-    """Yield a record per row; errors name a question without a line by its number from 1."""
-    for row in rows:
-        with nullcontext() if row.line else row.within(f"question {row.position + 1}"):
-            record = record_of(row)
-        yield row.line, record
+def rows_by_id(path: Path) -> Iterator[Row]:
+    """Yield the values of a file that is one object, question id -> value."""
+    for document in json_documents(path):
+        yield from document.questions()
 
 
 def json_format(
@@ -213,9 +202,14 @@ def json_format(
     rows: Callable[[Path], Iterable[Row]] = json_rows,
 ) -> Callable[[Callable[[Row], T]], Format[T]]:
     """Make a format of the function that reads a row; its docstring says what the format is."""
-    return lambda record_of: Format(
-        name, description(record_of), sniff, lambda path: read_rows(rows(path), record_of), write
-    )
+
+    def made(record_of: Callable[[Row], T]) -> Format[T]:
+        def read(path: Path) -> Located[T]:
+            return ((row.line, record_of(row)) for row in rows(path))
+
+        return Format(name, description(record_of), sniff, read, write)
+
+    return made
 
 
 def json_writer(record_of: Callable[[Any], Mapping[str, object]]) -> Write:
@@ -231,37 +225,34 @@ def merged(answers: Iterable[Aliases]) -> Answers:
     >>> merged([("18", "eighteen"), ("21",), ("Eighteen!", "18 years")])
     (('18', 'eighteen', 'Eighteen!', '18 years'), ('21',))
     """
-    listed = list(answers)
+    listed = kept(answers)
     leader: dict[str, str] = {}
 
-    def find(key: str) -> str:
+    def find(alias: str) -> str:
+        key = normalize_answer(alias) or alias.strip().lower()  # "The The" has no normal form
+        leader.setdefault(key, key)
         while leader[key] != key:
             key = leader[key]
         return key
 
     for aliases in listed:
         for alias in aliases:
-            leader.setdefault(_key(alias), _key(alias))
-            leader[find(_key(alias))] = find(_key(aliases[0]))
+            leader[find(alias)] = find(aliases[0])
     together: dict[str, dict[str, None]] = {}
     for aliases in listed:
-        together.setdefault(find(_key(aliases[0])), {}).update(dict.fromkeys(aliases))
-    return tuple(tuple(aliases) for aliases in together.values())
+        together.setdefault(find(aliases[0]), {}).update(dict.fromkeys(aliases))
+    return tuple(map(tuple, together.values()))
 
 
-def _key(alias: str) -> str:
-    return normalize_answer(alias) or alias.strip().lower()  # "The The" has no normal form
-
-
-def united(annotations: Iterable[Answers]) -> tuple[Answers, tuple[Answers, ...]]:
+def united(annotations: Iterable[Iterable[Aliases]]) -> tuple[Answers, tuple[Answers, ...]]:
     """Return a question's `answers` and `annotations` from the answers of each annotator.
 
     `answers`, which retrieval has to cover, is the merged union; `annotations` keeps each
     annotator's answers as they are, and is empty if that would only repeat `answers`.
     """
-    kept = tuple(dict.fromkeys(filter(None, annotations)))
-    union = merged(answer for annotation in kept for answer in annotation)
-    return union, () if kept in ((), (union,)) else kept
+    given = tuple(dict.fromkeys(filter(None, map(kept, annotations))))
+    union = merged(answer for annotation in given for answer in annotation)
+    return union, () if given in ((), (union,)) else given
 
 
 def question_record(question: Question) -> dict[str, object]:
@@ -269,6 +260,12 @@ def question_record(question: Question) -> dict[str, object]:
     fields = {"annotations": question.annotations, "regex": question.regex}
     known = {key: value for key, value in fields.items() if value}
     return {"id": question.id, "question": question.text, "answers": question.answers, **known}
+
+
+def passage_record(passage: Passage, **fields: object) -> dict[str, object]:
+    """Return a passage as a record of our own files, with more fields before its meta."""
+    record = {"id": passage.id, "title": passage.title, "text": passage.text, **fields}
+    return with_meta(record, passage.meta)
 
 
 def with_meta(record: Mapping[str, object], meta: Mapping[str, object]) -> dict[str, object]:

@@ -7,22 +7,26 @@ from collections.abc import Sequence
 from math import exp, isfinite
 
 from jpr.formats.gold import json_line
-from jpr.types import Answer, ExpectedAnswer, Passage, Prefix, Ranking, Reply
+from jpr.types import Answer, Prefix, Ranking, Reply
 
 Json = dict[str, object]
 
 
 def reply_json(reply: Reply, independent: Reply | None = None) -> Json:
     """Return a reply, and if given the one with independently ranked passages beside it."""
+    named = {node.passage for node in reply.nodes}
+    named |= {other for node in reply.nodes for _, other, _ in node.instead_of}
+    passages = [reply.candidates.hits[place].passage for place in sorted(named)]
+    titles = {passage.id: passage.title for passage in passages}
     found: Json = {
         "question": reply.question,
         "answers": answers_json(reply),
         "passages": passages_json(reply),
-        "tree": tree_json(reply) | {"titles": _titles(reply)},
+        "tree": tree_json(reply) | {"titles": titles},
     }
     if independent is not None:
-        answers, passages = answers_json(independent), passages_json(independent)
-        found["independent"] = {"answers": answers, "passages": passages}
+        chosen = {"answers": answers_json(independent), "passages": passages_json(independent)}
+        found["independent"] = chosen
     return found
 
 
@@ -40,6 +44,11 @@ def answers_json(reply: Reply) -> list[Json]:
 
 def passages_json(reply: Reply) -> list[Json]:
     """Return the chosen passages with the spans of answers and the new answers of each."""
+    spans: dict[str, list[dict[str, int]]] = {}
+    for at, answer in enumerate(reply.answers):
+        for one in answer.support:
+            known = spans.setdefault(one.passage.id, [])
+            known.extend({"answer": at, "start": start, "end": end} for start, end in one.spans)
     return [
         {
             "id": hit.passage.id,
@@ -47,21 +56,11 @@ def passages_json(reply: Reply) -> list[Json]:
             "text": hit.passage.text,
             "score": _finite(hit.score),
             "depth": depth,
-            "spans": _spans(reply.answers, hit.passage),
+            "spans": spans.get(hit.passage.id, []),
             "adds": list(new),
             **({"meta": dict(hit.passage.meta)} if hit.passage.meta else {}),
         }
         for hit, depth, new in zip(reply.ranking.hits, reply.depths, reply.new_answers, strict=True)
-    ]
-
-
-def _spans(answers: Sequence[Answer], passage: Passage) -> list[dict[str, int]]:
-    return [
-        {"answer": at, "start": start, "end": end}
-        for at, answer in enumerate(answers)
-        for one in answer.support
-        if one.passage.id == passage.id
-        for start, end in one.spans
     ]
 
 
@@ -76,43 +75,32 @@ def tree_line(reply: Reply) -> str:
     return json_line({"id": question.id, "question": question.text, "nodes": _nodes(reply)})
 
 
-def _titles(reply: Reply) -> dict[str, str]:
-    named = {node.passage for node in reply.nodes}
-    named |= {other for node in reply.nodes for _, other, _ in node.instead_of}
-    passages = [reply.candidates.hits[place].passage for place in sorted(named)]
-    return {passage.id: passage.title for passage in passages}
-
-
 def _nodes(reply: Reply) -> list[Json]:
     ids = [hit.passage.id for hit in reply.candidates.hits]
+
+    def expansion(prefix: Prefix, passage: int, score: float) -> Json:
+        earlier = [ids[place] for place in prefix]
+        return {"passage": ids[passage], "prefix": earlier, "score": _finite(score)}
+
     return [
         {
-            **_expansion(node.prefix, node.passage, node.score, ids),
+            **expansion(node.prefix, node.passage, node.score),
             "depth": len(node.prefix) + 1,
             "log_prob": _finite(node.log_prob),
             "is_new": node.is_new,
-            "instead_of": [_expansion(*other, ids) for other in node.instead_of],
-            "adds": [_expected(one) for one in node.expected],
+            "instead_of": [expansion(*other) for other in node.instead_of],
+            "adds": [
+                {
+                    "answer": one.text,
+                    "probability": round(one.probability, 4),
+                    "overall": round(one.overall, 4),
+                    "spans": one.spans,
+                }
+                for one in node.expected
+            ],
         }
         for node in reply.nodes
     ]
-
-
-def _expansion(prefix: Prefix, passage: int, score: float, ids: Sequence[str]) -> Json:
-    return {
-        "passage": ids[passage],
-        "prefix": [ids[earlier] for earlier in prefix],
-        "score": _finite(score),
-    }
-
-
-def _expected(one: ExpectedAnswer) -> Json:
-    return {
-        "answer": one.text,
-        "probability": round(one.probability, 4),
-        "overall": round(one.overall, 4),
-        "spans": one.spans,
-    }
 
 
 def answers_line(ranking: Ranking, answers: Sequence[Answer]) -> str:

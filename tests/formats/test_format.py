@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from jpr.formats.format import Formats, read_records
+from jpr.formats.format import Formats, RecordKind
 from jpr.types import Question
 
 EXTENDING = Path(__file__).parents[2] / "docs" / "extending.md"
@@ -24,7 +24,8 @@ def test_a_new_format_is_one_file_and_one_line(
     assert "sets.quiz" not in sys.modules
     path = tmp_path / "quiz.jsonl"
     path.write_text('{"no": 1, "asked": "who?", "accepted": [["Ida"], ["Tom"]]}\n')
-    questions = list(read_records(path, formats, key=lambda question: question.id))
+    kind = RecordKind("questions", formats, key=lambda question: question.id)
+    questions = list(kind.read(path))
     assert questions == [Question("1", "who?", (("Ida",), ("Tom",)))]
     assert [format.name for format in formats] == ["quiz"]
     assert "Ida Marsh" in capsys.readouterr().out  # what the block itself prints

@@ -4,17 +4,18 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TextIO
 
-from jpr.formats.format import Formats, read_records, write_records
+from jpr.formats.format import Formats, RecordKind
 from jpr.types import Passage
 
 FORMATS = Formats[Passage](__name__, "tsv", "jsonl", "folder", "wikipedia")
+KIND = RecordKind("passages", FORMATS, lambda passage: passage.id)
 
 
 def read_passages(path: str | Path, format: str | None = None) -> Iterator[Passage]:
     """Stream the passages of a file or folder, recognized unless its format is named."""
-    return read_records(Path(path), FORMATS, format, key=lambda passage: passage.id)
+    return iter(KIND.read(path, format))
 
 
 def write_passages(passages: Iterable[Passage], stream: TextIO, format: str = "tsv") -> None:
     """Write passages in a format; tsv keeps `source` of the meta, dpr nothing of it."""
-    write_records(passages, stream, FORMATS, format)
+    KIND.write(passages, stream, format)

@@ -11,18 +11,15 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 from tokenizers import Tokenizer
 
 from jpr.errors import FormatError, MissingExtraError
+from jpr.formats.corpus import office, prose, tables
 from jpr.formats.corpus.folder import files_below, name_below
-from jpr.formats.corpus.office import read_docx, read_pdf
-from jpr.formats.corpus.prose import Section, read_html, read_markdown, read_plain
 from jpr.formats.corpus.split import split_wordpieces
-from jpr.formats.corpus.tables import read_csv, read_jsonl
 from jpr.stages import Progress
 from jpr.types import Passage
 
@@ -40,19 +37,19 @@ _UNREADABLE = re.compile("(?<![!-~])[!-~]{300,}+")
 class DocumentReader(NamedTuple):
     """How a kind of file is read, and the packages of the extra that this needs."""
 
-    read: Callable[[Path], Iterator[Section]]
+    read: Callable[[Path], Iterator[prose.Section]]
     needs: tuple[str, ...] = ()
 
 
 READERS = {
-    ".txt": DocumentReader(read_plain),
-    ".md": DocumentReader(read_markdown),
-    ".html": DocumentReader(read_html, ("lxml",)),
-    ".htm": DocumentReader(read_html, ("lxml",)),
-    ".pdf": DocumentReader(read_pdf, ("pypdf",)),
-    ".docx": DocumentReader(read_docx, ("docx", "lxml")),
-    ".csv": DocumentReader(read_csv),
-    ".jsonl": DocumentReader(read_jsonl),
+    ".txt": DocumentReader(prose.read_plain),
+    ".md": DocumentReader(prose.read_markdown),
+    ".html": DocumentReader(prose.read_html, ("lxml",)),
+    ".htm": DocumentReader(prose.read_html, ("lxml",)),
+    ".pdf": DocumentReader(office.read_pdf, ("pypdf",)),
+    ".docx": DocumentReader(office.read_docx, ("docx", "lxml")),
+    ".csv": DocumentReader(tables.read_csv),
+    ".jsonl": DocumentReader(tables.read_jsonl),
 }
 """By the ending of a file's name."""
 
@@ -129,24 +126,19 @@ def read_document(
 
 
 def _read(file: Path, name: str, cut: Cut, limit: int | None = None) -> list[Passage]:
-    every = (
-        piece
-        for section in READERS[file.suffix.lower()].read(file)
-        for text in _portions(_UNREADABLE.sub("…", section.text))
-        for piece in cut(Passage(name, _short(section.title), text, {**section.meta, "file": name}))
-        if piece.text
-    )
-    pieces = list(islice(every, None if limit is None else limit + 1))
-    if limit is not None and len(pieces) > limit:
-        raise FormatError(file, 0, f"is more than {limit:,} passages; split it")
+    pieces: list[Passage] = []
+    for section in READERS[file.suffix.lower()].read(file):
+        title, meta = section.title, {**section.meta, "file": name}
+        if len(title) > _LONGEST_TITLE:
+            title = title[: _LONGEST_TITLE - 1] + "…"
+        for text in _portions(_UNREADABLE.sub("…", section.text)):
+            pieces.extend(piece for piece in cut(Passage(name, title, text, meta)) if piece.text)
+            if limit is not None and len(pieces) > limit:
+                raise FormatError(file, 0, f"is more than {limit:,} passages; split it")
     if not pieces:
         raise FormatError(file, 0, "holds no text; if its pages are pictures, run OCR first")
     ids = passage_ids(name, len(pieces))
     return [replace(piece, id=id) for id, piece in zip(ids, pieces, strict=True)]
-
-
-def _short(title: str) -> str:
-    return title if len(title) <= _LONGEST_TITLE else title[: _LONGEST_TITLE - 1] + "…"
 
 
 def _portions(text: str) -> Iterator[str]:

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 from pathlib import Path
 
 from jpr.errors import FormatError
@@ -16,17 +17,13 @@ HEADING = re.compile(r"#{1,6}[ \t]++(.*)")
 FENCE = ("```", "~~~")
 
 
-def _raise(problem: FormatError) -> None:
-    raise problem
-
-
 def files_below(
-    root: Path, endings: tuple[str, ...], refuse: Callable[[FormatError], None] = _raise
+    root: Path, endings: tuple[str, ...], refuse: Callable[[FormatError], None] | None = None
 ) -> Iterator[Path]:
     """Yield the files with one of these endings, a folder's own before those of its subfolders.
 
     Hidden ones are skipped, and links to folders are not followed. `refuse` gets the error of a
-    folder that cannot be listed.
+    folder that cannot be listed, which is otherwise raised.
     """
     waiting = [root]  # not os.walk: before Python 3.12 it never ends a thousand folders deep
     while waiting:
@@ -35,7 +32,10 @@ def files_below(
             with os.scandir(folder) as listed:
                 found = sorted(listed, key=lambda entry: entry.name)
         except OSError as error:
-            refuse(FormatError(folder, 0, f"cannot be listed: {error.strerror}"))
+            problem = FormatError(folder, 0, f"cannot be listed: {error.strerror}")
+            if refuse is None:
+                raise problem from error
+            refuse(problem)
             continue
         seen = [entry for entry in found if not entry.name.startswith(".")]
         for entry in seen:
@@ -54,15 +54,6 @@ def name_below(file: Path, root: Path) -> str:
     return id
 
 
-def _heading(lines: list[str]) -> str:
-    for line in lines:
-        if line.startswith(FENCE):
-            return ""
-        if found := HEADING.match(line):
-            return found[1].strip().rstrip("#").rstrip()
-    return ""
-
-
 def _sniff(head: Head) -> bool:
     return head.path.is_dir() and not is_beir(head) and not is_extracted(head)
 
@@ -75,8 +66,11 @@ def text_folder(path: Path) -> Located[Passage]:
     for file in files_below(path, (".txt", ".md")) if path.is_dir() else (path,):
         found = True
         lines = [text for _, text in read_lines(file)]
-        title = _heading(lines) if file.suffix.lower() == ".md" else ""
-        yield 0, Passage(name_below(file, root), title or file.stem, "\n".join(lines))
+        before_code = takewhile(lambda line: not line.startswith(FENCE), lines)
+        headings = (match[1] for line in before_code if (match := HEADING.match(line)))
+        title = next(headings, "") if file.suffix.lower() == ".md" else ""
+        title = title.strip().rstrip("#").rstrip() or file.stem
+        yield 0, Passage(name_below(file, root), title, "\n".join(lines))
     if not found:
         raise FormatError(path, 0, "the folder holds no .txt or .md file; name the right folder")
 

@@ -5,33 +5,34 @@ from pathlib import Path
 
 from jpr.errors import FormatError
 from jpr.formats.format import Head
-from jpr.formats.gold import Row, json_format, json_rows, json_writer, with_meta
+from jpr.formats.gold import Row, json_format, json_rows, json_writer, passage_record, with_meta
 from jpr.types import Passage
 
+_BEIR_FILE = "corpus.jsonl*"
 _LONGEST_TITLE = 255
 _OF_QUESTIONS = ("question", "query", "answers", "answer", "ctxs", "contexts")
 
 
 def is_passage(head: Head, *keys: str) -> bool:
     """Return whether the first record has these keys and none of questions or runs."""
-    return head.has(*keys) and not any(head.has(key) for key in _OF_QUESTIONS)
+    return head.has(*keys) and not head.has_any(*_OF_QUESTIONS)
 
 
-def _id(row: Row, key: str) -> str:
-    id = row.id(key)
+def _passage(row: Row, id_key: str, text_key: str, meta_key: str = "") -> Passage:
+    """Read a passage with its parts under these keys; what remains is meta, too."""
+    id = row.id(id_key)
     if not id.strip():
-        raise row.error(f"{key!r} is empty; give every passage an id")
-    return id
-
-
-def _beir_file(folder: Path) -> Path | None:
-    return min(folder.glob("corpus.jsonl*"), default=None)
+        raise row.error(f"{id_key!r} is empty; give every passage an id")
+    meta = row.without(id_key, "title", text_key, meta_key)
+    if row.has(meta_key):
+        meta |= row.field(meta_key, dict)
+    return Passage(id, row.optional_text("title"), row.text(text_key), meta)
 
 
 def is_beir(head: Head) -> bool:
     """Recognize a BEIR corpus file, or the folder that holds it."""
     if head.path.is_dir():
-        return _beir_file(head.path) is not None
+        return any(head.path.glob(_BEIR_FILE))
     return is_passage(head, "_id", "title", "text")
 
 
@@ -41,7 +42,7 @@ def _beir_record(passage: Passage) -> dict[str, object]:
 
 
 def _beir_rows(path: Path) -> Iterator[Row]:
-    file = _beir_file(path) if path.is_dir() else path
+    file = min(path.glob(_BEIR_FILE), default=None) if path.is_dir() else path
     if file is None:
         raise FormatError(path, 0, "the folder holds no corpus.jsonl; name the file itself")
     return json_rows(file)
@@ -50,25 +51,14 @@ def _beir_rows(path: Path) -> Iterator[Row]:
 @json_format("beir", is_beir, json_writer(_beir_record), _beir_rows)
 def _beir(row: Row) -> Passage:
     """BEIR's corpus.jsonl, or its folder: _id, title, text, metadata."""
-    meta = row.without("_id", "title", "text", "metadata")
-    if row.has("metadata"):
-        meta |= row.field("metadata", dict)
-    return Passage(_id(row, "_id"), row.optional_text("title"), row.text("text"), meta)
-
-
-def _title_and_text(contents: str) -> tuple[str, str]:
-    first, newline, rest = contents.partition("\n")
-    if not newline or len(first) > _LONGEST_TITLE:
-        return "", contents
-    title = first.strip()
-    return (title[1:-1] if _in_quotes(title) else title), rest
+    return _passage(row, "_id", "text", "metadata")
 
 
 def _in_quotes(title: str) -> bool:
     return len(title) >= 2 and title[0] == title[-1] == '"'
 
 
-def _pyserini_record(passage: Passage) -> dict[str, object]:
+def _contents(passage: Passage) -> dict[str, object]:
     title = passage.title.replace("\n", " ")
     if _in_quotes(title):
         title = f'"{title}"'
@@ -76,16 +66,16 @@ def _pyserini_record(passage: Passage) -> dict[str, object]:
     return with_meta({"id": passage.id, "contents": f"{title}\n{passage.text}"}, meta)
 
 
-@json_format(
-    "pyserini", lambda head: is_passage(head, "id", "contents"), json_writer(_pyserini_record)
-)
+@json_format("pyserini", lambda head: is_passage(head, "id", "contents"), json_writer(_contents))
 def _pyserini(row: Row) -> Passage:
     """JSON lines of pyserini and FlashRAG: id and contents, whose first line is the title."""
-    id, contents, title = _id(row, "id"), row.text("contents"), row.optional_text("title")
-    first, text = _title_and_text(contents)
-    if title and first != title:
-        text = contents
-    return Passage(id, title or first, text, row.without("id", "title", "contents"))
+    passage = _passage(row, "id", "contents")
+    first, newline, text = passage.text.partition("\n")
+    title = first.strip()
+    if _in_quotes(title):
+        title = title[1:-1]
+    is_title = newline and len(first) <= _LONGEST_TITLE and passage.title in ("", title)
+    return Passage(passage.id, title, text, passage.meta) if is_title else passage
 
 
 def _sniff_atlas(head: Head) -> bool:
@@ -93,16 +83,10 @@ def _sniff_atlas(head: Head) -> bool:
     return known and (head.has("section") or not head.has("url"))
 
 
-def _atlas_record(passage: Passage) -> dict[str, object]:
-    record = {"id": passage.id, "title": passage.title, "text": passage.text}
-    return with_meta(record, passage.meta)
-
-
-@json_format("atlas", _sniff_atlas, json_writer(_atlas_record))
+@json_format("atlas", _sniff_atlas, json_writer(passage_record))
 def atlas(row: Row) -> Passage:
     """Atlas's JSON lines: id, title, text, section."""
-    meta = row.without("id", "title", "text")
-    return Passage(_id(row, "id"), row.optional_text("title"), row.text("text"), meta)
+    return _passage(row, "id", "text")
 
 
 FORMATS = (_beir, _pyserini, atlas)

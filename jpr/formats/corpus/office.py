@@ -5,24 +5,16 @@ import logging
 import re
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from jpr.errors import FormatError
-from jpr.formats.corpus.prose import (
-    DAMAGE,
-    MAX_BYTES,
-    Block,
-    Section,
-    check_size,
-    read_bytes,
-    sections,
-    timely,
-)
+from jpr.formats.corpus import prose
+from jpr.formats.corpus.prose import DAMAGE, MAX_BYTES, Block, Section
 
 _HYPHEN = re.compile(r"(?<=[a-z])-\n(?=[a-z])")
 _LIGATURES = str.maketrans({"ﬀ": "ff", "ﬁ": "fi", "ﬂ": "fl", "ﬃ": "ffi", "ﬄ": "ffl"})
+_HEADING_STYLE = re.compile("Title|Heading ([0-9]+)")
 _UNPACKED = 4 * MAX_BYTES  # of a .docx, all its parts together
 _MARKUP = 32 << 20  # of all XML in a .docx: as a tree it may take thirty times the memory
 _OLD_DOC = b"\xd0\xcf\x11\xe0"  # begins an old .doc, and a document that Word encrypted
@@ -33,64 +25,48 @@ def read_pdf(file: Path) -> Iterator[Section]:
     from pypdf import PdfReader
     from pypdf.errors import DependencyError, FileNotDecryptedError, PyPdfError
 
-    data = read_bytes(file)
+    data, size = prose.read_bytes(file), 0
+    logger = logging.getLogger("pypdf")  # it reports flaws of a file that do not stop reading
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
     try:
-        with _quiet():
-            yield from _pages(PdfReader(io.BytesIO(data)), file)
+        pages = prose.timely(file, PdfReader(io.BytesIO(data)).pages)
+        for number, page in enumerate(pages, start=1):
+            text = _HYPHEN.sub("", page.extract_text().translate(_LIGATURES))
+            size += len(text)
+            if size > MAX_BYTES:
+                problem = f"is too much to read, from page {number} on; split it"
+                raise FormatError(file, 0, problem)
+            yield Section(file.stem, text, {"page": number})
     except (FileNotDecryptedError, DependencyError) as error:
         raise FormatError(file, 0, "is encrypted; save it without a password") from error
     except (PyPdfError, *DAMAGE) as error:
         raise FormatError(file, 0, f"is damaged, or not a .pdf ({error})") from error
-
-
-def _pages(reader: Any, file: Path) -> Iterator[Section]:  # noqa: ANN401  it may be absent
-    size = 0
-    for number, page in enumerate(timely(file, reader.pages), start=1):
-        text = _HYPHEN.sub("", page.extract_text().translate(_LIGATURES))
-        size += len(text)
-        if size > MAX_BYTES:
-            raise FormatError(file, 0, f"is too much to read, from page {number} on; split it")
-        yield Section(file.stem, text, {"page": number})
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Suppress the library's log messages about flaws of a file."""
-    logger = logging.getLogger("pypdf")
-    before = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
     finally:
-        logger.setLevel(before)
+        logger.setLevel(level)
 
 
 def read_docx(file: Path) -> Iterator[Section]:
-    """Read a .docx file."""
+    """Read a .docx file; it is not unpacked if it says that this would be too much."""
     from docx import Document
     from docx.opc.exceptions import OpcError
     from lxml.etree import LxmlError
 
-    data = read_bytes(file)
+    data = prose.read_bytes(file)
     if data.startswith(_OLD_DOC):
         raise FormatError(file, 0, "is encrypted, or an old .doc; save it as .docx")
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as packed:
-            _check_parts(file, packed.infolist())
+        with zipfile.ZipFile(io.BytesIO(data)) as packed:  # no more than it says is unpacked
+            sizes = [(part.filename.lower(), part.file_size) for part in packed.infolist()]
+        markup = sum(size for name, size in sizes if name.endswith((".xml", ".rels")))
+        prose.check_size(file, "unpacks to more", sum(size for _, size in sizes), _UNPACKED)
+        prose.check_size(file, "has XML that unpacks to more", markup, _MARKUP)
         document = Document(io.BytesIO(data))
-        blocks = list(timely(file, _docx_blocks(document)))
+        blocks = list(prose.timely(file, _docx_blocks(document)))
         title = document.core_properties.title.strip()
     except (zipfile.BadZipFile, OpcError, LxmlError, *DAMAGE) as error:
         raise FormatError(file, 0, f"is damaged, or not a .docx ({error})") from error
-    yield from sections(file, title, blocks)
-
-
-def _check_parts(file: Path, parts: list[zipfile.ZipInfo]) -> None:
-    """Refuse to unpack too much, by the sizes in the archive; no more than these is unpacked."""
-    markup = [part for part in parts if part.filename.lower().endswith((".xml", ".rels"))]
-    check_size(file, "unpacks to more", sum(part.file_size for part in parts), _UNPACKED)
-    unpacked = sum(part.file_size for part in markup)
-    check_size(file, "has XML that unpacks to more", unpacked, _MARKUP)
+    yield from prose.sections(file, title, blocks)
 
 
 def _docx_blocks(document: Any) -> Iterator[Block]:  # noqa: ANN401  it may be absent
@@ -99,10 +75,10 @@ def _docx_blocks(document: Any) -> Iterator[Block]:  # noqa: ANN401  it may be a
     for part in document.iter_inner_content():
         if isinstance(part, Table):
             yield from _docx_rows(part)
-        elif text := part.text.strip():
-            yield _level(part.style.name if part.style else ""), text
         else:
-            yield 0, ""
+            text, style = part.text.strip(), part.style.name if part.style else ""
+            heading = _HEADING_STYLE.fullmatch(style) if text else None
+            yield int(heading[1] or 1) if heading else 0, text
 
 
 def _docx_rows(table: Any) -> Iterator[Block]:  # noqa: ANN401  it may be absent
@@ -120,15 +96,3 @@ def _docx_rows(table: Any) -> Iterator[Block]:  # noqa: ANN401  it may be absent
             column += max(cell.grid_span, 1)
         above = texts
         yield 0, " | ".join(dict.fromkeys(filter(None, texts.values())))
-
-
-def _level(style: str) -> int:
-    """Return the level of a heading by its style; 0 for other paragraphs.
-
-    >>> _level("Title"), _level("Heading 2"), _level("Normal")
-    (1, 2, 0)
-    """
-    name, _, number = style.partition(" ")
-    if style == "Title":
-        return 1
-    return int(number) if name == "Heading" and number.isdecimal() else 0

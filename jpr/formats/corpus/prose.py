@@ -52,20 +52,15 @@ def sections(file: Path, title: str, blocks: Sequence[Block]) -> Iterator[Sectio
     title = title or next((text for level, text in blocks if level == 1), "") or file.stem
     above: list[Block] = []
     texts: list[str] = []
-
-    def section() -> Iterator[Section]:
+    for level, text in (*blocks, (1, "")):  # the last ends the last section
+        if not level:
+            texts += [text] if text else []
+            continue
         if texts:
             names = [name for _, name in above if name != title]
             yield Section(": ".join([title, *names]), "\n".join(texts))
-
-    for level, text in blocks:
-        if not level:
-            texts.extend([text] if text else [])
-            continue
-        yield from section()
-        texts.clear()
-        above[:] = [*(one for one in above if one[0] < level), (level, text)]
-    yield from section()
+            texts = []
+        above = [*(one for one in above if one[0] < level), (level, text)]
 
 
 def read_bytes(file: Path) -> bytes:

@@ -16,47 +16,29 @@ from pathlib import Path
 from jpr.errors import FormatError
 from jpr.formats.corpus.prose import Section, read_text
 
+Places = tuple[int | None, int | None]
+"""Of the columns that hold the title and the text."""
 _TEXTS = ("text", "contents", "content", "body")
 _TITLES = ("title", "name")
 _SAMPLE = 1 << 16
-_SCALARS = (str, int, float, bool)
-_Scalar = str | int | float | bool
-_MAX_META = 10_000  # characters of a row's meta
+_MAX_META = 10_000  # characters of a row's meta, which every passage of the row will have
 
 
 def read_csv(file: Path) -> Iterator[Section]:
-    """Read a table whose first row names the columns."""
+    """Read a table whose first row names the columns; the usual separator in it is found out."""
     text = read_text(file)
-    rows = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text[:_SAMPLE]))
+    first = text[:_SAMPLE].lstrip().partition("\n")[0]
+    separator = max(",;\t|", key=first.count)
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
     try:
         names = [name.strip() for name in next(rows, [])]
-        kept = _last_of(names)
+        places = _places(names)
         for number, row in enumerate(rows, start=1):
             if any(cell.strip() for cell in row):
-                absent = [(name, "") for at, name in kept if at >= len(row)]
-                cells = zip_longest(names[: len(row)], row, fillvalue="")
-                yield _section(file, number, [*cells, *absent])
+                cells = list(zip_longest(names[: len(row)], row, fillvalue=""))
+                yield _section(file, number, cells, places)
     except csv.Error as error:
         raise FormatError(file, rows.line_num, f"is not a table ({error})") from error
-
-
-def _last_of(names: Sequence[str]) -> list[tuple[int, str]]:
-    """Return the title and text columns with their places, for rows that end before them.
-
-    Others are not filled in: a first row of a million names would make every row as long.
-    """
-    last = {name.casefold(): at for at, name in enumerate(names)}
-    return [(at, names[at]) for name in (*_TITLES, *_TEXTS) if (at := last.get(name, -1)) >= 0]
-
-
-def _delimiter(sample: str) -> str:
-    """Return the usual separator that is most frequent in the first line.
-
-    >>> _delimiter("name;born;note, if any\\nAda;1815;\\n")
-    ';'
-    """
-    first = sample.lstrip().partition("\n")[0]
-    return max(",;\t|", key=first.count)
 
 
 def read_jsonl(file: Path) -> Iterator[Section]:
@@ -69,7 +51,8 @@ def read_jsonl(file: Path) -> Iterator[Section]:
             cells = {"text": value} if isinstance(value, str) else value
             if not isinstance(cells, dict):
                 raise FormatError(file, number, "is neither a JSON object nor a string")
-            section = _section(file, number, list(cells.items()))
+            places = _places(key if isinstance(cells[key], str) else "" for key in cells)
+            section = _section(file, number, list(cells.items()), places)
         except (ValueError, RecursionError) as error:
             raise FormatError(file, number, f"is not JSON ({error})") from error
         yield section
@@ -79,36 +62,32 @@ def _finite(written: str) -> float | str:
     return number if isfinite(number := float(written)) else written  # too large for a float
 
 
-def _section(file: Path, number: int, cells: Sequence[tuple[str, object]]) -> Section:
-    title, text = _place(cells, _TITLES), _place(cells, _TEXTS)
-    named = file.stem if title is None else _as_text(cells[title][1]) or file.stem
-    if text is None:
+def _places(names: Iterable[str]) -> Places:
+    last = {name.casefold(): at for at, name in enumerate(names)}
+    title = next((last[name] for name in _TITLES if name in last), None)
+    return title, next((last[name] for name in _TEXTS if name in last), None)
+
+
+def _section(
+    file: Path, number: int, cells: Sequence[tuple[str, object]], places: Places
+) -> Section:
+    """Make a section of a row, which may end before its title or text."""
+    title_at, text_at = places
+    known: dict[int | None, object] = {
+        at: value for at, (_, value) in enumerate(cells) if at in (title_at, text_at)
+    }
+    title = _as_text(known.get(title_at)) or file.stem
+    if text_at is None:
         shown = ((name, _as_text(value)) for name, value in cells)
         joined = "; ".join(f"{name}: {cell}" if name else cell for name, cell in shown if cell)
-        return Section(named, joined, {"row": number})
-    others = (
-        (name, value)
-        for at, (name, value) in enumerate(cells)
-        if name and at not in (title, text) and isinstance(value, _SCALARS)
-    )
-    return Section(named, str(cells[text][1]), {**_limited(others), "row": number})
-
-
-def _limited(columns: Iterable[tuple[str, _Scalar]]) -> dict[str, _Scalar]:
-    """Return columns up to a limit: every passage of the row will have them as meta."""
-    kept, left = dict[str, _Scalar](), _MAX_META
-    for name, value in columns:
-        left -= len(name) + len(str(value))
-        if left >= 0:
-            kept[name] = value
-    return kept
-
-
-def _place(cells: Sequence[tuple[str, object]], names: tuple[str, ...]) -> int | None:
-    places = {
-        name.casefold(): at for at, (name, value) in enumerate(cells) if isinstance(value, str)
-    }
-    return next((places[name] for name in names if name in places), None)
+        return Section(title, joined, {"row": number})
+    meta, left = dict[str, object](), _MAX_META
+    for at, (name, value) in enumerate(cells):
+        if name and at not in known and isinstance(value, str | int | float):
+            left -= len(name) + len(str(value))
+            if left >= 0:
+                meta[name] = value
+    return Section(title, str(known.get(text_at, "")), {**meta, "row": number})
 
 
 def _as_text(value: object) -> str:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TextIO
 
@@ -25,27 +26,21 @@ def _is_header(columns: list[str]) -> bool:
 
 
 def _csv_fields(path: Path, line: int, text: str, lines: Iterator[tuple[int, str]]) -> list[str]:
-    """Split a row with quotes, reading more lines while a field is open."""
-    for _ in range(_LINES_IN_FIELD):
-        if (fields := _split_quoted(path, line, text)) is not None:
-            return fields
-        _, following = next(lines, (0, None))
-        if following is None:
-            break
-        text = f"{text}\n{following}"
-    raise FormatError(path, line, f"a quote opens a field and nothing closes it; {_QUOTES_HINT}")
-
-
-def _split_quoted(path: Path, line: int, text: str) -> list[str] | None:
-    """Split a row by csv's rules; None if its last field is still open."""
+    """Split a row by csv's rules, reading more lines while a field with quotes is open."""
     fields: list[str] = []
-    at = 0
+    at, more = 0, islice(lines, _LINES_IN_FIELD)
     while True:
-        if quoted := _QUOTED.match(text, at):
-            if not quoted[2]:
-                return None
+        quoted = _QUOTED.match(text, at)
+        if quoted and quoted[2]:
             fields.append(quoted[1].replace('""', '"'))
             end = quoted.end()
+        elif quoted:
+            _, following = next(more, (0, None))
+            if following is None:
+                problem = f"a quote opens a field and nothing closes it; {_QUOTES_HINT}"
+                raise FormatError(path, line, problem)
+            text = f"{text}\n{following}"
+            continue
         else:
             tab = text.find("\t", at)
             end = tab if tab >= 0 else len(text)
@@ -82,23 +77,22 @@ def _row(passage: Passage, fields: Iterable[str]) -> str:
 
 
 def _sniff_dpr(head: Head) -> bool:
-    return _is_header([column.strip('"') for column in head.columns()])
+    return _is_header([column.strip('"') for column in head.line.split("\t")])
 
 
 @file_format("dpr", _sniff_dpr, _write_dpr)
 def _dpr(path: Path) -> Located[Passage]:
     """DPR's psgs_w100.tsv: a header id, text, title; fields with quotes are quoted as in csv."""
     lines = read_lines(path)
-    names: list[str] = []
-    for line, text in lines:
-        if not text.strip():
-            continue
-        fields = _csv_fields(path, line, text, lines) if '"' in text else text.split("\t")
-        if not names:
-            if not _is_header(fields) or len(set(fields)) < len(fields):
-                raise FormatError(path, line, "expected a header with columns id, text and title")
-            names = fields
-            continue
+    rows = (
+        (line, _csv_fields(path, line, text, lines) if '"' in text else text.split("\t"))
+        for line, text in lines
+        if text.strip()
+    )
+    line, names = next(rows, (0, []))
+    if not _is_header(names) or len(set(names)) < len(names):
+        raise FormatError(path, line, "expected a header with columns id, text and title")
+    for line, fields in rows:
         if len(fields) != len(names):
             problem = f"{len(fields)} columns instead of the header's {len(names)}"
             raise FormatError(path, line, f"{problem}; {_QUOTES_HINT}")
@@ -109,7 +103,7 @@ def _dpr(path: Path) -> Located[Passage]:
 
 def _is_prose(head: Head, counts: Sequence[int]) -> bool:
     """Return whether the first line is a passage's, not of a run, of judgements or of questions."""
-    columns = head.columns()
+    columns = head.line.split("\t")
     if len(columns) not in counts or head.value is not None:
         return False
     id, text = columns[:2]

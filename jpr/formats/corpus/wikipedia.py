@@ -24,15 +24,15 @@ _NAME = "wiki_[0-9]*"
 def _wikipedia(path: Path) -> Located[Passage]:
     """a Wikipedia XML dump, pages-articles.xml, compressed or not."""
     source = _PageByPage(path)
-    unseen: set[str] = set(UNSEEN_NAMESPACES)
+    unseen = set(UNSEEN_NAMESPACES)
     try:
         events = ElementTree.iterparse(source, events=("start", "end"))
         _, root = next(events)
         for event, element in events:
-            name = element.tag.rpartition("}")[2]
-            if event == "end" and name == "siteinfo":
-                unseen |= _unseen_namespaces(element)
-            elif event == "end" and name == "page":
+            name = element.tag.rpartition("}")[2] if event == "end" else ""
+            if name == "namespace" and element.get("key") in _UNSEEN_KEYS:
+                unseen.add((element.text or "media").lower())
+            elif name == "page":
                 if passage := _article(element, unseen, path, source.line):
                     yield source.line, passage
                 root.clear()
@@ -57,11 +57,6 @@ class _PageByPage:
             if "</page>" in text or len(block) == _LINES_AT_ONCE:
                 break
         return "".join(block)
-
-
-def _unseen_namespaces(siteinfo: ElementTree.Element) -> set[str]:
-    namespaces = siteinfo.iterfind("{*}namespaces/{*}namespace")
-    return {one.text.lower() for one in namespaces if one.text and one.get("key") in _UNSEEN_KEYS}
 
 
 def _article(page: ElementTree.Element, unseen: set[str], path: Path, line: int) -> Passage | None:
@@ -94,17 +89,13 @@ def is_extracted(head: Head) -> bool:
 def _wikiextractor(path: Path) -> Located[Passage]:
     """WikiExtractor's output: its folder or one file, <doc> or --json form."""
     for file in sorted(path.rglob(_NAME)) if path.is_dir() else [path]:
-        for line, passage in _read_file(file):
-            yield line if file == path else 0, passage
-
-
-def _read_file(path: Path) -> Located[Passage]:
-    first = next((text for _, text in read_lines(path) if text.strip()), "")
-    read = atlas.read if first.lstrip().startswith(("{", "[")) else _read_docs
-    for line, passage in read(path):
-        title, text = html.unescape(passage.title), html.unescape(passage.text).strip()
-        if text:
-            yield line, Passage(passage.id, title, text, passage.meta)
+        first = next((text for _, text in read_lines(file) if text.strip()), "")
+        read = atlas.read if first.lstrip().startswith(("{", "[")) else _read_docs
+        for line, passage in read(file):
+            title, text = html.unescape(passage.title), html.unescape(passage.text).strip()
+            if text:
+                found = Passage(passage.id, title, text, passage.meta)
+                yield line if file == path else 0, found
 
 
 def _read_docs(path: Path) -> Located[Passage]:
@@ -116,13 +107,11 @@ def _read_docs(path: Path) -> Located[Passage]:
         meta: dict[str, object] = dict(_ATTRIBUTE.findall(tag[1])) if tag else {}
         if tag is None or not meta.get("id"):
             raise FormatError(path, line, 'expected a line <doc id="…" url="…" title="…">')
-        body: list[str] = []
+        body, inner = list[str](), ""
         for _, inner in lines:
             if inner == "</doc>" or _DOC.fullmatch(inner):
                 break
             body.append(inner)
-        else:
-            inner = ""
         if inner != "</doc>":
             problem = "</doc> is missing after this document; was the file cut short?"
             raise FormatError(path, line, problem)

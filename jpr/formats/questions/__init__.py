@@ -5,22 +5,23 @@ from pathlib import Path
 from typing import TextIO
 
 from jpr.errors import DataError
-from jpr.formats.format import Formats, read_records, write_records
+from jpr.formats.format import Formats, RecordKind
 from jpr.types import Question
 
 FORMATS = Formats[Question](__name__, "json_lines", "json_documents", "tab_separated")
+KIND = RecordKind("questions", FORMATS, lambda question: question.id)
 LONGEST_QUESTION = 10_000
 """Characters of a question for models and indexes; files may hold longer ones."""
 
 
 def load_questions(path: str | Path, format: str | None = None) -> list[Question]:
     """Read all questions of a file; its format is recognized unless it is named."""
-    return list(read_records(Path(path), FORMATS, format, key=lambda question: question.id))
+    return list(KIND.read(path, format))
 
 
 def write_questions(questions: Iterable[Question], stream: TextIO, format: str = "jpr") -> None:
     """Write questions in a format that can hold them."""
-    write_records(questions, stream, FORMATS, format)
+    KIND.write(questions, stream, format)
 
 
 def check_length(text: str, name: str = "the question") -> None:

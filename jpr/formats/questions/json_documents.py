@@ -6,44 +6,40 @@ best parse, and ASQA scores every pair, so `annotations` keeps them and `answers
 
 import re
 from collections.abc import Callable, Iterator
-from itertools import islice
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote
 
-from jpr.errors import FormatError
+from jpr.formats import gold
 from jpr.formats.format import Format, Head, is_record
-from jpr.formats.gold import (
-    Aliases,
-    Answers,
-    Row,
-    json_documents,
-    json_format,
-    json_rows,
-    merged,
-    read_rows,
-    united,
-)
+from jpr.formats.gold import Aliases, Row, json_format, merged, united
 from jpr.types import Question
 
 _WIKIDATA = re.compile(r"wikidata\.org/.*Q\d+$")
 _SPLITS = ("train", "dev")
 
 
-def _listed_under(key: str) -> Callable[[Path], Iterator[Row]]:
-    """Return what yields the rows of a list, which one JSON document has under a key."""
-    return lambda path: (row for whole in json_documents(path) for row in whole.at(key).each())
+def _list_format(
+    name: str, key: str, **kinds: type
+) -> Callable[[Callable[[Row], Question]], Format[Question]]:
+    """Make a format of the questions that one JSON document lists under a key."""
+
+    def sniff(head: Head) -> bool:
+        return head.has(key) and (not kinds or head.first_of(key).has(**kinds))
+
+    def rows(path: Path) -> Iterator[Row]:
+        for whole in gold.json_documents(path):
+            yield from whole.at(key).each("question")
+
+    return json_format(name, sniff, rows=rows)
 
 
-@json_format("webqsp", lambda head: head.has("Questions"), rows=_listed_under("Questions"))
+@_list_format("webqsp", "Questions")
 def _webqsp(row: Row) -> Question:
     """WebQSP as published: one JSON document with Questions and their Parses."""
-    answers, annotations = united(map(_parse, row.at("Parses").each()))
-    return Question(row.id("QuestionId"), row.text("RawQuestion"), answers, annotations)
-
-
-def _parse(row: Row) -> Answers:
-    return merged(filter(None, map(_argument, row.at("Answers").each())))
+    parses = (merged(map(_argument, one.at("Answers").each())) for one in row.at("Parses").each())
+    return Question(row.id("QuestionId"), row.text("RawQuestion"), *united(parses))
 
 
 def _argument(row: Row) -> Aliases:
@@ -53,28 +49,15 @@ def _argument(row: Row) -> Aliases:
     return row.at("EntityName" if kind == "Entity" else "AnswerArgument").aliases()
 
 
-def _first_record(head: Head, key: str) -> dict[str, Any]:
-    records = head.value[key] if head.has(key) else None
-    first = records[0] if isinstance(records, list) and records else None
-    return first if isinstance(first, dict) else {}
-
-
-def _sniff_qald(head: Head) -> bool:
-    return isinstance(_first_record(head, "questions").get("question"), list)
-
-
-@json_format("qald", _sniff_qald, rows=_listed_under("questions"))
+@_list_format("qald", "questions", question=list)
 def _qald(row: Row) -> Question:
     """QALD-9: one JSON document of questions with SPARQL results."""
+    wordings = row.at("question").each()
+    english = next((one for one in wordings if one.text("language") == "en"), None)
+    if english is None:
+        raise row.error("there is no wording in English ('en'); remove the question or add one")
     answers = (answer for result in row.at("answers").each() for answer in _results(result))
-    return Question(row.id("id"), _english(row), merged(filter(None, answers)))
-
-
-def _english(row: Row) -> str:
-    for wording in row.at("question").each():
-        if wording.text("language") == "en":
-            return wording.text("string")
-    raise row.error("there is no wording in English ('en'); remove the question or add one")
+    return Question(row.id("id"), english.text("string"), merged(answers))
 
 
 def _results(row: Row) -> Iterator[Aliases]:
@@ -82,7 +65,8 @@ def _results(row: Row) -> Iterator[Aliases]:
         yield ("yes",) if row.field("boolean", bool) else ("no",)
     if row.has("results") and row.at("results").has("bindings"):
         for binding in row.at("results").at("bindings").each():
-            for _, result in islice(binding.items(), 1):
+            for variable in list(binding.record())[:1]:
+                result = binding.at(variable)
                 value = result.at("value").aliases()
                 is_uri = result.text("type") == "uri"
                 yield _resource_names(value[0] if value else "") if is_uri else value
@@ -103,20 +87,15 @@ def _resource_names(uri: str) -> Aliases:
     return tuple(dict.fromkeys(filter(None, (title, bare))))
 
 
-def _sniff_multispanqa(head: Head) -> bool:
-    first = _first_record(head, "data")
-    return all(isinstance(first.get(key), list) for key in ("question", "context"))
-
-
-@json_format("multispanqa", _sniff_multispanqa, rows=_listed_under("data"))
+@_list_format("multispanqa", "data", question=list, context=list)
 def _multispanqa(row: Row) -> Question:
     """MultiSpanQA: one JSON document of tokens with B/I/O labels."""
     spans = _spans(row) if row.has("label") else ()
-    return Question(row.id("id"), " ".join(row.strings("question")), merged(spans))
+    return Question(row.id("id"), " ".join(_strings(row, "question")), merged(spans))
 
 
 def _spans(row: Row) -> Iterator[Aliases]:
-    tokens, labels = row.strings("context"), row.strings("label")
+    tokens, labels = _strings(row, "context"), _strings(row, "label")
     if len(tokens) != len(labels):
         raise row.error(f"{len(labels)} labels for {len(tokens)} tokens; each token needs one")
     span: list[str] = []
@@ -130,13 +109,18 @@ def _spans(row: Row) -> Iterator[Aliases]:
             span.append(token)
 
 
+def _strings(row: Row, key: str) -> list[str]:
+    values = row.field(key, list)
+    if not all(isinstance(value, str) for value in values):
+        raise row.error(f"{key!r} should be a list of strings only")
+    return values
+
+
 def _sniff_asqa(head: Head) -> bool:
-    if head.has("ambiguous_question", "qa_pairs"):
-        return True
     if not _has_splits(head.value):
-        return False
-    first = next((record for split in head.value.values() for record in split.values()), None)
-    return is_record(first, "ambiguous_question")
+        return head.has("ambiguous_question", "qa_pairs")
+    records = (record for split in head.value.values() for record in split.values())
+    return is_record(next(records, None), "ambiguous_question")
 
 
 def _has_splits(value: object) -> bool:
@@ -147,33 +131,27 @@ def _has_splits(value: object) -> bool:
 
 def _asqa_format(name: str, about: str, split: str | None) -> Format[Question]:
     sniff = _sniff_asqa if split is None else lambda head: False
-    return Format(name, about, sniff, lambda path: read_rows(_asqa_rows(split, path), _asqa))
+    made = json_format(name, sniff, rows=partial(_asqa_rows, split))(_asqa)
+    return replace(made, about=about)
 
 
 def _asqa_rows(split: str | None, path: Path) -> Iterator[Row]:
-    for row in json_rows(path):
+    for row in gold.json_rows(path):
         if not _has_splits(row.value):
             yield row
             continue
-        for at, (id, record) in enumerate(_chosen(split, row.value, path).items()):
-            named = {**record, "sample_id": id} if isinstance(record, dict) else record
-            yield Row(named, path, 0, at)
-
-
-def _chosen(split: str | None, splits: dict[str, Any], path: Path) -> dict[str, Any]:
-    names = " and ".join(splits)
-    if split is None and len(splits) > 1:
-        raise FormatError(path, 0, f"holds {names}; choose asqa-train or asqa-dev (--from)")
-    if split is not None and split not in splits:
-        raise FormatError(path, 0, f"holds {names}, not {split}; choose one of these (--from)")
-    chosen: dict[str, Any] = splits[split or next(iter(splits))]
-    return chosen
+        whole, names = replace(row, line=0), " and ".join(row.value)
+        if split is None and len(row.value) > 1:
+            raise whole.error(f"holds {names}; choose asqa-train or asqa-dev (--from)")
+        if split is not None and split not in row.value:
+            raise whole.error(f"holds {names}, not {split}; choose one of these (--from)")
+        for record in whole.at(split or names).questions():
+            yield replace(record, value={**record.record(), "sample_id": record.name})
 
 
 def _asqa(row: Row) -> Question:
     pairs = (pair.at("short_answers").aliases() for pair in row.at("qa_pairs").each())
-    answers, annotations = united([tuple(filter(None, pairs))])
-    return Question(row.id("sample_id"), row.text("ambiguous_question"), answers, annotations)
+    return Question(row.id("sample_id"), row.text("ambiguous_question"), *united([pairs]))
 
 
 FORMATS = (

@@ -8,57 +8,40 @@ and RAMDocs. Questions without an `id` are numbered from 0.
 import re
 
 from jpr.errors import ConfigError
+from jpr.formats import gold
 from jpr.formats.format import Head, is_record
-from jpr.formats.gold import (
-    Aliases,
-    Row,
-    is_nested,
-    json_format,
-    json_writer,
-    merged,
-    question_record,
-    united,
-)
+from jpr.formats.gold import Aliases, Row, json_format, json_writer, merged, united
 from jpr.types import Question
 
 _RANKED = ("ctxs", "contexts", "candidates", "passages", "positive_ctxs")
+"""Keys of a list of passages: a file that has one is a run."""
 _NQ_ANSWERS = ("answers", "golden_answers", "answer")
 _FREEBASE_ID = re.compile(r"(<fb:|ns:|/)?[mg][./]\w+>?")
 
 
-def _is_ranking(head: Head) -> bool:
-    """Return whether the first record holds passages: the file is then a run."""
-    return any(head.has(key) for key in _RANKED)
-
-
 def _sniff_own(head: Head) -> bool:
-    if not head.has("id", "question", "answers") or _is_ranking(head):
+    if not head.has("id", "question", "answers") or head.has_any(*_RANKED):
         return False
     answers = head.value["answers"]
     if not answers and head.has("entities"):
         return False  # a question of WebQSP without an answer
-    return is_nested(answers) and is_nested(head.value.get("annotations") or [])
+    return gold.is_nested(answers) and gold.is_nested(head.value.get("annotations") or [])
 
 
-@json_format("jpr", _sniff_own, json_writer(question_record))
+@json_format("jpr", _sniff_own, json_writer(gold.question_record))
 def _own(row: Row) -> Question:
     """our own questions: JSON lines with id, question, answers as lists of aliases."""
-    return Question(
-        id=row.id("id"),
-        text=row.text("question"),
-        answers=row.at("answers").nested(),
-        annotations=row.at("annotations").annotations() if row.has("annotations") else (),
-        regex=row.optional_text("regex"),
-    )
+    answers, regex = row.at("answers").nested(), row.optional_text("regex")
+    annotations = row.at("annotations").annotations() if row.has("annotations") else ()
+    return Question(row.id("id"), row.text("question"), answers, annotations, regex)
 
 
 def _sniff_ambignq(head: Head) -> bool:
-    if not head.has("id", "question", "annotations") or _is_ranking(head):
+    if not head.has("id", "question", annotations=list) or head.has_any(*_RANKED):
         return False
     annotations = head.value["annotations"]
-    if not annotations and head.has("answers"):
-        return False
-    return isinstance(annotations, list) and all(is_record(item, "type") for item in annotations)
+    unannotated = not annotations and head.has("answers")
+    return not unannotated and all(is_record(item, "type") for item in annotations)
 
 
 @json_format("ambignq", _sniff_ambignq)
@@ -70,7 +53,7 @@ def _ambignq(row: Row) -> Question:
 
 def looks_like_nqopen(head: Head) -> bool:
     """Return whether the first record has a question, and strings or lists of them as answers."""
-    if not head.has("question") or not isinstance(head.value["question"], str):
+    if not head.has(question=str):
         return False
     answers = next((head.value[key] for key in _NQ_ANSWERS if head.has(key)), None)
     listed = answers if isinstance(answers, list) else [answers]
@@ -80,7 +63,7 @@ def looks_like_nqopen(head: Head) -> bool:
 
 def nq_answers(row: Row) -> Row:
     """Return the answers of a record like NQ-open's, under whichever key they are."""
-    return row.at(row.first(_NQ_ANSWERS) or "answer")
+    return row.first(_NQ_ANSWERS) or row.at("answer")
 
 
 def is_curatedtrec(head: Head) -> bool:
@@ -99,8 +82,9 @@ def only_answer(question: Question, format: str) -> Aliases:
 
 
 def _sniff_nqopen(head: Head) -> bool:
-    others = _sniff_own(head) or _sniff_simple(head) or head.has("annotations")
-    return looks_like_nqopen(head) and not (others or _is_ranking(head) or is_curatedtrec(head))
+    if head.has_any("annotations", *_RANKED) or is_curatedtrec(head):
+        return False
+    return looks_like_nqopen(head) and not (_sniff_own(head) or _sniff_simple(head))
 
 
 def _nq_open_record(question: Question) -> dict[str, object]:
@@ -117,21 +101,17 @@ def _nq_open(row: Row) -> Question:
 def _sniff_simple(head: Head) -> bool:
     if head.has("id", "question", "answer", "a_entity"):
         return True
-    answers = head.value["answers"] if head.has("id", "question", "answers") else None
-    if not isinstance(answers, list):
+    if not head.has("id", "question", answers=list):
         return False
-    if not answers:
-        return head.has("entities")
-    return all(is_record(answer, "kb_id") for answer in answers)
+    answers = head.value["answers"]
+    return all(is_record(one, "kb_id") for one in answers) if answers else head.has("entities")
 
 
 @json_format("webqsp-simple", _sniff_simple)
 def _webqsp_simple(row: Row) -> Question:
     """WebQSP of GraftNet, NSM or RoG: JSON lines with answers as {kb_id, text}, or answer names."""
-    if row.has("a_entity"):
-        answers = row.at("answer").distinct()
-    else:
-        answers = tuple(filter(None, map(_entity, row.at("answers").each())))
+    named = row.has("a_entity")
+    answers = row.at("answer").distinct() if named else map(_entity, row.at("answers").each())
     return Question(row.id("id"), row.text("question"), merged(answers))
 
 
@@ -149,7 +129,7 @@ def _qampari(row: Row) -> Question:
     for item in row.at("answer_list").each():
         others = item.at("aliases").aliases() if item.has("aliases") else ()
         answers.append(tuple(dict.fromkeys((*item.at("answer_text").aliases(), *others))))
-    return Question(row.id("qid"), row.text("question_text"), tuple(filter(None, answers)))
+    return Question(row.id("qid"), row.text("question_text"), gold.kept(answers))
 
 
 @json_format("ramdocs", lambda head: head.has("question", "gold_answers"))

@@ -1,8 +1,8 @@
 """Question sets in tab-separated lines (docs/formats.md): DPR's and CuratedTREC's.
 
-A list of answers is parsed as JSON or as a Python literal, never evaluated. CuratedTREC's lists of
-expressions look like files of plain answers, so they are recognized by the file's name. Questions
-without an id are numbered from 0.
+A line is first made a record. A list of answers is parsed as JSON or as a Python literal, never
+evaluated. CuratedTREC's lists of expressions look like files of plain answers, so they are
+recognized by the file's name. Questions without an id are numbered from 0.
 """
 
 import ast
@@ -10,23 +10,19 @@ import csv
 import json
 import warnings
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
-from jpr.formats.format import Head, Located, file_format
-from jpr.formats.gold import Row, json_format, json_rows, read_rows
-from jpr.formats.questions.json_lines import (
-    is_curatedtrec,
-    looks_like_nqopen,
-    nq_answers,
-    only_answer,
-)
+from jpr.formats.format import Head
+from jpr.formats.gold import Row, json_format, json_rows
+from jpr.formats.questions import json_lines
 from jpr.io.text_files import read_lines
 from jpr.types import Question
 
-_LONGEST = 1 << 17  # characters of a list; Python's parser is not for more, and no data set has it
 _SECOND = "the second column"
+_LONGEST = 1 << 17  # characters of a list; Python's parser is not for more, and no data set has it
 
 
 def _line_rows(path: Path) -> Iterator[Row]:
@@ -54,20 +50,12 @@ def parse_list(text: str) -> list[object] | None:
     """
     if not text.startswith("[") or len(text) > _LONGEST:
         return None
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        value = _literal(text)
-    return value if isinstance(value, list) else None
-
-
-def _literal(text: str) -> object:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Python warns of "\d"; it means what it says
-        try:
-            return ast.literal_eval(text)
-        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-            return None
+    with warnings.catch_warnings(action="ignore"):  # of "\d" in Python, which means what it says
+        for parse in (json.loads, ast.literal_eval):
+            with suppress(ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+                value = parse(text)
+                return value if isinstance(value, list) else None
+    return None
 
 
 def _has_list(head: Head) -> bool:
@@ -78,69 +66,71 @@ def _has_list(head: Head) -> bool:
 def _write_dpr(questions: Iterable[Question], stream: TextIO) -> None:
     writer = csv.writer(stream, delimiter="\t", lineterminator="\n")
     for question in questions:
-        aliases = only_answer(question, "dpr-csv")
+        aliases = json_lines.only_answer(question, "dpr-csv")
         writer.writerow((" ".join(question.text.split()), repr(list(aliases))))
 
 
 def _sniff_dpr(head: Head) -> bool:
-    return _has_list(head) and not is_curatedtrec(head)
+    return _has_list(head) and not json_lines.is_curatedtrec(head)
 
 
-@json_format("dpr-csv", _sniff_dpr, _write_dpr, _line_rows)
+def _dpr_rows(path: Path) -> Iterator[Row]:
+    for row in _line_rows(path):
+        columns = _two_columns(row.value)
+        if columns is None:
+            count = row.value.count("\t") + 1
+            raise row.error(f"{count} columns instead of 2; separate question and list by one tab")
+        question, text = columns
+        answers = parse_list(text)
+        if answers is None:
+            raise row.error(f"{_SECOND} should be a list such as ['Paris', 'City of Light']")
+        yield replace(row, value={"question": question, _SECOND: answers})
+
+
+@json_format("dpr-csv", _sniff_dpr, _write_dpr, _dpr_rows)
 def _dpr_csv(row: Row) -> Question:
     """DPR's qas.csv: question, tab, list of the answer's aliases."""
-    columns = _two_columns(row.value)
-    if columns is None:
-        count = row.value.count("\t") + 1
-        raise row.error(f"{count} columns instead of 2; separate question and list by one tab")
-    answers = parse_list(columns[1])
-    if answers is None:
-        raise row.error(f"{_SECOND} should be a list such as ['Paris', 'City of Light']")
-    listed = replace(row, value=answers, name=_SECOND)
-    return Question(str(row.position), columns[0], listed.answers())
+    return Question(str(row.position), row.text("question"), row.at(_SECOND).answers())
 
 
 def _sniff_trec(head: Head) -> bool:
-    if looks_like_nqopen(head) or _has_list(head):
-        return is_curatedtrec(head)
-    columns = head.columns()
+    if json_lines.looks_like_nqopen(head) or _has_list(head):
+        return json_lines.is_curatedtrec(head)
+    columns = head.line.split("\t")
     if len(columns) == 4:
         return columns[1].isalpha() and columns[2].rstrip().endswith("?")
     return len(columns) == 2 and columns[0].rstrip().endswith("?")
 
 
-@file_format("curatedtrec", _sniff_trec)
-def _curatedtrec(path: Path) -> Located[Question]:
-    """CuratedTREC: a question and its answer's regular expression, as tsv, DPR csv or DrQA JSON."""
+def _trec_rows(path: Path) -> Iterator[Row]:
     first = next((row.value for row in _line_rows(path)), "")
     if first.lstrip().startswith(("{", "[")):
-        return read_rows(json_rows(path), _trec_json)
-    return read_rows(_line_rows(path), _trec_tsv)
+        yield from json_rows(path)
+        return
+    for row in _line_rows(path):
+        columns = row.value.split("\t")
+        if len(columns) == 4:
+            id, _, question, expression = columns
+            yield replace(row, value={"id": id, "question": question, "answer": expression})
+            continue
+        if len(columns) != 2:
+            problem = f"{len(columns)} columns instead of 2 or 4"
+            raise row.error(f"{problem}; separate them by single tabs")
+        question, text = _two_columns(row.value) or columns
+        record: dict[str, object] = {"question": question, _SECOND: parse_list(text)}
+        if record[_SECOND] is None:  # an expression is not quoted
+            record = {"question": columns[0], "answer": columns[1]}
+        yield replace(row, value=record)
 
 
-def _trec_json(row: Row) -> Question:
-    regex = "|".join(nq_answers(row).aliases())
-    return _trec(row, row.id_or_position("id"), row.text("question"), regex)
-
-
-def _trec_tsv(row: Row) -> Question:
-    columns = row.value.split("\t")
-    if len(columns) == 4:
-        return _trec(row, columns[0], columns[2], columns[3])
-    if len(columns) != 2:
-        raise row.error(f"{len(columns)} columns instead of 2 or 4; separate them by single tabs")
-    text, regex = columns
-    quoted = _two_columns(row.value)
-    if quoted and (listed := parse_list(quoted[1])) is not None:
-        text = quoted[0]
-        regex = "|".join(replace(row, value=listed, name=_SECOND).aliases())
-    return _trec(row, str(row.position), text, regex)
-
-
-def _trec(row: Row, id: str, text: str, regex: str) -> Question:
-    if not regex.strip():
+@json_format("curatedtrec", _sniff_trec, rows=_trec_rows)
+def _curatedtrec(row: Row) -> Question:
+    """CuratedTREC: a question and its answer's regular expression, as tsv, DPR csv or DrQA JSON."""
+    given = row.at(_SECOND) if row.has(_SECOND) else json_lines.nq_answers(row)
+    regex = "|".join(given.aliases())
+    if not regex:
         raise row.error("the expression is empty; every question needs one")
-    return Question(id, text, regex=regex)
+    return Question(row.id_or_position("id"), row.text("question"), regex=regex)
 
 
 FORMATS = (_dpr_csv, _curatedtrec)

@@ -11,29 +11,11 @@ from pathlib import Path
 from typing import TextIO
 
 from jpr.errors import DataError
-from jpr.formats.format import Formats, read_records, write_records
+from jpr.formats.format import Formats, RecordKind
 from jpr.types import Ranking
 
-FORMATS = Formats[Ranking](__name__, "json_runs", "trec")
 
-
-def load_rankings(path: str | Path, format: str | None = None) -> list[Ranking]:
-    """Read all rankings of a file; its format is recognized unless it is named."""
-    return list(read_rankings(path, format))
-
-
-def read_rankings(path: str | Path, format: str | None = None) -> Iterator[Ranking]:
-    """Stream the rankings of a file; of JSON lines and arrays, memory holds one at a time."""
-    return read_records(Path(path), FORMATS, format, key=lambda ranking: ranking.question.id)
-
-
-def write_rankings(rankings: Iterable[Ranking], stream: TextIO, format: str = "ctxs") -> None:
-    """Write rankings in a format; only "ctxs" loses nothing."""
-    write_records(_writable(rankings), stream, FORMATS, format)
-
-
-def _writable(rankings: Iterable[Ranking]) -> Iterator[Ranking]:
-    """Check that rankings can be read back: each question once, every score finite."""
+def _checked(rankings: Iterable[Ranking]) -> Iterator[Ranking]:
     seen = set()
     for ranking in rankings:
         id = ranking.question.id
@@ -45,3 +27,22 @@ def _writable(rankings: Iterable[Ranking]) -> Iterator[Ranking]:
                 problem = f"question {id!r}: passage {hit.passage.id!r} has score {hit.score}"
                 raise DataError(f"{problem}; only finite scores can be written")
         yield ranking
+
+
+FORMATS = Formats[Ranking](__name__, "json_runs", "trec")
+KIND = RecordKind("rankings", FORMATS, lambda ranking: ranking.question.id, _checked)
+
+
+def load_rankings(path: str | Path, format: str | None = None) -> list[Ranking]:
+    """Read all rankings of a file; its format is recognized unless it is named."""
+    return list(KIND.read(path, format))
+
+
+def read_rankings(path: str | Path, format: str | None = None) -> Iterator[Ranking]:
+    """Stream the rankings of a file; of JSON lines and arrays, memory holds one at a time."""
+    return iter(KIND.read(path, format))
+
+
+def write_rankings(rankings: Iterable[Ranking], stream: TextIO, format: str = "ctxs") -> None:
+    """Write rankings in a format; only "ctxs" loses nothing."""
+    KIND.write(rankings, stream, format)

@@ -7,10 +7,10 @@ white space: ids may be plain numbers, which every data set has.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from jpr.errors import DataError
 from jpr.text import decomposed
@@ -35,23 +35,21 @@ class Alignment(Generic[T]):
 
 def align(questions: Sequence[Question], rankings: Iterable[Ranking]) -> Alignment[Ranking]:
     """Give each question its ranking, with the gold question in it."""
-    matches = _Matches[Ranking](questions, "ranking")
-    for ranking in rankings:
-        check_unique_passages(ranking)
-        matches.add(ranking.question.id, ranking.question.text, ranking)
-    return matches.alignment(lambda question, found: Ranking(question, found.hits if found else ()))
+
+    def given() -> Iterator[tuple[str, str, tuple[Hit, ...]]]:
+        for ranking in rankings:
+            check_unique_passages(ranking)
+            yield ranking.question.id, ranking.question.text, ranking.hits
+
+    return _aligned("ranking", questions, given(), Ranking)
 
 
 def align_predictions(
     questions: Sequence[Question], predictions: Iterable[Prediction]
 ) -> Alignment[Prediction]:
     """Give each question its prediction; ids of predictions may be texts of questions."""
-    matches = _Matches[Prediction](questions, "prediction")
-    for prediction in predictions:
-        matches.add(prediction.id, "", prediction)
-    return matches.alignment(
-        lambda question, found: Prediction(question.id, found.answers if found else ())
-    )
+    given = ((prediction.id, "", prediction.answers) for prediction in predictions)
+    return _aligned("prediction", questions, given, lambda one, found: Prediction(one.id, found))
 
 
 def check_unique_passages(ranking: Ranking) -> None:
@@ -63,72 +61,74 @@ def check_unique_passages(ranking: Ranking) -> None:
         raise DataError(f"question {ranking.question.id!r}: {problem}")
 
 
-class _Matches(Generic[T]):
-    """Rankings or predictions by question."""
+def _aligned(
+    kind: str,
+    questions: Sequence[Question],
+    given: Iterable[tuple[str, str, tuple[Any, ...]]],
+    make: Callable[[Question, tuple[Any, ...]], T],
+) -> Alignment[T]:
+    """Match what is given, with the id and the text of its question, to the questions."""
+    by_id = {question.id: question for question in questions}
+    if len(by_id) < len(questions):
+        id, times = Counter(question.id for question in questions).most_common(1)[0]
+        raise DataError(f"{times} questions have the id {id!r}; ids must differ")
+    folded = [_folded(question.text) for question in questions]
+    counts = Counter(folded)
+    by_text = {
+        text: id for id, text in zip(by_id, folded, strict=True) if text and counts[text] == 1
+    }
+    found: dict[str, tuple[Any, ...]] = {}
+    texts: dict[str, str] = {}  # of what has the id of a question
+    unknown: list[str] = []
+    for given_id, text, item in given:
+        match = given_id if given_id in by_id else by_text.get(_folded(text or given_id))
+        if match is None:
+            unknown.append(given_id)
+            continue
+        if match in found:
+            raise DataError(f"question {match!r} comes twice in the run; keep one of the two")
+        found[match] = item
+        if match == given_id and text.strip():
+            texts[match] = text
+    if not found:
+        raise DataError(
+            f"no {kind} belongs to any question: the questions have ids like {_examples(by_id)}, "
+            f"the {kind}s {_examples(unknown)}; are they of the same data set?"
+        )
+    return Alignment(
+        tuple(make(question, found.get(id, ())) for id, question in by_id.items()),
+        tuple(id for id in by_id if id not in found),
+        tuple(unknown),
+        tuple(_differing(kind, texts, by_id, by_text)),
+    )
 
-    def __init__(self, questions: Sequence[Question], kind: str) -> None:
-        self._kind = kind
-        self._questions = {question.id: question for question in questions}
-        if len(self._questions) < len(questions):
-            id, times = Counter(question.id for question in questions).most_common(1)[0]
-            raise DataError(f"{times} questions have the id {id!r}; ids must differ")
-        texts = [_folded(question.text) for question in questions]
-        counts = Counter(texts)
-        ids = zip(texts, self._questions, strict=True)
-        self._by_text = {text: id for text, id in ids if text and counts[text] == 1}
-        self._found: dict[str, T] = {}
-        self._unknown: list[str] = []
-        self._n_compared = 0
-        self._differing: dict[str, str] = {}  # id -> the text in the run
 
-    def add(self, id: str, text: str, item: T) -> None:
-        of_text = self._by_text.get(_folded(text or id))
-        question = id if id in self._questions else of_text
-        if question is None:
-            self._unknown.append(id)
-            return
-        if question == id and text.strip():
-            self._compare(id, text, of_text)
-        if question in self._found:
-            raise DataError(f"question {question!r} comes twice in the run; keep one of the two")
-        self._found[question] = item
-
-    def _compare(self, id: str, text: str, of_text: str | None) -> None:
-        gold = self._questions[id].text
-        self._n_compared += bool(gold.strip())
+def _differing(
+    kind: str, texts: Mapping[str, str], by_id: Mapping[str, Question], by_text: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the texts that differ from those of the questions; refuse ids of other questions."""
+    differing: dict[str, str] = {}
+    n_compared = 0
+    for id, text in texts.items():
+        gold = by_id[id].text.strip()
+        n_compared += bool(gold)
         if _loose(text) == _loose(gold):
-            return
-        if of_text is not None:
+            continue
+        if other := by_text.get(_folded(text)):
             raise DataError(
-                f"the {self._kind} with id {id!r} has the text of question {of_text!r}; its ids "
+                f"the {kind} with id {id!r} has the text of question {other!r}; its ids "
                 "number other questions: remove them, and the texts will be matched"
             )
-        if gold.strip():
-            self._differing[id] = text
-
-    def alignment(self, make: Callable[[Question, T | None], T]) -> Alignment[T]:
-        self._check()
-        return Alignment(
-            tuple(make(question, self._found.get(id)) for id, question in self._questions.items()),
-            tuple(id for id in self._questions if id not in self._found),
-            tuple(self._unknown),
-            tuple(self._differing),
+        if gold:
+            differing[id] = text
+    if 2 * len(differing) > n_compared:
+        id, text = next(iter(differing.items()))
+        raise DataError(
+            f"ids agree but the questions' texts differ for {len(differing)} of "
+            f"{n_compared}, e.g. {text!r:.60} against {by_id[id].text!r:.60}; "
+            "are they of the same data set?"
         )
-
-    def _check(self) -> None:
-        if not self._found:
-            raise DataError(
-                f"no {self._kind} belongs to any question: the questions have ids like "
-                f"{_examples(self._questions)}, the {self._kind}s {_examples(self._unknown)}; "
-                "are they of the same data set?"
-            )
-        if 2 * len(self._differing) > self._n_compared:
-            id, text = next(iter(self._differing.items()))
-            raise DataError(
-                f"ids agree but the questions' texts differ for {len(self._differing)} of "
-                f"{self._n_compared}, e.g. {text!r:.60} against {self._questions[id].text!r:.60}; "
-                "are they of the same data set?"
-            )
+    return differing
 
 
 def _folded(text: str) -> str:
@@ -162,7 +162,16 @@ def fill_texts(rankings: Iterable[Ranking], passages: Iterable[Passage]) -> list
             f"{len(absent)} of {len(texts) + len(absent)} passages of the run are not in the "
             f"corpus, e.g. {min(absent)!r}; is it the corpus that the run was made with?"
         )
-    return [replace(one, hits=tuple(_filled(hit, texts) for hit in one.hits)) for one in run]
+
+    def filled(hit: Hit) -> Hit:
+        if not hit.passage.is_bare:
+            return hit
+        known = texts[hit.passage.id]
+        if hit.passage.meta:
+            known = replace(known, meta={**known.meta, **hit.passage.meta})
+        return Hit(known, hit.score)
+
+    return [replace(one, hits=tuple(map(filled, one.hits))) for one in run]
 
 
 def texts_for(rankings: Iterable[Ranking], passages: Iterable[Passage]) -> dict[str, Passage]:
@@ -174,12 +183,3 @@ def texts_for(rankings: Iterable[Ranking], passages: Iterable[Passage]) -> dict[
 
 def _bare_ids(rankings: Iterable[Ranking]) -> set[str]:
     return {hit.passage.id for r in rankings for hit in r.hits if hit.passage.is_bare}
-
-
-def _filled(hit: Hit, texts: dict[str, Passage]) -> Hit:
-    if not hit.passage.is_bare:
-        return hit
-    known = texts[hit.passage.id]
-    if hit.passage.meta:
-        known = replace(known, meta={**known.meta, **hit.passage.meta})
-    return Hit(known, hit.score)

@@ -1,94 +1,140 @@
 """Runs in JSON (docs/formats.md): a question with its passages, best first.
 
-Ours is ctxs (FiD, DPR), for it holds all of a `Ranking`. Pyserini takes only what is between the
-first and the second line break of a text, so breaks inside a passage are written as blanks; its
-`answers` are one flat list, so distinct answers are written beside it, as our `annotations`, which
-it ignores.
+Of several spellings of one key, the first that is not null counts; others stay in the `meta`.
+Pyserini takes only what is between the first and the second line break of a text, so breaks inside
+a passage are written as blanks; its `answers` are one flat list, so distinct answers are written
+beside it, as our `annotations`, which it ignores.
 """
 
+import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from math import isfinite, nan
 from pathlib import Path
 from typing import TextIO
 
-from jpr.formats.format import Head, Located, file_format, is_record
-from jpr.formats.gold import (
-    Row,
-    json_documents,
-    json_format,
-    json_line,
-    json_writer,
-    question_record,
-    with_meta,
-)
-from jpr.formats.runs.records import TEXTS, Record, hit_of, hits_of, minus_rank, question_of
-from jpr.types import Hit, Passage, Question, Ranking
+from jpr.formats import gold
+from jpr.formats.format import Head, is_record
+from jpr.formats.gold import Answers, Row, json_format, json_line, json_writer, united, with_meta
+from jpr.types import NO_META, Hit, Passage, Question, Ranking
+
+PASSAGE_IDS = ("id", "passage_id", "docid", "doc_id", "pid", "psg_id", "_id")
+TEXTS = ("text", "segment", "contents", "content", "body", "passage")
+QUESTION_IDS = ("id", "q_id", "question_id", "qid", "query_id", "_id")
+_ANSWERS = ("answers", "answer", "target")  # FiD's target counts if there is nothing else
+Record = dict[str, object]
 
 
-def _list_under(head: Head, key: str) -> list[object]:
-    listed = head.value[key] if head.has(key) else None
-    return listed if isinstance(listed, list) else []
+def question_of(row: Row) -> Question:
+    """Read the question; without an id its text is its id."""
+    text = row.text("question")
+    answers, annotations = _gold(row)
+    return Question(question_id(row), text, answers, annotations, row.optional_text("regex"))
+
+
+def question_id(row: Row) -> str:
+    """Return the id of the question under whichever key it is, or else its text."""
+    known = row.first(QUESTION_IDS)
+    id = known.as_id() if known else ""
+    return id or row.text("question")
+
+
+def _gold(row: Row) -> tuple[Answers, tuple[Answers, ...]]:
+    """Read a flat list (DPR, FiD), a list of lists (ours) or one of those per annotator.
+
+    Each annotator's answers replace a flat list, which cannot separate distinct answers.
+    """
+    annotations = row.at("annotations").annotations() if row.has("annotations") else ()
+    given = row.first(_ANSWERS)
+    if given is None:
+        return united(annotations)
+    nested = gold.is_nested(given.value)
+    if nested and any(isinstance(item, list) for items in given.value for item in items):
+        return united(given.annotations())
+    answers = given.answers()
+    if annotations and not (answers and nested):
+        return united(annotations)
+    return answers, annotations
+
+
+def hit_of(row: Row) -> Hit:
+    """Read one retrieved passage: id, title, text, score, and the rest as its `meta`.
+
+    Without an id the passage is named by the SHA-1 of its content, so that the same passage has
+    the same id everywhere; without a score its score is minus its rank.
+    """
+    given = row.record().get("score")
+    score = -row.position - 1.0 if given is None else finite_score(row, given)
+    known, body = row.first(PASSAGE_IDS), row.first(TEXTS)
+    id_key, text_key = known.name if known else "id", body.name if body else "text"
+    id = known.as_id() if known else ""
+    title, text = row.optional_text("title"), row.optional_text(text_key)
+    if not (id or title or text):
+        raise row.error("neither an id nor a text; give it 'id', or 'title' and 'text'")
+    if not id:
+        content = f"{title}\n{text}".encode("utf-8", "surrogatepass")
+        id = hashlib.sha1(content, usedforsecurity=False).hexdigest()
+    meta = row.without(id_key, text_key, "id", "title", "text", "score")
+    return Hit(Passage(id, title, text, meta or NO_META), score)
+
+
+def finite_score(row: Row, value: object) -> float:
+    """Return a score, given as a number or as the text of one; it must be finite."""
+    if isinstance(value, (float, str, int)) and not isinstance(value, bool):
+        try:
+            score = float(value)
+        except (ValueError, OverflowError):
+            score = nan
+        if isfinite(score) and not (isinstance(value, str) and "_" in value):
+            return score
+    raise row.error(f"a score should be a finite number, not {value!r:.40}")
 
 
 def _has_entities(head: Head) -> bool:
     """Return whether answers are objects: a question of WebQSP, even if it has `passages`."""
-    return any(map(is_record, _list_under(head, "answers")))
+    return head.has(answers=list) and any(map(is_record, head.value["answers"]))
 
 
 def _sniff_ctxs(head: Head) -> bool:
     if _has_entities(head):
         return False
     if head.has("ctxs"):
-        return isinstance(head.value["ctxs"], list)
-    first = next(iter(_list_under(head, "passages")), None)
-    return head.has("question") and any(is_record(first, name) for name in TEXTS)
+        return head.has(ctxs=list)
+    return head.has("question") and head.first_of("passages").has_any(*TEXTS)
 
 
 def _ctxs_record(ranking: Ranking) -> Record:
-    return {**question_record(ranking.question), "ctxs": list(map(_ctx, ranking.hits))}
-
-
-def _ctx(hit: Hit) -> Record:
-    passage = hit.passage
-    record = {"id": passage.id, "title": passage.title, "text": passage.text, "score": hit.score}
-    return with_meta(record, passage.meta)
+    hits = [gold.passage_record(hit.passage, score=hit.score) for hit in ranking.hits]
+    return {**gold.question_record(ranking.question), "ctxs": hits}
 
 
 @json_format("ctxs", _sniff_ctxs, json_writer(_ctxs_record))
 def _ctxs(row: Row) -> Ranking:
     """FiD and DPR output, and our own: JSON or JSON lines with question, answers, ctxs."""
-    question = question_of(row)
-    key = row.first(("ctxs", "passages"))
-    if not key:
+    question, listed = question_of(row), row.first(("ctxs", "passages"))
+    if listed is None:
         raise row.error("key 'ctxs' is missing: the list of retrieved passages")
-    return Ranking(question, hits_of(row.at(key)))
+    return Ranking(question, tuple(map(hit_of, listed.each("passage"))))
 
 
 def _sniff_ambigprompt(head: Head) -> bool:
-    if not head.has("question", "answers") or head.has("ctxs") or _has_entities(head):
+    if not head.has("question", "answers", passages=list):
         return False
-    listed = _list_under(head, "passages")
-    return bool(listed) and all(isinstance(item, int | str) for item in listed)
+    ids = head.value["passages"]
+    others = not ids or head.has("ctxs") or _has_entities(head)
+    return not others and all(isinstance(id, int | str) for id in ids)
 
 
 @json_format("ambigprompt", _sniff_ambigprompt)
 def _ambigprompt(row: Row) -> Ranking:
     """AmbigPrompt's data: JSON with question, answers per annotator, ids of passages."""
-    return Ranking(question_of(row), hits_of(row.at("passages"), _bare_hit))
+    question, ids = question_of(row), row.at("passages").each("passage")
+    hits = (Hit(Passage(replace(id, name="id").as_id(), "", ""), -id.position - 1.0) for id in ids)
+    return Ranking(question, tuple(hits))
 
 
-def _bare_hit(row: Row) -> Hit:
-    return Hit(Passage(replace(row, name="id").as_id(), "", ""), minus_rank(row))
-
-
-def _sniff_rank_llm(head: Head) -> bool:
-    if not head.has("query", "candidates"):
-        return False
-    return is_record(head.value["query"]) and isinstance(head.value["candidates"], list)
-
-
-def _rank_llm_record(ranking: Ranking) -> Record:
+def _request(ranking: Ranking) -> Record:
     query = {"text": ranking.question.text, "qid": ranking.question.id}
     return {"query": query, "candidates": list(map(_candidate, ranking.hits))}
 
@@ -99,13 +145,13 @@ def _candidate(hit: Hit) -> Record:
     return {"docid": hit.passage.id, "score": hit.score, "doc": document}
 
 
-@json_format("rank_llm", _sniff_rank_llm, json_writer(_rank_llm_record))
+@json_format("rank_llm", lambda head: head.has(query=dict, candidates=list), json_writer(_request))
 def _rank_llm(row: Row) -> Ranking:
     """rank_llm's requests: JSON or JSON lines with query and candidates."""
     query = row.at("query", dict)
     text = query.text("text")
     id = query.id("qid") if query.has("qid") else ""
-    hits = hits_of(row.at("candidates"), _candidate_hit)
+    hits = tuple(map(_candidate_hit, row.at("candidates").each("passage")))
     return Ranking(Question(id or text, text), hits)
 
 
@@ -123,20 +169,16 @@ def _sniff_pyserini(head: Head) -> bool:
 def _write_pyserini(rankings: Iterable[Ranking], stream: TextIO) -> None:
     before = "{\n"
     for ranking in rankings:
-        record = _flat_question(ranking.question)
-        record["contexts"] = [_context(hit) for hit in ranking.hits]
-        stream.write(f"{before}{json.dumps(ranking.question.id)}: {json_line(record)}")
+        question = ranking.question
+        record = gold.question_record(question)
+        del record["id"]
+        record["answers"] = [alias for aliases in question.answers for alias in aliases]
+        if len(question.answers) > 1 and not question.annotations:
+            record["annotations"] = [question.answers]
+        record["contexts"] = list(map(_context, ranking.hits))
+        stream.write(f"{before}{json.dumps(question.id)}: {json_line(record)}")
         before = ","
     stream.write("{}\n" if before == "{\n" else "}\n")
-
-
-def _flat_question(question: Question) -> Record:
-    record = question_record(question)
-    del record["id"]
-    record["answers"] = [alias for aliases in question.answers for alias in aliases]
-    if len(question.answers) > 1 and not question.annotations:
-        record["annotations"] = [question.answers]
-    return record
 
 
 def _context(hit: Hit) -> Record:
@@ -148,15 +190,16 @@ def _context(hit: Hit) -> Record:
     return with_meta(record, passage.meta)
 
 
-@file_format("pyserini-run", _sniff_pyserini, _write_pyserini)
-def _pyserini_run(path: Path) -> Located[Ranking]:
+def _pyserini_rows(path: Path) -> Iterator[Row]:
+    rows = gold.rows_by_id(path)
+    return (replace(row, value={**row.record(), "id": row.name}) for row in rows)
+
+
+@json_format("pyserini-run", _sniff_pyserini, _write_pyserini, _pyserini_rows)
+def _pyserini_run(row: Row) -> Ranking:
     """pyserini's DPR run: one JSON object, question id -> question, answers, contexts."""
-    for document in json_documents(path):
-        for id, row in document.items():
-            with row.within(f"question {id!r}"):
-                named = replace(row, value={**row.record(), "id": id})
-                ranking = Ranking(question_of(named), hits_of(row.at("contexts"), _context_hit))
-            yield 0, ranking
+    question, contexts = question_of(row), row.at("contexts").each("passage")
+    return Ranking(question, tuple(map(_context_hit, contexts)))
 
 
 def _context_hit(row: Row) -> Hit:

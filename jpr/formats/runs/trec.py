@@ -7,17 +7,18 @@ strictly in single precision is written with the scores n, n-1, …, 1 instead.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
 import numpy as np
 
-from jpr.errors import DataError, FormatError
-from jpr.formats.format import Head, Located, file_format, read_records
+from jpr.errors import DataError
+from jpr.formats.format import Head, Located, RecordKind, file_format
+from jpr.formats.gold import Row
 from jpr.formats.runs.align import check_unique_passages
-from jpr.formats.runs.records import finite_score
+from jpr.formats.runs.json_runs import finite_score
 from jpr.io.text_files import read_lines
 from jpr.types import Hit, Passage, Question, Ranking
 
@@ -43,19 +44,20 @@ def is_word(text: str) -> bool:
     return bool(text) and not _NOT_IN_A_WORD.search(text)
 
 
-def _rows(path: Path, names: str) -> Iterator[tuple[int, list[str]]]:
+def _rows(path: Path, names: str) -> Iterator[Row]:
+    """Yield the columns of each line."""
     count = len(names.split())
     for line, text in read_lines(path):
         if columns := columns_of(text):
+            row = Row(columns, path, line)
             if len(columns) != count:
-                problem = f"{len(columns)} columns instead of {count}: {names}"
-                raise FormatError(path, line, problem)
-            yield line, columns
+                raise row.error(f"{len(columns)} columns instead of {count}: {names}")
+            yield row
 
 
-def _whole(text: str, name: str, path: Path, line: int) -> int:
+def _whole(row: Row, text: str, name: str) -> int:
     if not _WHOLE.fullmatch(text):
-        raise FormatError(path, line, f"the {name} should be a whole number, not {text!r:.40}")
+        raise row.error(f"the {name} should be a whole number, not {text!r:.40}")
     return int(text)
 
 
@@ -69,17 +71,14 @@ def _write_run(rankings: Iterable[Ranking], stream: TextIO) -> None:
     for ranking in rankings:
         check_unique_passages(ranking)
         _check_words("a TREC run", ranking.question.id, *(hit.passage.id for hit in ranking.hits))
-        scores = _falling([hit.score for hit in ranking.hits])
+        scores = [hit.score for hit in ranking.hits]
+        with np.errstate(over="ignore"):
+            single = np.asarray(scores, dtype=np.float64).astype(np.float32)
+        if not np.all(single[1:] < single[:-1]):
+            scores = [float(place) for place in range(len(scores), 0, -1)]
         for rank, (hit, score) in enumerate(zip(ranking.hits, scores, strict=True), start=1):
-            stream.write(f"{ranking.question.id} Q0 {hit.passage.id} {rank} {score!r} jpr\n")
-
-
-def _falling(scores: Sequence[float]) -> list[float]:
-    with np.errstate(over="ignore"):
-        single = np.asarray(scores, dtype=np.float64).astype(np.float32)
-    if np.all(single[1:] < single[:-1]):
-        return [float(score) for score in scores]
-    return [float(place) for place in range(len(scores), 0, -1)]
+            line = f"{ranking.question.id} Q0 {hit.passage.id} {rank} {float(score)!r} jpr\n"
+            stream.write(line)
 
 
 def _check_words(file: str, *ids: str) -> None:
@@ -94,16 +93,15 @@ def _trec(path: Path) -> Located[Ranking]:
     """TREC run: question Q0 passage rank score tag, separated by white space."""
     run: dict[str, dict[str, tuple[float, int]]] = {}  # passage id -> minus its score, its rank
     first: dict[str, int] = {}
-    for line, (question, _, passage, rank, score, _) in _rows(
-        path, "question Q0 passage rank score tag"
-    ):
+    for row in _rows(path, "question Q0 passage rank score tag"):
+        question, _, passage, rank, score, _ = row.value
         places = run.setdefault(question, {})
-        first.setdefault(question, line)
+        first.setdefault(question, row.line)
         if passage in places:
             problem = f"passage {passage!r} comes twice for question {question!r}"
-            raise FormatError(path, line, f"{problem}; remove the repetition")
-        number = _whole(rank, "rank", path, line)
-        places[passage] = (-finite_score(score, path, line), number)
+            raise row.error(f"{problem}; remove the repetition")
+        number = _whole(row, rank, "rank")
+        places[passage] = (-finite_score(row, score), number)
     passages: dict[str, Passage] = {}  # the same passage of many questions is one object
     for question, places in run.items():
         hits = (
@@ -139,20 +137,20 @@ def write_qrels(judgements: Iterable[Judgement], stream: TextIO) -> None:
 @file_format("qrels", _sniff_qrels, write_qrels)
 def qrels(path: Path) -> Located[Judgement]:
     """diversity judgements: question subtopic passage relevance, separated by white space."""
-    for line, (question, subtopic, passage, relevance) in _rows(
-        path, "question subtopic passage relevance"
-    ):
-        number = _whole(relevance, "relevance", path, line)
-        yield line, Judgement(question, subtopic, passage, number)
+    for row in _rows(path, "question subtopic passage relevance"):
+        question, subtopic, passage, relevance = row.value
+        number = _whole(row, relevance, "relevance")
+        yield row.line, Judgement(question, subtopic, passage, number)
+
+
+KIND = RecordKind(
+    "judgements", (qrels,), lambda one: f"{one.question_id} {one.subtopic} {one.passage_id}"
+)
 
 
 def load_qrels(path: str | Path) -> list[Judgement]:
     """Read all judgements of a file; the same question, subtopic and passage twice is an error."""
-    return list(read_records(Path(path), (qrels,), qrels.name, key=_judged))
-
-
-def _judged(judgement: Judgement) -> str:
-    return f"{judgement.question_id} {judgement.subtopic} {judgement.passage_id}"
+    return list(KIND.read(path, qrels.name))
 
 
 FORMATS = (_trec,)
