@@ -36,11 +36,12 @@ def next_version(folder: Path) -> Iterator[tuple[Path | None, Path]]:
         try:
             yield (folder / current if current else None), version
             sync_folder(version)
+            with publish(folder / "CURRENT") as stream:
+                stream.write(f"{version.name}\n")
         except BaseException:
-            shutil.rmtree(version, ignore_errors=True)
+            if _current(folder) != version.name:
+                shutil.rmtree(version, ignore_errors=True)
             raise
-        with publish(folder / "CURRENT") as stream:
-            stream.write(f"{version.name}\n")
         _remove_versions(folder, keep=version.name)
         for path in folder.glob(f"{UNFINISHED}*"):
             shutil.rmtree(path)

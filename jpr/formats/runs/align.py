@@ -7,7 +7,7 @@ white space: ids may be plain numbers, which every data set has.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Generic, TypeVar
@@ -68,59 +68,35 @@ def _aligned(
     make: Callable[[Question, tuple[Any, ...]], T],
 ) -> Alignment[T]:
     """Match what is given, with the id and the text of its question, to the questions."""
-    by_id = {question.id: question for question in questions}
-    if len(by_id) < len(questions):
-        id, times = Counter(question.id for question in questions).most_common(1)[0]
-        raise DataError(f"{times} questions have the id {id!r}; ids must differ")
+    by_id = _by_id(questions)
     folded = [_folded(question.text) for question in questions]
     counts = Counter(folded)
     by_text = {
         text: id for id, text in zip(by_id, folded, strict=True) if text and counts[text] == 1
     }
     found: dict[str, tuple[Any, ...]] = {}
-    texts: dict[str, str] = {}  # of what has the id of a question
+    differing: dict[str, str] = {}  # id -> the text in the run
+    n_compared = 0
     unknown: list[str] = []
     for given_id, text, item in given:
-        match = given_id if given_id in by_id else by_text.get(_folded(text or given_id))
+        of_text = by_text.get(_folded(text or given_id))
+        match = given_id if given_id in by_id else of_text
         if match is None:
             unknown.append(given_id)
             continue
+        if match == given_id and text.strip():
+            gold = by_id[match].text.strip()
+            n_compared += bool(gold)
+            if _differs(kind, given_id, text, gold, of_text) and gold:
+                differing[match] = text
         if match in found:
             raise DataError(f"question {match!r} comes twice in the run; keep one of the two")
         found[match] = item
-        if match == given_id and text.strip():
-            texts[match] = text
     if not found:
         raise DataError(
             f"no {kind} belongs to any question: the questions have ids like {_examples(by_id)}, "
             f"the {kind}s {_examples(unknown)}; are they of the same data set?"
         )
-    return Alignment(
-        tuple(make(question, found.get(id, ())) for id, question in by_id.items()),
-        tuple(id for id in by_id if id not in found),
-        tuple(unknown),
-        tuple(_differing(kind, texts, by_id, by_text)),
-    )
-
-
-def _differing(
-    kind: str, texts: Mapping[str, str], by_id: Mapping[str, Question], by_text: Mapping[str, str]
-) -> dict[str, str]:
-    """Return the texts that differ from those of the questions; refuse ids of other questions."""
-    differing: dict[str, str] = {}
-    n_compared = 0
-    for id, text in texts.items():
-        gold = by_id[id].text.strip()
-        n_compared += bool(gold)
-        if _loose(text) == _loose(gold):
-            continue
-        if other := by_text.get(_folded(text)):
-            raise DataError(
-                f"the {kind} with id {id!r} has the text of question {other!r}; its ids "
-                "number other questions: remove them, and the texts will be matched"
-            )
-        if gold:
-            differing[id] = text
     if 2 * len(differing) > n_compared:
         id, text = next(iter(differing.items()))
         raise DataError(
@@ -128,7 +104,32 @@ def _differing(
             f"{n_compared}, e.g. {text!r:.60} against {by_id[id].text!r:.60}; "
             "are they of the same data set?"
         )
-    return differing
+    return Alignment(
+        tuple(make(question, found.get(id, ())) for id, question in by_id.items()),
+        tuple(id for id in by_id if id not in found),
+        tuple(unknown),
+        tuple(differing),
+    )
+
+
+def _by_id(questions: Sequence[Question]) -> dict[str, Question]:
+    by_id = {question.id: question for question in questions}
+    if len(by_id) < len(questions):
+        id, times = Counter(question.id for question in questions).most_common(1)[0]
+        raise DataError(f"{times} questions have the id {id!r}; ids must differ")
+    return by_id
+
+
+def _differs(kind: str, id: str, text: str, gold: str, of_text: str | None) -> bool:
+    """Return whether a text differs from that of its question; refuse that of another question."""
+    if _loose(text) == _loose(gold):
+        return False
+    if of_text is not None:
+        raise DataError(
+            f"the {kind} with id {id!r} has the text of question {of_text!r}; its ids "
+            "number other questions: remove them, and the texts will be matched"
+        )
+    return True
 
 
 def _folded(text: str) -> str:
