@@ -19,8 +19,9 @@ from jpr.evaluation.compare import compare
 from jpr.evaluation.evaluation import ALL
 from jpr.io.manifest import commit, manifest
 from jpr.retrieve.index import Index
+from jpr.retrieve.question_mix import QuestionMix
 from jpr.retrieve.rank_fusion import Scored
-from jpr.retrieve.retrievers import DEPTH, HYBRID, KINDS, open_retriever
+from jpr.retrieve.retrievers import DEPTH, KINDS, open_retriever
 from jpr.stages import Encoder
 from jpr.types import Hit, Question, Ranking
 from recipes.command_line import results_parser
@@ -39,10 +40,10 @@ ABOUT = (
 )
 
 
-def evenly_spaced(questions: Sequence[Question]) -> list[Question]:
-    """Return at most 400 questions, evenly spaced."""
-    step = max(1.0, len(questions) / MOST_QUESTIONS)
-    places = (int(i * step) for i in range(min(len(questions), MOST_QUESTIONS)))
+def evenly_spaced(questions: Sequence[Question], most: int = MOST_QUESTIONS) -> list[Question]:
+    """Return at most so many of the questions, evenly spaced."""
+    step = max(1.0, len(questions) / most)
+    places = (int(i * step) for i in range(min(len(questions), most)))
     return [questions[place] for place in places]
 
 
@@ -53,10 +54,11 @@ def runs_of(
     index = Index(folder)
     near = index.search_dense(encoder.encode_questions([q.text for q in questions]), DEPTH)
     words = [index.search_bm25(question.text, DEPTH) for question in questions]
+    mix = QuestionMix(len(index.store))
     whole = {
         "bm25": words,
         "dense": near,
-        "hybrid": [HYBRID(pair) for pair in zip(words, near, strict=True)],
+        "hybrid": [mix(pair) for pair in zip(words, near, strict=True)],
     }
     runs = {f"{name}, whole": rankings(index, questions, found) for name, found in whole.items()}
     for name in KINDS:

@@ -23,8 +23,8 @@ from jpr.evaluation.evaluation import Evaluation, RunScores
 from jpr.io.atomic import publish
 from jpr.io.manifest import commit, manifest
 from jpr.retrieve.index import Index
-from jpr.retrieve.rank_fusion import ReciprocalRanks, Scored
-from jpr.retrieve.retrievers import DEPTH, HYBRID, open_retriever
+from jpr.retrieve.rank_fusion import ReciprocalRanks, Scored, ScoreMix
+from jpr.retrieve.retrievers import DEPTH, open_retriever
 from jpr.types import Hit, Question, Ranking
 from recipes.command_line import results_parser
 from recipes.report import Record, comparison_row, records_of, save_records
@@ -32,7 +32,7 @@ from recipes.report import Record, comparison_row, records_of, save_records
 NAME = "first-stage"
 K = 100
 MEASURES = [Recall @ 5, Recall @ 100, MRecall @ 5, MRecall @ 10]
-RANKS = ReciprocalRanks((0.4, 0.6))
+RANKS, SCORES = ReciprocalRanks((0.4, 0.6)), ScoreMix((0.3, 0.7))
 ENCODERS = {
     "minilm": "MiniLM-L6",
     "gte": "gte-small",
@@ -75,7 +75,7 @@ def systems(
         yield label, made(near)
     pairs = list(zip(words, near, strict=True))
     yield "BM25 + the last, ranks 0.4 : 0.6", made([RANKS(pair) for pair in pairs])
-    yield "BM25 + the last, scores 0.3 : 0.7", made([HYBRID(pair) for pair in pairs])
+    yield "BM25 + the last, scores 0.3 : 0.7", made([SCORES(pair) for pair in pairs])
     yield "jpr, hybrid as installed", list(open_retriever(folder).retrieve_many(questions, K))
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import jpr
 from jpr.cli import output
-from jpr.cli.arguments import Json, argument, arguments
-from jpr.errors import FormatError
+from jpr.cli.arguments import Json, argument, arguments, option
+from jpr.errors import ConfigError, FormatError
 
 ASSETS = Path(jpr.__file__).parent / "assets"
 EXTRAS = {
@@ -55,17 +55,26 @@ Found = dict[str, Any]
 @arguments
 class DoctorArguments:
     index: Path | None = argument("Folder of an index to check.", default=None)
+    questions: Path | None = option(
+        "Input", "Questions with answers: which retriever of the index finds them?", "-q"
+    )
     json: Json = False
+
+    def __post_init__(self) -> None:
+        if self.questions is not None and self.index is None:
+            raise ConfigError("--questions needs an index: jpr doctor INDEX --questions FILE")
 
 
 def run(options: DoctorArguments) -> None:
     """Show what this machine can run, or check an index.
 
     An index is checked completely: format, checksums of all files, number of passages, and
-    whether its encoder is found. Exit code 2 if it is damaged or its encoder is missing.
+    whether its encoder is found. Exit code 2 if it is damaged or its encoder is missing. With
+    --questions, its retrievers are compared: how often do 5 and 10 passages cover every answer?
 
     Example: jpr doctor --json
     Example: jpr doctor wiki
+    Example: jpr doctor wiki --questions dev.jsonl
     """
     if options.index is None:
         found = examine()
@@ -75,13 +84,42 @@ def run(options: DoctorArguments) -> None:
 
         found = describe_index(options.index)
         lines = _index_lines(found)
-    if options.json:
+    if options.index and options.questions and "problem" not in found:
+        _compare_retrievers(options.index, options.questions, found, options.json)
+    elif options.json:
         output.write_json(found)
     else:
         for name, text in lines:
             output.write(f"{name:<14}{text}")
     if options.index is not None and (problem := found.get("problem")):
         raise FormatError(options.index, 0, problem)
+
+
+def _compare_retrievers(index: Path, file: Path, found: Found, json: bool) -> None:
+    """Score every retriever of an index on questions, against the one that is the default."""
+    from jpr.cli import files
+    from jpr.evaluation import tables
+    from jpr.evaluation.first_stage import MEASURES, score_retrievers
+
+    questions = jpr.load_questions(file)
+    files.check_searchable(file, questions)
+    kinds = [
+        kind for kind, there in (("bm25", found["lexical"]), ("dense", found["dense"])) if there
+    ]
+    kinds = ["hybrid", *kinds] if len(kinds) > 1 else kinds
+    with output.progress("retrieving", len(kinds) * len(questions)) as progress:
+        evaluation = score_retrievers(index, questions, kinds, progress)
+    compared = jpr.compare(evaluation, kinds[0])
+    if json:
+        output.write_json({**found, "retrievers": tables.as_json(evaluation, compared)})
+        return
+    output.table(tables.HEADER, tables.rows(evaluation))
+    if len(kinds) > 1:
+        output.write("")
+        output.table(tables.COMPARED, tables.compared_rows(evaluation, compared))
+    scores = {run.name: evaluation.scores(run)[0].value for run in evaluation.runs}
+    best = max(kinds, key=lambda kind: scores[kind])
+    output.note(f"{best} has the highest {MEASURES[0]!r}; this index uses {kinds[0]} by default")
 
 
 def _index_lines(found: Found) -> Iterator[tuple[str, str]]:

@@ -6,7 +6,7 @@ exactly (`math.fsum`), so the order of the rankings does not matter; ties go to 
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from math import fsum, isfinite
@@ -15,6 +15,8 @@ from jpr.errors import ConfigError
 
 Scored = list[tuple[int, float]]
 """Rows with their scores, best first."""
+Fuse = Callable[[Sequence[Scored]], Scored]
+"""Makes one ranking of several; its `repr` names all settings."""
 
 
 def ranked(scores: Iterable[tuple[int, float]]) -> Scored:
@@ -24,7 +26,7 @@ def ranked(scores: Iterable[tuple[int, float]]) -> Scored:
 
 @dataclass(frozen=True, slots=True)
 class Fusion(ABC):
-    """Makes one ranking of several; its `repr` names all settings."""
+    """A fusion with fixed weights."""
 
     weights: tuple[float, ...]
     """The weight of each ranking."""

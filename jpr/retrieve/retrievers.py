@@ -13,14 +13,13 @@ from jpr.errors import ConfigError
 from jpr.retrieve.engines import ENGINES, FILES, engine_of
 from jpr.retrieve.filters import Filter, clauses
 from jpr.retrieve.index import Index
+from jpr.retrieve.question_mix import QuestionMix
 from jpr.retrieve.question_parts import question_parts
-from jpr.retrieve.rank_fusion import Fusion, Scored, ScoreMix, strongest
+from jpr.retrieve.rank_fusion import Fuse, Scored, strongest
 from jpr.stages import Encoder, Retriever, batched
 from jpr.types import Hit, Question, Ranking
 
 KINDS = ("bm25", "dense", "hybrid")
-HYBRID = ScoreMix((0.3, 0.7))
-"""Weights of lexical and dense scores, chosen on development data (`docs/lab.md`)."""
 DEPTH = 300
 """Passages of each ranking that are fused, at least."""
 BATCH = 64
@@ -98,15 +97,17 @@ class HybridRetriever(DenseRetriever):
         encoder: Encoder,
         where: Filter | None = None,
         *,
-        fusion: Fusion = HYBRID,
+        fusion: Fuse | None = None,
         depth: int = DEPTH,
     ) -> None:
-        """Search `index`, whose vectors `encoder` made; `fusion` is of (lexical, dense)."""
+        """Search `index`, whose vectors `encoder` made.
+
+        `fusion` is of (lexical, dense), by default with weights for each question.
+        """
         super().__init__(index, encoder, where)
-        if len(fusion.weights) != 2:
-            raise ConfigError(f"{fusion}: needs two weights, lexical and dense")
-        self._fusion, self._depth = fusion, depth
-        settings = f"{fusion} {depth} {self._filter_key}"
+        self._fusion, self._depth = fusion or QuestionMix(len(index.store)), depth
+        self._fusion([[], []])  # raises its error now if it is not for two rankings
+        settings = f"{self._fusion} {depth} {self._filter_key}"
         self.key = f"hybrid, parts {index.key} {encoder.key} {settings}"
 
     def _search(self, texts: Sequence[str], k: int) -> Iterator[Scored]:

@@ -118,6 +118,26 @@ def test_an_index_is_checked(tmp_path: Path) -> None:
     assert damaged.name in refused("doctor", index)
 
 
+def test_the_retrievers_of_an_index_are_compared_on_questions(tmp_path: Path) -> None:
+    fillers = "".join(f"f{i}\tnumber {i} of many\tFiller\n" for i in range(12))
+    (tmp_path / "corpus.tsv").write_text(f"1\tred paint X7B\tPaint\n2\tcold sea\tSea\n{fillers}")
+    question = {"id": "q", "question": "who made X7B?", "answers": [["red paint"]]}
+    (tmp_path / "q.jsonl").write_text(json.dumps(question))
+    for encoder, kinds in (("none", ["bm25"]), (None, ["hybrid", "bm25", "dense"])):
+        index = tmp_path / f"index-{encoder}"
+        chosen = ["--encoder", encoder] if encoder else []
+        run_jpr("index", tmp_path / "corpus.tsv", "--out", index, *chosen)
+        found = json.loads(run_jpr("doctor", index, "-q", tmp_path / "q.jsonl", "--json"))
+        runs = {
+            run["run"]: run["measures"]["MRecall@5"]["all"] for run in found["retrievers"]["runs"]
+        }
+        assert list(runs) == kinds
+        assert runs["bm25"] == 100
+        assert found["passages"] == 14
+    assert "MRecall@10" in run_jpr("doctor", index, "--questions", tmp_path / "q.jsonl")
+    assert "needs an index" in refused("doctor", "--questions", tmp_path / "q.jsonl")
+
+
 def test_a_lexical_index_needs_no_encoder_and_another_is_missed(tmp_path: Path) -> None:
     (tmp_path / "corpus.tsv").write_text("1\tred paint\tPaint\n")
     run_jpr("index", tmp_path / "corpus.tsv", "--out", tmp_path / "i", "--encoder", "none")

@@ -139,7 +139,7 @@ def test_an_encoder_of_another_key_is_refused(index: Index) -> None:
 
 
 def test_two_rankings_need_two_weights(index: Index) -> None:
-    with pytest.raises(ConfigError, match="two weights"):
+    with pytest.raises(ConfigError, match="2 rankings but 1 weights"):
         HybridRetriever(index, WordEncoder(), fusion=ReciprocalRanks((1.0,)))
 
 
