@@ -17,7 +17,7 @@ from itertools import islice
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from jpr.errors import ConfigError, DataError, JprError, MissingExtraError
+from jpr.errors import ConfigError, DataError, JprError, needs_extra
 from jpr.stages import batched
 
 if TYPE_CHECKING:
@@ -73,10 +73,8 @@ def open_runner(workers: str | None, spec: StageSpec) -> Iterator[BatchRunner]:
 @contextmanager
 def open_cluster(workers: str) -> Iterator["Client"]:
     """Start a number of local processes, or connect to the address of a scheduler."""
-    try:
+    with needs_extra("work over Dask workers", "dask"):
         distributed: Any = import_module("distributed")  # its classes have no types
-    except ImportError as error:
-        raise MissingExtraError("work over Dask workers", "dask") from error
     if "://" in workers:
         try:
             client = distributed.Client(workers, timeout=10)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from jpr.encode.encoder_folder import load_encoder
-from jpr.errors import ConfigError, DataError, FormatError, MissingExtraError
+from jpr.errors import ConfigError, DataError, FormatError, needs_extra
 from jpr.io.checksums import unsealed
 from jpr.io.json_files import read_object
 from jpr.retrieve.engines import ENGINES, MILVUS
@@ -75,10 +75,8 @@ def read_milvus_manifest(path: Path) -> MilvusManifest:
 
 def connect(uri: str) -> Any:  # noqa: ANN401  pymilvus has no types
     """Return a client of the server, or of the milvus-lite file, at this address."""
-    try:
+    with needs_extra("an index in Milvus", "milvus"):
         from pymilvus import MilvusClient
-    except ImportError as error:
-        raise MissingExtraError("an index in Milvus", "milvus") from error
     for logger in ("pymilvus", "grpc._server"):  # they log, with tracebacks, what they raise too
         logging.getLogger(logger).setLevel(logging.CRITICAL)
     with milvus_errors(uri):
