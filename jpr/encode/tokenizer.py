@@ -115,8 +115,9 @@ def open_tokenizer(folder: Path) -> tuple[Tokenizer, Path]:
     return Tokenizer.from_str(made.to_str()), file
 
 
-def read_tokenizer(file: Path) -> Tokenizer:
-    """Read a `tokenizer.json`, ignoring its padding and truncation."""
+def read_tokenizer(path: Path) -> Tokenizer:
+    """Read a `tokenizer.json`, or the one in a folder, ignoring its padding and truncation."""
+    file = path / "tokenizer.json" if path.is_dir() else path
     try:
         with explain_read_errors(file):
             tokenizer = Tokenizer.from_buffer(file.read_bytes())

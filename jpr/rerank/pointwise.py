@@ -41,7 +41,7 @@ class PointwiseReranker:
         from jpr.models.t5_checkpoint import read_t5
 
         model = read_t5(folder).to("cuda" if uses_gpu(device) else "cpu")
-        tokenizer = read_tokenizer(folder / "tokenizer.json")
+        tokenizer = read_tokenizer(folder)
         try:
             return cls(model, tokenizer, weights_digest(weight_files(folder)))
         except DataError as error:

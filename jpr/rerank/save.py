@@ -46,7 +46,7 @@ def export_joint(
     _, sums = read_record(source / JOINT_JSON)
     weights = weights_digest(weight_files(source), sums)
     weights += "" if prior is None else f", prior {prior:g}"
-    tokenizer = read_tokenizer(source / "tokenizer.json")
+    tokenizer = read_tokenizer(source)
     numbers = len(model.head.tokens) if isinstance(model.head, IndexHead) else 0
     rows = _rows(Prompts(tokenizer, settings), numbers, sample) if sample else None
     made = joint_to_onnx(model, weights, rows)
