@@ -31,13 +31,10 @@ _OPENING = Lock()  # the threads of a worker share the stage that one of them op
 class StageSpec:
     """How a worker opens the stage that it runs."""
 
-    open: Callable[..., tuple[Any, str]]
-    """Returns the stage and its key; a function of a module, so that it can be pickled."""
+    open: Callable[..., Any]  # returns the stage; of a module, so that it can be pickled
     arguments: tuple[Hashable, ...]
-    key: str
-    """The key of the client's stage: the same key, the same results."""
-    name: str
-    """For messages."""
+    key: str  # of the client's stage: the same key, the same results
+    name: str  # for messages
 
 
 Work = Callable[[Any, Iterable[Any]], Iterable[Any]]
@@ -140,7 +137,7 @@ def _run_task(spec: StageSpec, work: Work, items: list[Any]) -> list[Any]:
 
 @lru_cache(maxsize=2)
 def _opened(spec: StageSpec) -> Any:  # noqa: ANN401  any stage
-    stage, key = spec.open(*spec.arguments)
-    if key != spec.key:
+    stage = spec.open(*spec.arguments)
+    if stage.key != spec.key:
         raise JprError(f"{spec.name}: differs between client and worker; copy it to the worker")
     return stage

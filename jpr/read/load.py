@@ -70,27 +70,24 @@ class ReadOptions:
         return replace(self, model=path, threads=1)
 
 
-def open_reader(options: ReadOptions) -> tuple[KeyedReader, str]:
-    """Return a reader and its key."""
+def open_reader(options: ReadOptions) -> KeyedReader:
+    """Return the reader that the options describe."""
     settings, limit = options.settings, options.max_answers
-    reader: KeyedReader
     if isinstance(settings, LlmSettings):
         from jpr.read.llm import LlmReader
 
-        reader = LlmReader(options.llm or "", options.model, max_answers=limit, **asdict(settings))
-    elif isinstance(settings, FusionSettings):
-        reader = _fusion_reader(options.model).load(
+        return LlmReader(options.llm or "", options.model, max_answers=limit, **asdict(settings))
+    if isinstance(settings, FusionSettings):
+        return _fusion_reader(options.model).load(
             options.model,
             is_grounded=not settings.any_text,
             width=settings.beams,
             stop_penalty=settings.stop_penalty,
             max_answers=limit,
         )
-    else:
-        reader = SpanReader.load(
-            options.model or None, options.min_ratio, limit, options.choose, threads=options.threads
-        )
-    return reader, reader.key
+    return SpanReader.load(
+        options.model or None, options.min_ratio, limit, options.choose, threads=options.threads
+    )
 
 
 def load_reader(
