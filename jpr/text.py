@@ -35,7 +35,7 @@ _MANY_MARKS = r"\p{M}{1000}"
 _ARTICLES = r"\b(a|an|the)\b"
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
-WEAK = frozenset(
+WEAK = frozenset(  # words too common to prove an answer; the strict mode ignores them, and numerals
     """
     zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen
     sixteen seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety
@@ -48,7 +48,6 @@ WEAK = frozenset(
     was we were what when where which while who whom why will would yes you your true false none
     """.split()  # noqa: SIM905  a list literal would fill a page
 )
-"""Words too common to prove an answer; the strict mode ignores them, and numerals."""
 
 
 @cache

@@ -16,10 +16,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_MAX_ANSWERS = 5
-"""Questions with this many answers or more share a bar."""
-_LEGEND_WIDTH = 75
-"""Characters of a legend that fit on a line."""
+_MAX_ANSWERS = 5  # questions with this many answers or more share a bar
+_LEGEND_WIDTH = 75  # characters of a legend that fit on a line
 
 
 def check_matplotlib() -> None:

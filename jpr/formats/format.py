@@ -19,8 +19,7 @@ _COUNT = re.compile("0|[1-9][0-9]{0,17}")
 _KINDS = ("jpr.formats.questions", "jpr.formats.runs", "jpr.formats.corpus")
 Located = Iterator[tuple[int, T]]
 """Records with the line each begins on (0 if the file has no lines)."""
-Write = Callable[[Iterable[Any], TextIO], None]
-"""Writes records to a stream."""
+Write = Callable[[Iterable[Any], TextIO], None]  # writes records to a stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +59,8 @@ def is_record(value: object, *keys: str, **kinds: type) -> bool:
 class Format(Generic[T]):
     """A file format."""
 
-    name: str
-    """The value of `--from` and `--to`."""
-    about: str
-    """One line for `jpr validate` and the documentation."""
+    name: str  # the value of `--from` and `--to`
+    about: str  # one line for `jpr validate` and the documentation
     sniff: Callable[[Head], bool]
     read: Callable[[Path], Located[T]]
     write: Write | None = None

@@ -52,17 +52,13 @@ def settings_class(model: str | None, llm: str | None) -> type[ReaderSettings]:
 class ReadOptions:
     """Everything that determines a reader; a worker opens the same one from it."""
 
-    model: str
-    """Folder of a model, empty for the bundled one; with `llm`, the model's name there."""
-    llm: str | None
-    """Base URL of an OpenAI-compatible endpoint."""
+    model: str  # folder of a model, empty for the bundled one; with `llm`, the model's name there
+    llm: str | None  # base URL of an OpenAI-compatible endpoint
     settings: ReaderSettings
     max_answers: int
     min_ratio: float
-    choose: int | None
-    """Passages to choose jointly before reading."""
-    threads: int = 0
-    """For ONNX; 0 is one per core."""
+    choose: int | None  # passages to choose jointly before reading
+    threads: int = 0  # for ONNX; 0 is one per core
 
     def for_worker(self) -> "ReadOptions":
         """Return the same for a worker process: an absolute path, one thread."""

@@ -85,15 +85,11 @@ class StoppingRule:
     """When a model's searches stop, and on what data that was found."""
 
     threshold: float
-    most: int
-    """Maximum number of passages."""
+    most: int  # maximum number of passages
     decoder: str
-    beta: float
-    """The search that it was found for."""
-    kept: float
-    """The share of answers that it kept."""
-    passages: float
-    """Passages per question, on average."""
+    beta: float  # the search that it was found for
+    kept: float  # the share of answers that it kept
+    passages: float  # passages per question, on average
     questions: int
 
     def __post_init__(self) -> None:

@@ -22,8 +22,7 @@ class ModelInput:
     """The candidates of one question as a model takes them, in first-stage order."""
 
     prompted: Sequence[Prompted]
-    numbers: Sequence[int]
-    """The index token of each candidate, as an index head counts them."""
+    numbers: Sequence[int]  # the index token of each candidate, as an index head counts them
 
     @property
     def prior(self) -> NDArray[np.float32]:

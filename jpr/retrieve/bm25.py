@@ -24,8 +24,7 @@ from jpr.retrieve.rank_fusion import Scored, ranked
 from jpr.types import Passage
 
 ANALYZER = "simple, 64 bytes at most, lower case, ASCII folding, stop words, English stems"
-_SURROGATE = re.compile("[\ud800-\udfff]")
-"""Unpaired surrogates, which tantivy does not accept."""
+_SURROGATE = re.compile("[\ud800-\udfff]")  # unpaired surrogates, which tantivy does not accept
 STOP_WORDS = """
 a about all also am an and any are as at be been being but by can could did do does doing for from
 had has have having he her here hers him his how i if in into is it its itself just me my no nor not

@@ -30,8 +30,7 @@ from jpr.types import Hit, Passage, Question, Ranking
 NAME = ENGINES[MILVUS].marker
 FORMAT = 1
 _MAX_K = 16_384
-_BATCH = 64
-"""Questions encoded and searched together."""
+_BATCH = 64  # questions encoded and searched together
 _STRING, _PIECES, _META, _TERMS = 65_535, 500, 65_536, 4_096
 """Limits: bytes of a string, pieces of a text, bytes of meta as JSON, terms of a passage."""
 

@@ -25,8 +25,7 @@ from jpr.serve.limits import ServiceLimits
 from jpr.stages import Encoder, Retriever
 from jpr.types import Passage
 
-UploadedFile = tuple[str, bytes]
-"""A name and a content."""
+UploadedFile = tuple[str, bytes]  # a name and a content
 
 
 @dataclass(frozen=True, slots=True)

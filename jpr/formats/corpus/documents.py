@@ -23,8 +23,7 @@ from jpr.formats.corpus.split import split_wordpieces
 from jpr.stages import Progress
 from jpr.types import Passage
 
-Cut = Callable[[Passage], Iterable[Passage]]
-"""Cuts a passage into pieces."""
+Cut = Callable[[Passage], Iterable[Passage]]  # cuts a passage into pieces
 EXTRA = "documents"
 WORDPIECES = 140
 """Of a passage at most, about a hundred words: with title and question it fits the models."""
@@ -41,7 +40,7 @@ class DocumentReader(NamedTuple):
     needs: tuple[str, ...] = ()
 
 
-READERS = {
+READERS = {  # by the ending of a file's name
     ".txt": DocumentReader(prose.read_plain),
     ".md": DocumentReader(prose.read_markdown),
     ".html": DocumentReader(prose.read_html, ("lxml",)),
@@ -51,7 +50,6 @@ READERS = {
     ".csv": DocumentReader(tables.read_csv),
     ".jsonl": DocumentReader(tables.read_jsonl),
 }
-"""By the ending of a file's name."""
 
 
 class DocumentFolder(NamedTuple):
