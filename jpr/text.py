@@ -17,6 +17,7 @@ gold ones; it is never used to search passages. The `regex` library is loaded on
 training imports this module and does without it.
 """
 
+import re
 import string
 import unicodedata
 from functools import cache
@@ -34,6 +35,7 @@ _WORD = r"[\p{L}\p{N}\p{M}]"
 _MANY_MARKS = r"\p{M}{1000}"
 _ARTICLES = r"\b(a|an|the)\b"
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 WEAK = frozenset(  # words too common to prove an answer; the strict mode ignores them, and numerals
     """
@@ -55,6 +57,11 @@ def _compiled(pattern: str) -> "regex.Pattern[str]":
     import regex
 
     return regex.compile(pattern)
+
+
+def without_surrogates(text: str) -> str:
+    """Replace unpaired surrogates, which tokenizers and tantivy do not accept."""
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
 def fold(text: str) -> str:

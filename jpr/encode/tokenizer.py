@@ -6,7 +6,6 @@
 A title is truncated to its limit, then the whole to its own.
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from unicodedata import category
@@ -17,9 +16,9 @@ from tokenizers.implementations.bert_wordpiece import BertWordPieceTokenizer
 from jpr.encode.encoder_settings import EncoderSettings
 from jpr.errors import FormatError
 from jpr.io.atomic import explain_read_errors
+from jpr.text import without_surrogates
 from jpr.types import Passage
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _LONGEST_WORD = 100  # characters per token at most: text beyond that is cut before it is tokenized
 _WORD_START = ("▁", "Ġ")
 """First characters of word-initial tokens in vocabularies that do not mark the others with "##"."""
@@ -87,11 +86,6 @@ def continuation_tokens(vocabulary: Mapping[str, int]) -> frozenset[int]:
     # T5's vocabulary has "##" as a word too, so the more frequent mark decides.
     rest = marked if len(marked) > n_starts else unmarked if n_starts else {}
     return frozenset(id for token, id in rest.items() if category(token[:1] or " ")[0] in "LNM")
-
-
-def without_surrogates(text: str) -> str:
-    """Replace unpaired surrogates, which the tokenizers library does not accept."""
-    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
 def open_tokenizer(folder: Path) -> tuple[Tokenizer, Path]:

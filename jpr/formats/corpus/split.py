@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from tokenizers import Encoding, Tokenizer
 
 from jpr.errors import ConfigError, DataError
+from jpr.text import without_surrogates
 from jpr.types import Passage
 
 _WORD, _NO_SPACE = re.compile(r"\S++"), re.compile(r"\S")
-_HALF = re.compile("[\ud800-\udfff]")
 
 
 def split_words(passage: Passage, words: int = 100) -> Iterator[Passage]:
@@ -79,8 +79,7 @@ def _slices(passage: Passage, tokenizer: Tokenizer, limit: int) -> Iterator[str]
 
 
 def _encode(text: str, tokenizer: Tokenizer) -> Encoding:
-    whole = text if text.isascii() else _HALF.sub("\ufffd", text)  # the library takes no half pair
-    return tokenizer.encode(whole, add_special_tokens=False)
+    return tokenizer.encode(without_surrogates(text), add_special_tokens=False)
 
 
 def _word_end(word_ends: list[int], start: int, end: int) -> int:
