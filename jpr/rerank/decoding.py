@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jpr.decode import Limits, Search, beam, independent, sequence, tree
+from jpr.decode.search import Limits, Search
+from jpr.decode.sequences import beam, independent, sequence
+from jpr.decode.tree import tree
 from jpr.errors import ConfigError, DataError
 from jpr.io.checksums import sealed, unsealed
 from jpr.io.json_files import read_object, write_json

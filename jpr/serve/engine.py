@@ -11,7 +11,7 @@ from math import exp, inf, nextafter
 from time import monotonic
 from typing import Any, TypeVar
 
-from jpr.decode import Rows
+from jpr.decode.search import Rows
 from jpr.errors import ConfigError, DataError
 from jpr.formats.replies import Json, reply_json, tree_json
 from jpr.pipeline import OpenQuestion, Pipeline, as_question
