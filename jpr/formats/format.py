@@ -27,10 +27,8 @@ class Head:
     """The part of a file that recognition may look at: nothing past its first record."""
 
     path: Path
-    line: str
-    """The first line that is not blank; empty for a folder."""
-    value: Any
-    """The first JSON value (of an array: its first item); None if the file is not JSON."""
+    line: str  # the first line that is not blank; empty for a folder
+    value: Any  # the first JSON value (of an array: its first item); None if the file is not JSON
     broken: FormatError | None = None
     """The error in the first JSON value, if the file begins like JSON."""
 
@@ -150,8 +148,7 @@ class RecordKind:
 
     name: str
     formats: Iterable[Format[Any]]
-    key: Callable[[Any], str]
-    """Returns the id of a record; no two in a file may have the same."""
+    key: Callable[[Any], str]  # returns the id of a record; no two in a file may have the same
     checked: Callable[[Iterable[Any]], Iterable[Any]] = iter
     """Refuses records that could not be read back."""
 
