@@ -1,11 +1,10 @@
 """Readers by the folder of their model or the address of their endpoint."""
 
 from dataclasses import asdict, dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jpr.errors import MissingExtraError
+from jpr.errors import needs_extra
 from jpr.read.spans import SpanReader
 from jpr.rerank.methods import NoSettings
 from jpr.stages import KeyedReader
@@ -96,8 +95,7 @@ def load_reader(
 
 
 def _fusion_reader(folder: str | Path) -> "type[FusionReader]":
-    if not find_spec("torch"):
-        raise MissingExtraError(f"{folder}: a T5 that generates answers", "train")
-    from jpr.read.generate import FusionReader
+    with needs_extra(f"{folder}: a T5 that generates answers", "train"):
+        from jpr.read.generate import FusionReader
 
     return FusionReader
