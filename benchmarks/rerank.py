@@ -33,7 +33,9 @@ import torch
 from ceiling import ceiling
 from peer import peer_config
 
-from jpr.decode import Limits, decode_many, independent, tree
+from jpr.decode.search import Limits, decode_many
+from jpr.decode.sequences import independent
+from jpr.decode.tree import tree
 from jpr.models.candidates import PackedCandidates
 from jpr.models.config import T5Config
 from jpr.models.decoder_cache import CachePool, PrefixScorer

@@ -30,7 +30,7 @@ import torch
 import transformers
 from transformers.modeling_outputs import BaseModelOutput
 
-from jpr.decode import chosen_passages
+from jpr.decode.search import chosen_passages
 from jpr.encode.tokenizer import read_tokenizer
 from jpr.formats.runs import load_rankings
 from jpr.io.atomic import publish

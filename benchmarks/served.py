@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from shutil import copyfile
 
-from jpr.formats.corpus.split import load_tokenizer
+from jpr.encode.tokenizer import read_tokenizer
 from jpr.pipeline import Pipeline
 from jpr.read.spans import SpanReader
 from jpr.rerank.joint import BUNDLED_MODEL, JointReranker
@@ -84,7 +84,7 @@ def main(model: Path, batch: int, waiting: int) -> None:
     log_to(sys.stderr)
     pipeline = Pipeline(retriever, joint, SpanReader(joint))
     serve(
-        Service(pipeline, limits, UploadedCorpora(limits, load_tokenizer(model))),
+        Service(pipeline, limits, UploadedCorpora(limits, read_tokenizer(model))),
         Address(port=0),
         None,
     )

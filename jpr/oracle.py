@@ -83,8 +83,7 @@ class Order:
     """For each question, k passages that together contain the most answers."""
 
     positions: list[list[int]]
-    bounds: Ints
-    """No k passages of the question contain more answers than this."""
+    bounds: Ints  # no k passages of the question contain more answers than this
 
 
 def best_cover(coverage: Coverage, k: int) -> Order:
@@ -102,11 +101,9 @@ def best_cover(coverage: Coverage, k: int) -> Order:
 class Cover:
     """The most answers that `k` passages can contain together, or the best found so far."""
 
-    passages: tuple[int, ...]
-    """The passages chosen, each with an answer that those before it lack."""
+    passages: tuple[int, ...]  # the passages chosen, each with an answer that those before it lack
     covered: int
-    bound: int
-    """No choice covers more than this; equal to `covered` if the choice is proven best."""
+    bound: int  # no choice covers more than this; equal to `covered` if the choice is proven best
 
 
 def max_cover(covers: Sequence[frozenset[int]], k: int, work: int = 20_000) -> Cover:

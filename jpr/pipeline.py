@@ -119,18 +119,14 @@ class OpenQuestion:
         self, *, beta: float | None = None, decoder: str | None = None, k: int | None = None
     ) -> Reply:
         """Answer, with another β, decoder or k if given; after the first time in milliseconds."""
-        count = self._pipeline._checked_k(k)
+        k, given = self._pipeline._checked_k(k), self.candidates
         reranker = _decoding_by(self._pipeline.reranker, decoder, beta)
         if isinstance(reranker, JointReranker):
             with self._lock:
-                reply = self._chosen(reranker, count)
+                encoded = self._encoded or reranker.encode([given])
+                if reranker.scorer.stays_open:
+                    self._encoded = encoded
+                reply = next(encoded.choose(reranker.decoding, k, explain=True))
         else:
-            given = self.candidates
-            reply = Reply((), reranker.rank(given.question, given.hits, count), given)
+            reply = Reply((), reranker.rank(given.question, given.hits, k), given)
         return next(self._pipeline._with_answers([reply]))
-
-    def _chosen(self, reranker: JointReranker, k: int) -> Reply:
-        encoded = self._encoded or reranker.encode([self.candidates])
-        if reranker.scorer.stays_open:
-            self._encoded = encoded
-        return next(encoded.choose(reranker.decoding, k, explain=True))

@@ -17,6 +17,7 @@ gold ones; it is never used to search passages. The `regex` library is loaded on
 training imports this module and does without it.
 """
 
+import re
 import string
 import unicodedata
 from functools import cache
@@ -34,8 +35,9 @@ _WORD = r"[\p{L}\p{N}\p{M}]"
 _MANY_MARKS = r"\p{M}{1000}"
 _ARTICLES = r"\b(a|an|the)\b"
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
-WEAK = frozenset(
+WEAK = frozenset(  # words too common to prove an answer; the strict mode ignores them, and numerals
     """
     zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen
     sixteen seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety
@@ -48,7 +50,6 @@ WEAK = frozenset(
     was we were what when where which while who whom why will would yes you your true false none
     """.split()  # noqa: SIM905  a list literal would fill a page
 )
-"""Words too common to prove an answer; the strict mode ignores them, and numerals."""
 
 
 @cache
@@ -56,6 +57,11 @@ def _compiled(pattern: str) -> "regex.Pattern[str]":
     import regex
 
     return regex.compile(pattern)
+
+
+def without_surrogates(text: str) -> str:
+    """Replace unpaired surrogates, which tokenizers and tantivy do not accept."""
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
 def fold(text: str) -> str:

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-NO_META: Mapping[str, object] = {}
-"""Shared by passages without other fields."""
+NO_META: Mapping[str, object] = {}  # shared by passages without other fields
 TREES = ("tree", "sets")
 INDEPENDENT = "independent"
 """Ranks passages independently, as IndepPR does: the baseline of joint choices."""

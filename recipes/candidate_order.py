@@ -19,7 +19,9 @@ from pathlib import Path
 
 import numpy as np
 
-from jpr.decode import Limits, Rows, chosen_passages, decode, independent, tree
+from jpr.decode.search import Limits, Rows, chosen_passages, decode
+from jpr.decode.sequences import independent
+from jpr.decode.tree import tree
 from jpr.encode.tokenizer import read_tokenizer
 from jpr.formats.runs import load_rankings
 from jpr.io.atomic import publish

@@ -36,7 +36,7 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 
-from jpr.decode import Evidence
+from jpr.decode.covering import Evidence
 from jpr.io.atomic import publish, publish_binary
 from jpr.models.generation import GeneratedAnswer, generate_answers
 from jpr.models.tries import Tries

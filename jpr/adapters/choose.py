@@ -8,8 +8,7 @@ from jpr.rerank.joint import JointReranker
 from jpr.stages import Reranker
 from jpr.types import Hit, Passage, Question, Ranking
 
-K = 5
-"""Documents chosen by default, as in `jpr.Pipeline`."""
+K = 5  # documents chosen by default, as in `jpr.Pipeline`
 Document = tuple[str | None, Mapping[str, object], float | None]
 """Text, metadata and, where there is one, the score of the first stage."""
 

@@ -14,8 +14,7 @@ from jpr.io.settings import parse_settings
 from jpr.types import Ranking
 
 PRECISIONS = ("int8", "fp32")
-_TEXTS = 256
-"""Questions, and passages, in the sample of an encoder."""
+_TEXTS = 256  # questions, and passages, in the sample of an encoder
 _MODEL_FILES = ("joint.json", "encoder.json", "config.json")
 
 

@@ -101,11 +101,12 @@ def split_passages(passages: Iterable[Passage], split: str | None) -> Iterator[P
 def _cut(split: str | None) -> "Cut":
     """Return what splits a passage as `--split` says; without it, as documents are split."""
     from jpr.encode.encoder_folder import BUNDLED_ENCODER
+    from jpr.encode.tokenizer import read_tokenizer
     from jpr.formats.corpus.documents import usual_cut
-    from jpr.formats.corpus.split import load_tokenizer, split_wordpieces, split_words
+    from jpr.formats.corpus.split import split_wordpieces, split_words
 
     if split is None:
-        return usual_cut(load_tokenizer(BUNDLED_ENCODER / "tokenizer.json"))
+        return usual_cut(read_tokenizer(BUNDLED_ENCODER))
     unit, _, rest = split.partition(":")
     size, _, tokenizer = rest.partition(":")
     is_known = unit == "wordpieces" or (unit == "words" and not tokenizer)
@@ -115,7 +116,7 @@ def _cut(split: str | None) -> "Cut":
         )
     if unit == "words":
         return partial(split_words, words=int(size))
-    loaded = load_tokenizer(Path(tokenizer) if tokenizer else BUNDLED_ENCODER / "tokenizer.json")
+    loaded = read_tokenizer(Path(tokenizer) if tokenizer else BUNDLED_ENCODER)
     return partial(split_wordpieces, tokenizer=loaded, limit=int(size))
 
 

@@ -69,7 +69,7 @@ def run(options: ReadArguments) -> None:
     model, llm, limit = options.model, options.llm, options.max_answers
     settings = parse_settings(settings_class(model, llm), options.set or ())
     described = ReadOptions(model or "", llm, settings, limit, options.min_ratio, options.choose)
-    reader, _ = open_reader(described)
+    reader = open_reader(described)
     rankings = files.read_run(options.source, options.corpus, options.questions)
     rankings = [ranking.top(options.k) for ranking in rankings] if options.k else rankings
     name, n = model or "the bundled model", len(rankings)

@@ -23,10 +23,8 @@ from jpr.cli.output import count
 from jpr.text import normalize_answer
 from jpr.types import ExpectedAnswer, Passage, Prefix, Reply
 
-_COLORS = ("green", "cyan", "magenta", "yellow", "blue", "red")
-"""Colors of the answers, in turn."""
-_CONTEXT = 140
-"""Characters shown before and after an answer."""
+_COLORS = ("green", "cyan", "magenta", "yellow", "blue", "red")  # colors of the answers, in turn
+_CONTEXT = 140  # characters shown before and after an answer
 _LEGEND = (
     "The percentages of all answers in the {} add up to 100%. Unlikely answers, and "
     "answers that are part of another answer, appear only after “may add”."

@@ -9,7 +9,7 @@ from jpr.cli import checks, files, output
 from jpr.cli.arguments import Corpus, Out, Questions, Settings, Workers, argument, arguments, option
 from jpr.errors import ConfigError
 from jpr.io.cluster import StageSpec, open_runner
-from jpr.rerank.methods import JOINT, METHODS, RerankOptions, make_reranker, open_reranker
+from jpr.rerank.methods import JOINT, METHODS, RerankOptions, make_reranker
 
 
 @arguments
@@ -78,7 +78,7 @@ def run(options: RerankArguments) -> None:
         options.source, options.corpus, options.questions, needs_texts=texts, needs_answers=answers
     )
     name, n = str(options.model or "the bundled model"), len(rankings)
-    spec = StageSpec(open_reranker, (described.for_worker(),), reranker.key, name)
+    spec = StageSpec(make_reranker, (described.for_worker(),), reranker.key, name)
     with open_runner(options.workers, spec) as on, output.progress("reranking", n) as progress:
         rerank_to_file(reranker, rankings, options.out, k, progress, on, trees=options.trees)
     output.note(f"wrote {output.count(n, 'ranking')} to {options.out}")

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import jpr
 from jpr.batch import retrieve_to_file
@@ -9,10 +10,12 @@ from jpr.cli import checks, files, output
 from jpr.cli.arguments import Json, Workers, argument, arguments, option
 from jpr.errors import ConfigError
 from jpr.io.cluster import StageSpec, open_runner
-from jpr.retrieve.duplicates import THRESHOLD, DistinctRetriever
+from jpr.retrieve.duplicates import DistinctRetriever
 from jpr.retrieve.filters import parse_filter
-from jpr.stages import Retriever
 from jpr.types import Question, Ranking
+
+if TYPE_CHECKING:
+    from jpr.retrieve.retrievers import KeyedRetriever
 
 _SHOWN = 10
 
@@ -65,15 +68,15 @@ def run(options: RetrieveArguments) -> None:
     encoder = options.encoder and options.encoder.resolve()
     how = (options.retriever, tuple(options.where or ()), encoder, options.distinct)
     if options.question is not None:
-        retriever, _ = open_index(options.index, *how)
+        retriever = open_index(options.index, *how)
         _print(retriever.retrieve(Question("", options.question), options.k), options.json)
         return
     assert options.questions
     assert options.out
     questions, k = jpr.load_questions(options.questions), options.k
     files.check_searchable(options.questions, questions)
-    retriever, key = open_index(options.index, *how)
-    there = (options.index.resolve(), *how, 1)
+    retriever = open_index(options.index, *how)
+    key, there = retriever.key, (options.index.resolve(), *how, 1)
     spec = StageSpec(open_index, there, key, str(options.index))
     n = len(questions)
     with open_runner(options.workers, spec) as on, output.progress("retrieving", n) as progress:
@@ -104,12 +107,10 @@ def open_index(
     encoder: Path | None,
     distinct: bool,
     threads: int = 0,
-) -> tuple[Retriever, str]:
-    """Open an index; return its retriever and the key of everything its rankings depend on."""
+) -> "KeyedRetriever":
+    """Open the retriever of an index."""
     filter, loaded = parse_filter(where) if where else None, None
     if encoder is not None:
         loaded = jpr.load_encoder(encoder, threads=threads)
     retriever = jpr.open_retriever(folder, kind, encoder=loaded, where=filter, threads=threads)
-    if distinct:
-        return DistinctRetriever(retriever), f"{retriever.key} distinct {THRESHOLD}"
-    return retriever, retriever.key
+    return DistinctRetriever(retriever) if distinct else retriever

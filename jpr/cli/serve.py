@@ -64,7 +64,7 @@ def run(options: ServeArguments) -> None:
         return
     from jpr.bundled import shared_encoder
     from jpr.encode.encoder_folder import BUNDLED_ENCODER
-    from jpr.formats.corpus.split import load_tokenizer
+    from jpr.encode.tokenizer import read_tokenizer
     from jpr.serve.logs import log_to
     from jpr.serve.server import Address, serve
     from jpr.serve.service import Service
@@ -74,7 +74,7 @@ def run(options: ServeArguments) -> None:
     token, address = read_token(options.token_file), Address(options.host, options.port)
     if token is None and not address.is_local:
         output.note("other machines can send requests without a token; see --token-file")
-    tokenizer = load_tokenizer(BUNDLED_ENCODER)
+    tokenizer = read_tokenizer(BUNDLED_ENCODER)
     corpora = UploadedCorpora(limits, tokenizer, lambda: shared_encoder("auto"))
     source = "documents" if options.docs else "index" if options.index else "encyclopedia"
     service = Service(_pipeline(options), limits, corpora, source)

@@ -17,8 +17,7 @@ from jpr.io.json_files import write_json
 if TYPE_CHECKING:
     from jpr.train.loop import Report
 
-_PACKAGES = ("torch", "safetensors")
-"""Packages of which the manifest holds the versions."""
+_PACKAGES = ("torch", "safetensors")  # packages of which the manifest holds the versions
 
 
 @arguments

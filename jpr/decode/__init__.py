@@ -16,22 +16,3 @@ passage contains.
 A passage never follows itself. Ties go to the shorter prefix, then to the prefix that was opened
 first, then to the earlier candidate.
 """
-
-from jpr.decode.covering import Covering, Evidence
-from jpr.decode.search import (
-    Ask,
-    Limits,
-    NextLogProbs,
-    Row,
-    Rows,
-    Search,
-    chosen_passages,
-    decode,
-    decode_many,
-)
-from jpr.decode.sequences import beam, independent, sequence
-from jpr.decode.tree import length_penalty, tree
-
-__all__ = ["Ask", "Covering", "Evidence", "Limits", "NextLogProbs", "Row", "Rows", "Search"]
-__all__ += ["beam", "chosen_passages", "decode", "decode_many", "independent", "length_penalty"]
-__all__ += ["sequence", "tree"]

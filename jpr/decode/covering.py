@@ -36,12 +36,9 @@ _TEMPERATURE = 1.5
 class Evidence:
     """The answers that C candidates of a question may have, A in total."""
 
-    answers: tuple[tuple[int, ...], ...]
-    """The tokens of each."""
-    probs: NDArray[np.float32]
-    """(C, A) P(answer | candidate), given that the candidate has one."""
-    contains: NDArray[np.bool_]
-    """(C, A) whether a candidate contains the answer."""
+    answers: tuple[tuple[int, ...], ...]  # the tokens of each
+    probs: NDArray[np.float32]  # (C, A) P(answer | candidate), given that the candidate has one
+    contains: NDArray[np.bool_]  # (C, A) whether a candidate contains the answer
 
     def new_mass(self, prefix: Prefix, log_probs: Row) -> Floats:
         """Return P(a | prefix) (A,) given log P (C,), 0 for answers that the prefix contains."""

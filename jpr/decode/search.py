@@ -84,7 +84,7 @@ def checked(rows: Rows, n: int) -> Rows:
 def decode(search: Search, next_log_probs: NextLogProbs) -> tuple[Node, ...]:
     """Run one search.
 
-    >>> from jpr.decode import sequence
+    >>> from jpr.decode.sequences import sequence
     >>> table = {(): [-0.1, -0.2, -9.0], (0,): [-9.0, -9.0, -0.1]}
     >>> scores = lambda prefixes: [np.array(table[prefix]) for prefix in prefixes]
     >>> chosen_passages(decode(sequence(3, Limits(2)), scores))  # after 0, 2 adds more than 1

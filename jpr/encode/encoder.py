@@ -17,8 +17,7 @@ class TextTower(Protocol):
     """A model from token ids to vectors, on any device."""
 
     dimension: int
-    budget: int
-    """Tokens per batch, padding included, at which it is fastest."""
+    budget: int  # tokens per batch, padding included, at which it is fastest
 
     def vectors(self, rows: Sequence[Sequence[int]]) -> Vectors:
         """Return one vector per row of token ids."""

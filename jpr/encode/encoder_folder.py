@@ -20,7 +20,7 @@ from types import MappingProxyType
 from jpr.encode.encoder import TextEncoder, TextTower
 from jpr.encode.encoder_settings import ABOUT, EncoderSettings, read_settings, write_settings
 from jpr.encode.tokenizer import EncoderTokenizer, open_tokenizer
-from jpr.errors import ConfigError, FormatError, MissingExtraError
+from jpr.errors import ConfigError, FormatError, MissingExtraError, needs_extra
 from jpr.io.atomic import publish_binary
 from jpr.io.checksums import checked_sums, sha256
 from jpr.types import Passage
@@ -123,11 +123,9 @@ def export_encoder(
     A few hundred typical passages and questions calibrate a model in 8 bits; without them it is in
     32 bits. `settings` replace those of the source.
     """
-    try:
+    with needs_extra("exporting an encoder", "train"):
         from jpr.encode.torch_tower import load_tower
         from jpr.models.onnx_export import tower_to_onnx
-    except ImportError as error:
-        raise MissingExtraError("exporting an encoder", "train") from error
     settings = settings or read_settings(source)
     sums = checked_sums(source / ABOUT)
     tokenizer, file = open_tokenizer(source)

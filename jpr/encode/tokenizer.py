@@ -6,7 +6,6 @@
 A title is truncated to its limit, then the whole to its own.
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from unicodedata import category
@@ -17,9 +16,9 @@ from tokenizers.implementations.bert_wordpiece import BertWordPieceTokenizer
 from jpr.encode.encoder_settings import EncoderSettings
 from jpr.errors import FormatError
 from jpr.io.atomic import explain_read_errors
+from jpr.text import without_surrogates
 from jpr.types import Passage
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _LONGEST_WORD = 100  # characters per token at most: text beyond that is cut before it is tokenized
 _WORD_START = ("▁", "Ġ")
 """First characters of word-initial tokens in vocabularies that do not mark the others with "##"."""
@@ -89,11 +88,6 @@ def continuation_tokens(vocabulary: Mapping[str, int]) -> frozenset[int]:
     return frozenset(id for token, id in rest.items() if category(token[:1] or " ")[0] in "LNM")
 
 
-def without_surrogates(text: str) -> str:
-    """Replace unpaired surrogates, which the tokenizers library does not accept."""
-    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
-
-
 def open_tokenizer(folder: Path) -> tuple[Tokenizer, Path]:
     """Open the tokenizer of a folder or of the tower `passage` in it, and return its file too.
 
@@ -115,8 +109,9 @@ def open_tokenizer(folder: Path) -> tuple[Tokenizer, Path]:
     return Tokenizer.from_str(made.to_str()), file
 
 
-def read_tokenizer(file: Path) -> Tokenizer:
-    """Read a `tokenizer.json`, ignoring its padding and truncation."""
+def read_tokenizer(path: Path) -> Tokenizer:
+    """Read a `tokenizer.json`, or the one in a folder, ignoring its padding and truncation."""
+    file = path / "tokenizer.json" if path.is_dir() else path
     try:
         with explain_read_errors(file):
             tokenizer = Tokenizer.from_buffer(file.read_bytes())

@@ -57,16 +57,11 @@ def encode_on_workers(client: "Client", encoder: TextEncoder, device: str = "aut
     name = str(encoder.folder or "the bundled encoder")
 
     def map_chunks(chunks: Iterable[Chunk], local: Encoder) -> Iterator[tuple[int, Vectors]]:
-        spec = StageSpec(_open_on_worker, (encoder.folder, device), local.key, name)
+        spec = StageSpec(load_encoder, (encoder.folder, device, 1), local.key, name)
         sent = ((number, [(p.title, p.text) for p in passages]) for number, passages in chunks)
         return cluster_map(client, spec, _encode_on_worker, sent, batch=1)
 
     return map_chunks
-
-
-def _open_on_worker(folder: Path | None, device: str) -> tuple[TextEncoder, str]:
-    encoder = load_encoder(folder, device, threads=1)
-    return encoder, encoder.key
 
 
 def _encode_on_worker(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jpr.errors import ConfigError, MissingExtraError
+from jpr.errors import ConfigError, needs_extra
 from jpr.evaluation.evaluation import Evaluation
 from jpr.evaluation.measures import Measure, MRecall
 from jpr.evaluation.tables import short_names
@@ -16,10 +16,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_MAX_ANSWERS = 5
-"""Questions with this many answers or more share a bar."""
-_LEGEND_WIDTH = 75
-"""Characters of a legend that fit on a line."""
+_MAX_ANSWERS = 5  # questions with this many answers or more share a bar
+_LEGEND_WIDTH = 75  # characters of a legend that fit on a line
 
 
 def check_matplotlib() -> None:
@@ -121,10 +119,8 @@ def _logged(log: Sequence[Mapping[str, object]], name: str) -> tuple[list[int], 
 
 
 def _figure() -> "tuple[Figure, Axes]":
-    try:
+    with needs_extra("plotting", "plot"):
         from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtraError("plotting", "plot") from error
     figure = Figure(figsize=(6.4, 4), layout="constrained")
     return figure, figure.subplots()
 

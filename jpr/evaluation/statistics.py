@@ -9,8 +9,7 @@ from jpr.oracle import Floats
 
 RESAMPLES = 10_000
 _SEED = 20211
-_BLOCK = 4_000_000
-"""Random numbers held in memory at a time."""
+_BLOCK = 4_000_000  # random numbers held in memory at a time
 
 
 def bootstrap(values: Floats, level: float = 0.95) -> Floats:

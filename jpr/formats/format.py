@@ -19,8 +19,7 @@ _COUNT = re.compile("0|[1-9][0-9]{0,17}")
 _KINDS = ("jpr.formats.questions", "jpr.formats.runs", "jpr.formats.corpus")
 Located = Iterator[tuple[int, T]]
 """Records with the line each begins on (0 if the file has no lines)."""
-Write = Callable[[Iterable[Any], TextIO], None]
-"""Writes records to a stream."""
+Write = Callable[[Iterable[Any], TextIO], None]  # writes records to a stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +27,8 @@ class Head:
     """The part of a file that recognition may look at: nothing past its first record."""
 
     path: Path
-    line: str
-    """The first line that is not blank; empty for a folder."""
-    value: Any
-    """The first JSON value (of an array: its first item); None if the file is not JSON."""
+    line: str  # the first line that is not blank; empty for a folder
+    value: Any  # the first JSON value (of an array: its first item); None if the file is not JSON
     broken: FormatError | None = None
     """The error in the first JSON value, if the file begins like JSON."""
 
@@ -60,10 +57,8 @@ def is_record(value: object, *keys: str, **kinds: type) -> bool:
 class Format(Generic[T]):
     """A file format."""
 
-    name: str
-    """The value of `--from` and `--to`."""
-    about: str
-    """One line for `jpr validate` and the documentation."""
+    name: str  # the value of `--from` and `--to`
+    about: str  # one line for `jpr validate` and the documentation
     sniff: Callable[[Head], bool]
     read: Callable[[Path], Located[T]]
     write: Write | None = None
@@ -153,8 +148,7 @@ class RecordKind:
 
     name: str
     formats: Iterable[Format[Any]]
-    key: Callable[[Any], str]
-    """Returns the id of a record; no two in a file may have the same."""
+    key: Callable[[Any], str]  # returns the id of a record; no two in a file may have the same
     checked: Callable[[Iterable[Any]], Iterable[Any]] = iter
     """Refuses records that could not be read back."""
 

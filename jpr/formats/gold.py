@@ -34,12 +34,9 @@ class Row:
     value: Any
     path: Path
     line: int
-    position: int = 0
-    """The place, from 0, in the file or list that holds the value."""
-    name: str = "record"
-    """The key of the value."""
-    part: str = ""
-    """The part of the line or the file that holds the value, as errors name it."""
+    position: int = 0  # the place, from 0, in the file or list that holds the value
+    name: str = "record"  # the key of the value
+    part: str = ""  # the part of the line or the file that holds the value, as errors name it
 
     def error(self, problem: str) -> FormatError:
         """Return an error at this row."""

@@ -17,7 +17,7 @@ from itertools import islice
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from jpr.errors import ConfigError, DataError, JprError, MissingExtraError
+from jpr.errors import ConfigError, DataError, JprError, needs_extra
 from jpr.stages import batched
 
 if TYPE_CHECKING:
@@ -31,13 +31,10 @@ _OPENING = Lock()  # the threads of a worker share the stage that one of them op
 class StageSpec:
     """How a worker opens the stage that it runs."""
 
-    open: Callable[..., tuple[Any, str]]
-    """Returns the stage and its key; a function of a module, so that it can be pickled."""
+    open: Callable[..., Any]  # returns the stage; of a module, so that it can be pickled
     arguments: tuple[Hashable, ...]
-    key: str
-    """The key of the client's stage: the same key, the same results."""
-    name: str
-    """For messages."""
+    key: str  # of the client's stage: the same key, the same results
+    name: str  # for messages
 
 
 Work = Callable[[Any, Iterable[Any]], Iterable[Any]]
@@ -73,10 +70,8 @@ def open_runner(workers: str | None, spec: StageSpec) -> Iterator[BatchRunner]:
 @contextmanager
 def open_cluster(workers: str) -> Iterator["Client"]:
     """Start a number of local processes, or connect to the address of a scheduler."""
-    try:
+    with needs_extra("work over Dask workers", "dask"):
         distributed: Any = import_module("distributed")  # its classes have no types
-    except ImportError as error:
-        raise MissingExtraError("work over Dask workers", "dask") from error
     if "://" in workers:
         try:
             client = distributed.Client(workers, timeout=10)
@@ -142,7 +137,7 @@ def _run_task(spec: StageSpec, work: Work, items: list[Any]) -> list[Any]:
 
 @lru_cache(maxsize=2)
 def _opened(spec: StageSpec) -> Any:  # noqa: ANN401  any stage
-    stage, key = spec.open(*spec.arguments)
-    if key != spec.key:
+    stage = spec.open(*spec.arguments)
+    if stage.key != spec.key:
         raise JprError(f"{spec.name}: differs between client and worker; copy it to the worker")
     return stage

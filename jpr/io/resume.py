@@ -19,8 +19,7 @@ from jpr.io.locks import locked
 from jpr.stages import Progress
 
 T = TypeVar("T")
-_HASH = 17
-"""Characters before a line: the beginning of its hash, and a space."""
+_HASH = 17  # characters before a line: the beginning of its hash, and a space
 
 
 def write_resumably(

@@ -17,10 +17,8 @@ _MAX_BYTES = 2**31 - 2**24  # protobuf's limit, less some for the operations
 
 Modules = Iterable[tuple[str, nn.Module]]
 """Layers by the names under which their weights are stored."""
-Shape = tuple[int, Sequence[int | str]]
-"""The type of a tensor and its axes, variable ones by name."""
-Outputs = Mapping[str, tuple[str, Shape]]
-"""Outputs of a graph by name: the tensor, and its shape."""
+Shape = tuple[int, Sequence[int | str]]  # the type of a tensor and its axes, variable ones by name
+Outputs = Mapping[str, tuple[str, Shape]]  # outputs of a graph by name: the tensor, and its shape
 
 
 class Graph:

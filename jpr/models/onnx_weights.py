@@ -9,18 +9,16 @@ from pathlib import Path
 
 import numpy as np
 
-from jpr.errors import ConfigError, DataError, FormatError, MissingExtraError
+from jpr.errors import ConfigError, DataError, FormatError, needs_extra
 from jpr.io.atomic import copy_file
 from jpr.io.checksums import checked_sums
 
-try:
+with needs_extra("weights for torch", "train"):
     import onnx
     import torch
     from google.protobuf.message import DecodeError
     from onnx import ModelProto, helper, numpy_helper
     from torch import Tensor
-except ImportError as error:
-    raise MissingExtraError("weights for torch", "train") from error
 
 from jpr.models import joint_config
 from jpr.models.bert import Bert

@@ -79,7 +79,7 @@ class FusionReader(Reader):
         options = replace(options, **{name: v for name, v in changes.items() if v is not None})  # type: ignore[arg-type]  # as they are
         on_gpu = uses_gpu(device)
         model = read_t5(home, torch.bfloat16 if on_gpu else torch.float32)
-        prompts = Prompts(read_tokenizer(home / "tokenizer.json"), settings)
+        prompts = Prompts(read_tokenizer(home), settings)
         key = weights_digest(weight_files(home), sums)
         model = model.to("cuda" if on_gpu else "cpu").eval()
         return cls(

@@ -1,11 +1,10 @@
 """Readers by the folder of their model or the address of their endpoint."""
 
 from dataclasses import asdict, dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jpr.errors import MissingExtraError
+from jpr.errors import needs_extra
 from jpr.read.spans import SpanReader
 from jpr.rerank.methods import NoSettings
 from jpr.stages import KeyedReader
@@ -52,17 +51,13 @@ def settings_class(model: str | None, llm: str | None) -> type[ReaderSettings]:
 class ReadOptions:
     """Everything that determines a reader; a worker opens the same one from it."""
 
-    model: str
-    """Folder of a model, empty for the bundled one; with `llm`, the model's name there."""
-    llm: str | None
-    """Base URL of an OpenAI-compatible endpoint."""
+    model: str  # folder of a model, empty for the bundled one; with `llm`, the model's name there
+    llm: str | None  # base URL of an OpenAI-compatible endpoint
     settings: ReaderSettings
     max_answers: int
     min_ratio: float
-    choose: int | None
-    """Passages to choose jointly before reading."""
-    threads: int = 0
-    """For ONNX; 0 is one per core."""
+    choose: int | None  # passages to choose jointly before reading
+    threads: int = 0  # for ONNX; 0 is one per core
 
     def for_worker(self) -> "ReadOptions":
         """Return the same for a worker process: an absolute path, one thread."""
@@ -70,27 +65,24 @@ class ReadOptions:
         return replace(self, model=path, threads=1)
 
 
-def open_reader(options: ReadOptions) -> tuple[KeyedReader, str]:
-    """Return a reader and its key."""
+def open_reader(options: ReadOptions) -> KeyedReader:
+    """Return the reader that the options describe."""
     settings, limit = options.settings, options.max_answers
-    reader: KeyedReader
     if isinstance(settings, LlmSettings):
         from jpr.read.llm import LlmReader
 
-        reader = LlmReader(options.llm or "", options.model, max_answers=limit, **asdict(settings))
-    elif isinstance(settings, FusionSettings):
-        reader = _fusion_reader(options.model).load(
+        return LlmReader(options.llm or "", options.model, max_answers=limit, **asdict(settings))
+    if isinstance(settings, FusionSettings):
+        return _fusion_reader(options.model).load(
             options.model,
             is_grounded=not settings.any_text,
             width=settings.beams,
             stop_penalty=settings.stop_penalty,
             max_answers=limit,
         )
-    else:
-        reader = SpanReader.load(
-            options.model or None, options.min_ratio, limit, options.choose, threads=options.threads
-        )
-    return reader, reader.key
+    return SpanReader.load(
+        options.model or None, options.min_ratio, limit, options.choose, threads=options.threads
+    )
 
 
 def load_reader(
@@ -103,8 +95,7 @@ def load_reader(
 
 
 def _fusion_reader(folder: str | Path) -> "type[FusionReader]":
-    if not find_spec("torch"):
-        raise MissingExtraError(f"{folder}: a T5 that generates answers", "train")
-    from jpr.read.generate import FusionReader
+    with needs_extra(f"{folder}: a T5 that generates answers", "train"):
+        from jpr.read.generate import FusionReader
 
     return FusionReader

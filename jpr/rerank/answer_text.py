@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from jpr.decode import Covering, Evidence
-from jpr.encode.tokenizer import without_surrogates
+from jpr.decode.covering import Covering, Evidence
 from jpr.rerank.evidence import Vocabulary
-from jpr.text import normalize_answer
+from jpr.text import normalize_answer, without_surrogates
 from jpr.types import Answer, ExpectedAnswer, Hit, Node, Passage, Ranking, Support
 
 _MAX_EXPECTED, _MIN_EXPECTED = 5, 0.01

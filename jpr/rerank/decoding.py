@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jpr.decode import Limits, Search, beam, independent, sequence, tree
+from jpr.decode.search import Limits, Search
+from jpr.decode.sequences import beam, independent, sequence
+from jpr.decode.tree import tree
 from jpr.errors import ConfigError, DataError
 from jpr.io.checksums import sealed, unsealed
 from jpr.io.json_files import read_object, write_json
@@ -85,15 +87,11 @@ class StoppingRule:
     """When a model's searches stop, and on what data that was found."""
 
     threshold: float
-    most: int
-    """Maximum number of passages."""
+    most: int  # maximum number of passages
     decoder: str
-    beta: float
-    """The search that it was found for."""
-    kept: float
-    """The share of answers that it kept."""
-    passages: float
-    """Passages per question, on average."""
+    beta: float  # the search that it was found for
+    kept: float  # the share of answers that it kept
+    passages: float  # passages per question, on average
     questions: int
 
     def __post_init__(self) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jpr.encode.encoder_folder import load_encoder
-from jpr.errors import ConfigError, DataError, MissingExtraError
+from jpr.errors import ConfigError, DataError, needs_extra
 from jpr.rerank.methods import RerankOptions
 from jpr.rerank.order import Choice, checked, ranked
 from jpr.stages import Encoder, Reranker, batched
@@ -89,10 +89,8 @@ class Pyversity:
 
     def choose(self, relevance: Vectors, vectors: Vectors, k: int) -> list[Choice]:
         """Return k passages as pyversity chooses them."""
-        try:
+        with needs_extra(f"the diversifier {self.name!r}", "diversify"):
             from pyversity import diversify
-        except ImportError as error:
-            raise MissingExtraError(f"the diversifier {self.name!r}", "diversify") from error
         if self.relevance == 1:  # the library's order of equal ones is left to chance there
             return Mmr(1).choose(relevance, vectors, k)
         found = diversify(vectors, relevance, k, self.name, 1 - self.relevance)

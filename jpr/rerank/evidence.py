@@ -12,7 +12,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from jpr.decode import Evidence
+from jpr.decode.covering import Evidence
 from jpr.encode.tokenizer import continuation_tokens
 
 SPANS = 8  # spans considered per passage

@@ -83,9 +83,3 @@ def make_reranker(options: RerankOptions) -> KeyedReranker:
     module = import_module(METHODS[options.method].module)
     made: KeyedReranker = module.make(options.settings, options)
     return made
-
-
-def open_reranker(options: RerankOptions) -> tuple[KeyedReranker, str]:
-    """Return a reranker and its key: what a worker calls."""
-    reranker = make_reranker(options)
-    return reranker, reranker.key

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 
-from jpr.decode import Rows
+from jpr.decode.search import Rows
 from jpr.encode.encoder_folder import weights_digest
 from jpr.encode.onnx_session import Floats, OnnxInputs, OnnxModel, one_text, open_session
 from jpr.errors import FormatError

@@ -5,7 +5,6 @@ log-probability of `true` against `false`. Public monoT5 checkpoints are Hugging
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ from tokenizers import Tokenizer
 
 from jpr.encode.encoder_folder import uses_gpu, weight_files, weights_digest
 from jpr.encode.tokenizer import read_tokenizer
-from jpr.errors import ConfigError, DataError, FormatError, MissingExtraError
+from jpr.errors import ConfigError, DataError, FormatError, needs_extra
 from jpr.rerank.methods import NoSettings, RerankOptions
 from jpr.rerank.order import checked, ranked
 from jpr.types import Hit, Passage, Question, Ranking
@@ -36,12 +35,11 @@ class PointwiseReranker:
     @classmethod
     def load(cls, folder: Path, device: str = "auto") -> "PointwiseReranker":
         """Open a Hugging Face T5 folder; on a GPU if one is present."""
-        if not find_spec("torch"):
-            raise MissingExtraError(f"{folder}: a T5", "train")
-        from jpr.models.t5_checkpoint import read_t5
+        with needs_extra(f"{folder}: a T5", "train"):
+            from jpr.models.t5_checkpoint import read_t5
 
         model = read_t5(folder).to("cuda" if uses_gpu(device) else "cpu")
-        tokenizer = read_tokenizer(folder / "tokenizer.json")
+        tokenizer = read_tokenizer(folder)
         try:
             return cls(model, tokenizer, weights_digest(weight_files(folder)))
         except DataError as error:

@@ -36,11 +36,10 @@ class PromptLayout:
 
 
 _T5 = ("question:", QUESTION, "index:", NUMBER, "title:", TITLE, "context:", TEXT, "</s>")
-LAYOUTS = {
+LAYOUTS = {  # the "." of `bert` is left out if there is no title
     "bert": PromptLayout(("[CLS]", QUESTION, "[SEP]", TITLE, ".", TEXT, "[SEP]"), 0, 3, 5),
     "t5": PromptLayout(_T5, 3, 5, 7),
 }
-"""The "." of `bert` is left out if there is no title."""
 STYLES = tuple(LAYOUTS)
 _SPECIAL = ("[CLS]", "[SEP]", "</s>")
 
@@ -90,8 +89,7 @@ class Prompts:
         self.tokenizer, self.settings = tokenizer, settings
         self.layout = LAYOUTS[settings.style]
         fixed = list(dict.fromkeys(piece for piece in self.layout.pieces if piece not in _VARYING))
-        self.special: dict[str, int] = {}
-        """The ids of the special tokens in the layout."""
+        self.special: dict[str, int] = {}  # the ids of the special tokens in the layout
         for token in [one for one in fixed if one in _SPECIAL]:
             id = tokenizer.token_to_id(token)
             if id is None:

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from jpr.encode.encoder_folder import weight_files, weights_digest
 from jpr.encode.tokenizer import read_tokenizer
-from jpr.errors import ConfigError, MissingExtraError
+from jpr.errors import ConfigError, needs_extra
 from jpr.io.checksums import read_record, with_sums
 from jpr.io.json_files import write_json
 from jpr.models.joint_config import ENCODER_FILE, JOINT_JSON, STEP_FILE, read_joint_json
@@ -34,12 +34,10 @@ def export_joint(
     without, in 32. `prior` replaces the weight of the first-stage rank.
     """
     settings = read_prompt_settings(source)
-    try:
+    with needs_extra("exporting a joint model", "train"):
         from jpr.models.heads import IndexHead, PointerHead
         from jpr.models.joint_checkpoint import read_joint
         from jpr.models.onnx_export import joint_to_onnx
-    except ImportError as error:
-        raise MissingExtraError("exporting a joint model", "train") from error
     model, _ = read_joint(source)
     if prior is not None:
         if not isinstance(model.head, PointerHead):
@@ -48,7 +46,7 @@ def export_joint(
     _, sums = read_record(source / JOINT_JSON)
     weights = weights_digest(weight_files(source), sums)
     weights += "" if prior is None else f", prior {prior:g}"
-    tokenizer = read_tokenizer(source / "tokenizer.json")
+    tokenizer = read_tokenizer(source)
     numbers = len(model.head.tokens) if isinstance(model.head, IndexHead) else 0
     rows = _rows(Prompts(tokenizer, settings), numbers, sample) if sample else None
     made = joint_to_onnx(model, weights, rows)

@@ -8,7 +8,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from jpr.decode import Ask, Covering, Evidence, Limits, Row, Rows, chosen_passages, decode_many
+from jpr.decode.covering import Covering, Evidence
+from jpr.decode.search import Ask, Limits, Row, Rows, chosen_passages, decode_many
 from jpr.rerank.answer_text import AnswerLocator, candidate_answers, expected_answers
 from jpr.rerank.decoding import Decoding
 from jpr.rerank.evidence import PassageTokens, find_evidence
@@ -22,8 +23,7 @@ class ModelInput:
     """The candidates of one question as a model takes them, in first-stage order."""
 
     prompted: Sequence[Prompted]
-    numbers: Sequence[int]
-    """The index token of each candidate, as an index head counts them."""
+    numbers: Sequence[int]  # the index token of each candidate, as an index head counts them
 
     @property
     def prior(self) -> NDArray[np.float32]:

@@ -6,7 +6,6 @@ to 4 points of recall). A passage also has the terms of `jpr.retrieve.filters`.
 """
 
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -21,11 +20,10 @@ from jpr.errors import FormatError
 from jpr.io.atomic import explain_write_errors, link
 from jpr.retrieve.filters import Clauses, terms
 from jpr.retrieve.rank_fusion import Scored, ranked
+from jpr.text import without_surrogates
 from jpr.types import Passage
 
 ANALYZER = "simple, 64 bytes at most, lower case, ASCII folding, stop words, English stems"
-_SURROGATE = re.compile("[\ud800-\udfff]")
-"""Unpaired surrogates, which tantivy does not accept."""
 STOP_WORDS = """
 a about all also am an and any are as at be been being but by can could did do does doing for from
 had has have having he her here hers him his how i if in into is it its itself just me my no nor not
@@ -92,7 +90,7 @@ class Bm25Writer:
         try:
             document.add_text("body", body)
         except UnicodeEncodeError:
-            document.add_text("body", _SURROGATE.sub("\ufffd", body))
+            document.add_text("body", without_surrogates(body))
         for term in terms(passage):
             document.add_text("meta", term)
         with explain_write_errors(self._folder, ValueError):
@@ -144,7 +142,7 @@ class Bm25Searcher:
 
     def search(self, text: str, k: int, where: Clauses = ()) -> Scored:
         """Return (row, score) of the k best passages, best first; ties by row."""
-        tokens = dict.fromkeys(self._analyzer.analyze(_SURROGATE.sub("\ufffd", text)))
+        tokens = dict.fromkeys(self._analyzer.analyze(without_surrogates(text)))
         if not tokens or k < 1:
             return []
         queries = (tantivy.Query.term_query(self._schema, "body", t, "freq") for t in tokens)

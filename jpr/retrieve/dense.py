@@ -28,10 +28,8 @@ TARGET = 0.99
 """Questions lie farther from passages than passages do: their recall is some points lower."""
 QUERIES = 256
 _K = 100
-_PER_LIST = 40
-"""Training vectors per centroid: faiss asks for 39 at least."""
-_SAMPLE = 100_000
-"""Vectors from which the range of each dimension is estimated."""
+_PER_LIST = 40  # training vectors per centroid: faiss asks for 39 at least
+_SAMPLE = 100_000  # vectors from which the range of each dimension is estimated
 _FILE = "vectors.faiss"
 
 _faiss: Any = faiss  # its stubs lack the arguments that faiss adds in Python

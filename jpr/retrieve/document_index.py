@@ -19,10 +19,10 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from jpr.encode.tokenizer import read_tokenizer
 from jpr.encode.vectors import StoredVectors, vectors_for
 from jpr.errors import FormatError
 from jpr.formats.corpus.documents import find_documents, nothing_read, passage_ids, read_document
-from jpr.formats.corpus.split import load_tokenizer
 from jpr.io.atomic import explain_write_errors, publish
 from jpr.io.checksums import sealed, sha256, unsealed
 from jpr.io.json_files import read_object
@@ -119,7 +119,7 @@ class _Update:
         if not paths:
             return {}
         passages: dict[str, list[Passage]] = {}
-        tokenizer = load_tokenizer(self.tokenizer)
+        tokenizer = read_tokenizer(self.tokenizer)
         with self.progress_bar("reading files", len(paths)) as progress:
             for name, path in paths.items():
                 try:

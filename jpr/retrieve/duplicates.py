@@ -49,6 +49,8 @@ class DistinctRetriever(Retriever):
         """Wrap a retriever, which is asked for more if passages are removed."""
         distinct((), threshold)  # checks the threshold
         self._retriever, self._threshold = retriever, threshold
+        # A retriever of one's own needs no key: its repr then equals no other.
+        self.key = f"{getattr(retriever, 'key', repr(retriever))} distinct {threshold}"
 
     def retrieve_many(self, questions: Iterable[Question], k: int) -> Iterator[Ranking]:
         """Return the k best distinct passages for each question, or all if there are fewer."""

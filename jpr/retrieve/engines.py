@@ -21,8 +21,7 @@ if TYPE_CHECKING:  # `jpr --help` loads no encoders and no faiss
     from jpr.stages import Encoder
     from jpr.types import Passage
 
-NO_ENCODER = "none"
-"""In place of an encoder: a lexical index without vectors."""
+NO_ENCODER = "none"  # in place of an encoder: a lexical index without vectors
 
 
 @dataclass(frozen=True)

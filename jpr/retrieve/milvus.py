@@ -40,10 +40,8 @@ from jpr.stages import Encoder, batched
 from jpr.types import Passage
 
 _PART = "milvus.part.json"
-_CHUNK = 2_048
-"""Passages encoded together and then recorded as done."""
-_REQUEST = 8_000_000
-"""Bytes of text in one request: a server accepts 64 MB, vectors included."""
+_CHUNK = 2_048  # passages encoded together and then recorded as done
+_REQUEST = 8_000_000  # bytes of text in one request: a server accepts 64 MB, vectors included
 _EMPTY: dict[str, Any] = {"collection": "", "passages": 0, "corpus_sha256": "", "fields": ()}
 """What a build that has not begun holds."""
 _OTHER_CORPUS = (

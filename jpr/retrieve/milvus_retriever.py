@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from jpr.encode.encoder_folder import load_encoder
-from jpr.errors import ConfigError, DataError, FormatError, MissingExtraError
+from jpr.errors import ConfigError, DataError, FormatError, needs_extra
 from jpr.io.checksums import unsealed
 from jpr.io.json_files import read_object
 from jpr.retrieve.engines import ENGINES, MILVUS
@@ -30,8 +30,7 @@ from jpr.types import Hit, Passage, Question, Ranking
 NAME = ENGINES[MILVUS].marker
 FORMAT = 1
 _MAX_K = 16_384
-_BATCH = 64
-"""Questions encoded and searched together."""
+_BATCH = 64  # questions encoded and searched together
 _STRING, _PIECES, _META, _TERMS = 65_535, 500, 65_536, 4_096
 """Limits: bytes of a string, pieces of a text, bytes of meta as JSON, terms of a passage."""
 
@@ -75,10 +74,8 @@ def read_milvus_manifest(path: Path) -> MilvusManifest:
 
 def connect(uri: str) -> Any:  # noqa: ANN401  pymilvus has no types
     """Return a client of the server, or of the milvus-lite file, at this address."""
-    try:
+    with needs_extra("an index in Milvus", "milvus"):
         from pymilvus import MilvusClient
-    except ImportError as error:
-        raise MissingExtraError("an index in Milvus", "milvus") from error
     for logger in ("pymilvus", "grpc._server"):  # they log, with tracebacks, what they raise too
         logging.getLogger(logger).setLevel(logging.CRITICAL)
     with milvus_errors(uri):

@@ -4,8 +4,7 @@ import re
 
 _END = re.compile(r"(?<=[?？؟])\s+")
 _WORD = re.compile(r"\w+")
-MOST_PARTS = 8
-"""A longer question is searched for by its first parts: each costs a search."""
+MOST_PARTS = 8  # a longer question is searched for by its first parts: each costs a search
 
 
 def question_parts(text: str) -> list[str]:

@@ -17,8 +17,7 @@ from jpr.io.locks import locked
 
 T = TypeVar("T")
 _VERSION = re.compile("v[0-9]{1,9}")
-UNFINISHED = "encoding-"
-"""Prefix of folders that a killed writer leaves and the next one resumes."""
+UNFINISHED = "encoding-"  # prefix of folders that a killed writer leaves and the next one resumes
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from math import exp, inf, nextafter
 from time import monotonic
 from typing import Any, TypeVar
 
-from jpr.decode import Rows
+from jpr.decode.search import Rows
 from jpr.errors import ConfigError, DataError
 from jpr.formats.replies import Json, reply_json, tree_json
 from jpr.pipeline import OpenQuestion, Pipeline, as_question
@@ -24,10 +24,8 @@ from jpr.types import INDEPENDENT, Answer, Hit, Prefix, Ranking
 MAX_JOINT = 20
 """Candidates of a rerank job that are chosen jointly; the others follow by their own probability.
 After twenty passages there is hardly an answer left to cover."""
-CACHED_QUESTIONS = 16
-"""Questions whose encoded candidates are kept."""
-SEARCH_SECONDS = 5.0
-"""Deadline of one search, once candidates are encoded."""
+CACHED_QUESTIONS = 16  # questions whose encoded candidates are kept
+SEARCH_SECONDS = 5.0  # deadline of one search, once candidates are encoded
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +87,7 @@ class SearchJob:
 
 
 Job = TypeVar("Job")
-Placed = tuple[int, Job]
-"""A job, or its result, after the job's position in a batch."""
+Placed = tuple[int, Job]  # a job, or its result, after the job's position in a batch
 
 
 class DeadlineScorer:

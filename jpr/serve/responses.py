@@ -12,8 +12,7 @@ from starlette.exceptions import HTTPException
 from jpr.errors import JprError
 from jpr.io.json_files import strict_json
 
-_MAX_NAME = 100
-"""Characters of a field's name that an error repeats."""
+_MAX_NAME = 100  # characters of a field's name that an error repeats
 _HINTS = {404: "no such path; see /openapi.json", 405: "method not allowed; use POST or GET"}
 _REASONS = {
     "missing": "is missing",

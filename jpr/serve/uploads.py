@@ -10,7 +10,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from threading import Lock
 
@@ -25,8 +24,7 @@ from jpr.serve.limits import ServiceLimits
 from jpr.stages import Encoder, Retriever
 from jpr.types import Passage
 
-UploadedFile = tuple[str, bytes]
-"""A name and a content."""
+UploadedFile = tuple[str, bytes]  # a name and a content
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +100,7 @@ class UploadedCorpora:
             ending = path.suffix.lower()
             if ending not in READERS:
                 raise DataError(f"{name}: unknown kind of file; send {' '.join(READERS)}")
-            if not all(map(find_spec, READERS[ending].needs)):
+            if not READERS[ending].is_installed:
                 raise MissingExtraError(f"to read {ending} files, the service", EXTRA)
             path.write_bytes(content)
             try:

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from jpr.decode import Covering, Limits, chosen_passages, decode_many
+from jpr.decode.covering import Covering
+from jpr.decode.search import Limits, chosen_passages, decode_many
 from jpr.evaluation.measures import mrecall
 from jpr.models.candidates import PackedCandidates
 from jpr.models.joint import JointModel

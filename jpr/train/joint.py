@@ -31,7 +31,7 @@ from jpr.train.state import RunProgress
 def load_model(config: ModelConfig) -> tuple[JointModel, Prompts]:
     """Return the model to train, and its prompts."""
     home = Path(config.init or config.weights)
-    tokenizer = read_tokenizer(home / "tokenizer.json")
+    tokenizer = read_tokenizer(home)
     if config.init:
         model, _ = read_joint(home)
         if config.head == "index" and isinstance(model.head, PointerHead):

@@ -29,13 +29,12 @@ from jpr.types import Passage, Ranking
 
 _BATCH = 512  # questions held at a time: with 100 candidates each, 50 MB of text
 _KEY_BYTES = 16
-_COLUMNS = {
+_COLUMNS = {  # what grows while a pack is made
     **TYPES,
     "passage_tokens": np.uint16,
     "passage_keys": np.uint8,
     "question_ids": np.uint8,  # as lines of JSON
 }
-"""What grows while a pack is made."""
 
 
 @dataclass(frozen=True, slots=True)

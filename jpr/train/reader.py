@@ -35,7 +35,7 @@ _IGNORED = -100  # the label that cross-entropy ignores
 def load_reader(config: ReaderConfig) -> tuple[T5, Prompts, GenerateOptions]:
     """Return the T5 to train, its prompts and how it generates."""
     home = Path(config.weights)
-    tokenizer = read_tokenizer(home / "tokenizer.json")
+    tokenizer = read_tokenizer(home)
     if (home / READER_JSON).exists():
         settings, options = read_reader_json(home)
         checked_sums(home / READER_JSON)

@@ -55,8 +55,7 @@ class Dataset:
     weight: float = 1.0
     scores: NDArray[np.floating] | None = None
     """IndepPR's scores s(p), one per candidate of the pack."""
-    sources: Sequence[str] = ()
-    """Only the questions of these files are sampled, if there are any."""
+    sources: Sequence[str] = ()  # only the questions of these files are sampled, if there are any
 
     def __post_init__(self) -> None:
         pack, sources = self.pack, self.sources
@@ -132,8 +131,7 @@ class Sampler:
 
     datasets: Sequence[Dataset]
     batch: int
-    candidates: int
-    """How many candidates of each question are sampled; 0 takes all."""
+    candidates: int  # how many candidates of each question are sampled; 0 takes all
     k: int
     seed: int
     random_negatives: float = 0.0

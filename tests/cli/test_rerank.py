@@ -11,7 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 from jpr.batch import rerank_to_file
-from jpr.decode import Limits, decode, tree
+from jpr.decode.search import Limits, decode
+from jpr.decode.tree import tree
 from jpr.encode.encoder_folder import load_encoder
 from jpr.formats.questions import load_questions
 from jpr.formats.replies import tree_line

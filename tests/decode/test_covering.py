@@ -10,19 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from jpr.decode import (
-    Covering,
-    Evidence,
-    Limits,
-    NextLogProbs,
-    Rows,
-    chosen_passages,
-    decode,
-    decode_many,
-    independent,
-    sequence,
-    tree,
-)
+from jpr.decode.covering import Covering, Evidence
+from jpr.decode.search import Limits, NextLogProbs, Rows, chosen_passages, decode, decode_many
+from jpr.decode.sequences import independent, sequence
+from jpr.decode.tree import tree
 from jpr.errors import DataError
 from jpr.types import Prefix
 

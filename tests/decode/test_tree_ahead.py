@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jpr.decode import Limits, Rows, chosen_passages, decode, tree
+from jpr.decode.search import Limits, Rows, chosen_passages, decode
+from jpr.decode.tree import tree
 from jpr.types import Prefix
 
 FIRST = np.log([0.24, 0.23, 0.22, 0.21, 0.02, 0.02, 0.02, 0.02])

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jpr.encode.encoder_folder import BUNDLED_ENCODER
+from jpr.encode.tokenizer import read_tokenizer
 from jpr.formats.corpus.documents import READERS, read_document
-from jpr.formats.corpus.split import load_tokenizer
 from tests.formats.corpus.document_samples import pdf, write_docx
 
 from .hostile import damaged, explained, fuzzing
@@ -38,7 +38,7 @@ SAMPLES: dict[str, bytes] = {
     ".csv": CSV.encode(),
     ".jsonl": JSONL.encode(),
 }
-TOKENIZER = load_tokenizer(BUNDLED_ENCODER)
+TOKENIZER = read_tokenizer(BUNDLED_ENCODER)
 
 
 def test_every_kind_is_tried() -> None:

@@ -19,7 +19,7 @@ from jpr.formats.runs import write_rankings
 from jpr.io.atomic import publish_folder
 from jpr.io.cluster import StageSpec, cluster_runner, open_cluster
 from jpr.rerank.decoding import StoppingRule, write_stopping_rule
-from jpr.rerank.methods import METHODS, RerankOptions, open_reranker
+from jpr.rerank.methods import METHODS, RerankOptions, make_reranker
 from jpr.rerank.save import export_joint
 from jpr.retrieve.index import build_index
 from jpr.types import Question
@@ -151,8 +151,9 @@ def joint_options(folder: Path) -> RerankOptions:
 
 def test_a_worker_lost_while_reranking(tmp_path: Path, client: "Client", joint: Path) -> None:
     options, rankings = joint_options(joint), RANKINGS * 8
-    reranker, key = open_reranker(options)
-    spread = cluster_runner(client, StageSpec(open_reranker, (options.for_worker(),), key, "joint"))
+    reranker = make_reranker(options)
+    spec = StageSpec(make_reranker, (options.for_worker(),), reranker.key, "joint")
+    spread = cluster_runner(client, spec)
     kill, victim = killing(client)
     rerank_to_file(reranker, rankings, tmp_path / "here", 3)
     rerank_to_file(reranker, rankings, tmp_path / "there", 3, kill, spread)
@@ -182,8 +183,8 @@ def test_a_worker_with_another_model_is_noticed(
 def test_what_a_worker_cannot_open_is_reported(
     tmp_path: Path, client: "Client", joint: Path
 ) -> None:
-    reranker, key = open_reranker(joint_options(joint))
-    opening = StageSpec(open_reranker, (joint_options(tmp_path / "none"),), key, "joint")
+    reranker = make_reranker(joint_options(joint))
+    opening = StageSpec(make_reranker, (joint_options(tmp_path / "none"),), reranker.key, "joint")
     with pytest.raises(JprError, match=r"on a worker: .*none"):
         rerank_to_file(reranker, RANKINGS, tmp_path / "x", 3, run=cluster_runner(client, opening))
 

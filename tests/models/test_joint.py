@@ -7,7 +7,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jpr.decode import Limits, Rows, chosen_passages, decode, decode_many, sequence, tree
+from jpr.decode.search import Limits, Rows, chosen_passages, decode, decode_many
+from jpr.decode.sequences import sequence
+from jpr.decode.tree import tree
 from jpr.errors import ConfigError, DataError
 from jpr.models.bert import Bert
 from jpr.models.config import BertConfig

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from jpr.decode import Covering, Evidence, Limits, chosen_passages, decode_many, sequence
+from jpr.decode.covering import Covering, Evidence
+from jpr.decode.search import Limits, chosen_passages, decode_many
+from jpr.decode.sequences import sequence
 from jpr.encode.tokenizer import truncated_tokens
 from jpr.rerank.answer_text import AnswerLocator, expected_answers
 from jpr.rerank.joint import JointReranker

@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from jpr.decode import chosen_passages
+from jpr.decode.search import chosen_passages
 from jpr.errors import ConfigError, DataError, FormatError
 from jpr.models.joint_checkpoint import read_joint
 from jpr.rerank.decoding import Decoding

@@ -8,7 +8,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from jpr.decode import Evidence, chosen_passages
+from jpr.decode.covering import Evidence
+from jpr.decode.search import chosen_passages
 from jpr.encode.tokenizer import read_tokenizer
 from jpr.io.atomic import publish_folder
 from jpr.rerank.evidence import Vocabulary, find_evidence

@@ -9,7 +9,7 @@ from jpr.errors import ConfigError
 from jpr.rerank import methods
 from jpr.rerank.diversify import DiversifySettings
 from jpr.rerank.joint import JointSettings
-from jpr.rerank.methods import METHODS, Method, RerankOptions, make_reranker, open_reranker
+from jpr.rerank.methods import METHODS, Method, RerankOptions, make_reranker
 
 EXTENDING = Path(__file__).parents[2] / "docs" / "extending.md"
 
@@ -39,7 +39,7 @@ def test_a_worker_opens_the_same_with_absolute_paths() -> None:
     assert there.model == Path("m").resolve()
     assert there.settings == DiversifySettings(0.5, Path("models/e").resolve())
     assert there.threads == 1
-    assert open_reranker(RerankOptions("oracle").for_worker())[1] == "oracle"
+    assert make_reranker(RerankOptions("oracle").for_worker()).key == "oracle"
 
 
 def test_the_method_of_the_documentation_runs_with_its_settings(

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from jpr.decode import chosen_passages
+from jpr.decode.search import chosen_passages
 from jpr.errors import FormatError, JprError
 from jpr.io.atomic import publish_folder
 from jpr.rerank.joint import JointReranker, model_input

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jpr.decode import Rows
+from jpr.decode.search import Rows
 from jpr.errors import ConfigError, DataError
 from jpr.pipeline import Pipeline
 from jpr.rerank.joint import JointReranker

@@ -23,8 +23,7 @@ from jpr.formats.corpus.split import split_wordpieces
 from jpr.stages import Progress
 from jpr.types import Passage
 
-Cut = Callable[[Passage], Iterable[Passage]]
-"""Cuts a passage into pieces."""
+Cut = Callable[[Passage], Iterable[Passage]]  # cuts a passage into pieces
 EXTRA = "documents"
 WORDPIECES = 140
 """Of a passage at most, about a hundred words: with title and question it fits the models."""
@@ -40,8 +39,13 @@ class DocumentReader(NamedTuple):
     read: Callable[[Path], Iterator[prose.Section]]
     needs: tuple[str, ...] = ()
 
+    @property
+    def is_installed(self) -> bool:
+        """Whether its packages are."""
+        return all(map(find_spec, self.needs))
 
-READERS = {
+
+READERS = {  # by the ending of a file's name
     ".txt": DocumentReader(prose.read_plain),
     ".md": DocumentReader(prose.read_markdown),
     ".html": DocumentReader(prose.read_html, ("lxml",)),
@@ -51,7 +55,6 @@ READERS = {
     ".csv": DocumentReader(tables.read_csv),
     ".jsonl": DocumentReader(tables.read_jsonl),
 }
-"""By the ending of a file's name."""
 
 
 class DocumentFolder(NamedTuple):
@@ -77,7 +80,7 @@ def find_documents(folder: Path) -> DocumentFolder:
         if not file.is_file() or not file.resolve().is_relative_to(root):
             continue
         ending = file.suffix.lower()
-        if not all(map(find_spec, READERS[ending].needs)):
+        if not READERS[ending].is_installed:
             refuse(MissingExtraError(f"{folder}: reading {ending} files", EXTRA))
             continue
         try:
@@ -109,7 +112,7 @@ def read_documents(
 
 def nothing_read(folder: Path) -> FormatError:
     """Return the error for a folder without a readable document."""
-    names = [name for name, reader in READERS.items() if all(map(find_spec, reader.needs))]
+    names = [name for name, reader in READERS.items() if reader.is_installed]
     return FormatError(folder, 0, f"holds no readable document; {' '.join(names)} can be read")
 
 

@@ -18,15 +18,12 @@ from jpr.formats.corpus.folder import FENCE, HEADING
 from jpr.io.atomic import explain_read_errors
 from jpr.types import NO_META
 
-MAX_BYTES = 50 << 20
-"""Of a file; larger ones are left out."""
-TIME_LIMIT = 60.0
-"""Seconds for reading a file; after that no further part of it is begun."""
-DAMAGE = (
+MAX_BYTES = 50 << 20  # of a file; larger ones are left out
+TIME_LIMIT = 60.0  # seconds for reading a file; after that no further part of it is begun
+DAMAGE = (  # exceptions that libraries raise for a damaged file
     *(LookupError, ValueError, TypeError, AttributeError, ArithmeticError, AssertionError),
     *(OSError, EOFError, RuntimeError, zlib.error, struct.error),
 )
-"""Exceptions that libraries raise for a damaged file."""
 T = TypeVar("T")
 
 
@@ -38,8 +35,7 @@ class Section(NamedTuple):
     meta: Mapping[str, object] = NO_META
 
 
-Block = tuple[int, str]
-"""The level of a heading, from 1, and the heading; or 0 and text."""
+Block = tuple[int, str]  # the level of a heading, from 1, and the heading; or 0 and text
 
 
 def sections(file: Path, title: str, blocks: Sequence[Block]) -> Iterator[Section]:

@@ -7,16 +7,14 @@ id of piece i is `id#i`, or the passage's own if there is one piece.
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from tokenizers import Encoding, Tokenizer
 
-from jpr.errors import ConfigError, DataError, FormatError
-from jpr.io.atomic import explain_read_errors
+from jpr.errors import ConfigError, DataError
+from jpr.text import without_surrogates
 from jpr.types import Passage
 
 _WORD, _NO_SPACE = re.compile(r"\S++"), re.compile(r"\S")
-_HALF = re.compile("[\ud800-\udfff]")
 
 
 def split_words(passage: Passage, words: int = 100) -> Iterator[Passage]:
@@ -40,22 +38,6 @@ def _pieces(passage: Passage, texts: Sequence[str]) -> Iterator[Passage]:
         yield Passage(f"{passage.id}#{number}", passage.title, text, passage.meta)
 
 
-def load_tokenizer(path: str | Path) -> Tokenizer:
-    """Open a `tokenizer.json`, or the one in a folder, without its truncation and padding."""
-    file = Path(path)
-    if file.is_dir():
-        file = file / "tokenizer.json"
-    try:
-        with explain_read_errors(file):
-            tokenizer = Tokenizer.from_buffer(file.read_bytes())
-    except ValueError as error:
-        problem = f"is not a tokenizer of the tokenizers library ({error}); copy it again"
-        raise FormatError(file, 0, problem) from error
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    return tokenizer
-
-
 def split_wordpieces(passage: Passage, tokenizer: Tokenizer, limit: int = 288) -> Iterator[Passage]:
     """Cut a passage between words so that no piece has more wordpieces than `limit`.
 
@@ -65,7 +47,7 @@ def split_wordpieces(passage: Passage, tokenizer: Tokenizer, limit: int = 288) -
     if limit < 1:
         raise ConfigError(f"a piece needs at least one wordpiece, not {limit}")
     if tokenizer.truncation is not None or tokenizer.padding is not None:
-        raise ConfigError("the tokenizer truncates or pads; open it with load_tokenizer")
+        raise ConfigError("the tokenizer truncates or pads; open it with read_tokenizer")
     return _pieces(passage, list(_slices(passage, tokenizer, limit)))
 
 
@@ -97,8 +79,7 @@ def _slices(passage: Passage, tokenizer: Tokenizer, limit: int) -> Iterator[str]
 
 
 def _encode(text: str, tokenizer: Tokenizer) -> Encoding:
-    whole = text if text.isascii() else _HALF.sub("\ufffd", text)  # the library takes no half pair
-    return tokenizer.encode(whole, add_special_tokens=False)
+    return tokenizer.encode(without_surrogates(text), add_special_tokens=False)
 
 
 def _word_end(word_ends: list[int], start: int, end: int) -> int:

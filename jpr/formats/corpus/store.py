@@ -33,8 +33,7 @@ class Written(NamedTuple):
     """The passages that a writer has added to a store."""
 
     passages: int
-    sha256: str
-    """Of their ids, titles, texts and meta, in their order."""
+    sha256: str  # of their ids, titles, texts and meta, in their order
 
 
 class StoreWriter:

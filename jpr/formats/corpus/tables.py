@@ -16,8 +16,7 @@ from pathlib import Path
 from jpr.errors import FormatError
 from jpr.formats.corpus.prose import Section, read_text
 
-Places = tuple[int | None, int | None]
-"""Of the columns that hold the title and the text."""
+Places = tuple[int | None, int | None]  # of the columns that hold the title and the text
 _TEXTS = ("text", "contents", "content", "body")
 _TITLES = ("title", "name")
 _SAMPLE = 1 << 16

@@ -23,8 +23,7 @@ T = TypeVar("T")
 class Alignment(Generic[T]):
     """A run, or predictions, in the order of the questions, and what did not match."""
 
-    items: tuple[T, ...]
-    """One for each question."""
+    items: tuple[T, ...]  # one for each question
     missing: tuple[str, ...]
     """Ids of questions without a ranking or prediction; their items are empty."""
     unknown: tuple[str, ...]

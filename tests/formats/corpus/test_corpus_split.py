@@ -5,8 +5,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
+from jpr.encode.tokenizer import read_tokenizer
 from jpr.errors import ConfigError, DataError, FormatError
-from jpr.formats.corpus.split import load_tokenizer, split_wordpieces, split_words
+from jpr.formats.corpus.split import split_wordpieces, split_words
 from jpr.types import Passage
 
 LETTERS = "abcdefgh"
@@ -142,11 +143,11 @@ def test_a_tokenizer_that_cuts_is_refused_unless_loaded_by_us(tmp_path: Path) ->
     cutting = wordpiece()
     cutting.enable_truncation(4)
     cutting.enable_padding(length=4)
-    with pytest.raises(ConfigError, match="open it with load_tokenizer"):
+    with pytest.raises(ConfigError, match="open it with read_tokenizer"):
         split_wordpieces(Passage("1", "", "a b c d e f"), cutting)
     cutting.save(str(tmp_path / "tokenizer.json"))
     for path in (tmp_path, tmp_path / "tokenizer.json"):
-        pieces = split_wordpieces(Passage("1", "", "a b c d e f"), load_tokenizer(path))
+        pieces = split_wordpieces(Passage("1", "", "a b c d e f"), read_tokenizer(path))
         assert [piece.text for piece in pieces] == ["a b c d e f"]
 
 
@@ -154,9 +155,9 @@ def test_a_tokenizer_that_cuts_is_refused_unless_loaded_by_us(tmp_path: Path) ->
 def test_a_file_that_is_no_tokenizer_is_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "t.json").write_bytes(content)
     with pytest.raises(FormatError, match=r"t\.json: .*not a tokenizer"):
-        load_tokenizer(tmp_path / "t.json")
+        read_tokenizer(tmp_path / "t.json")
     with pytest.raises(FormatError, match=r"tokenizer\.json: .*No such file"):
-        load_tokenizer(tmp_path)
+        read_tokenizer(tmp_path)
 
 
 @pytest.mark.parametrize("tokenizer", TOKENIZERS.values(), ids=TOKENIZERS)
