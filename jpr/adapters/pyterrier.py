@@ -32,7 +32,7 @@ class JprTransformer(pyterrier.Transformer):
         chosen = list(choose_many(self.reranker, _rankings(frame), self.k))
         result = frame.iloc[[row for row, _ in chosen]].reset_index(drop=True)
         result["score"] = np.array([score for _, score in chosen], dtype=np.float64)
-        in_query = result.groupby("qid", sort=False).cumcount()
+        in_query = result.groupby("qid", sort=False, dropna=False).cumcount()
         result["rank"] = in_query + pyterrier.model.FIRST_RANK
         return result
 
@@ -42,7 +42,7 @@ class JprTransformer(pyterrier.Transformer):
 
 def _rankings(frame: DataFrame) -> Iterator[Ranking]:
     """Yield each query's rows, best first: a frame need not be sorted."""
-    for qid, own in frame.groupby("qid", sort=False):
+    for qid, own in frame.groupby("qid", sort=False, dropna=False):
         rows = (own.sort_values("rank", kind="stable") if "rank" in own else own).to_dict("index")
         documents = ((at, (row["text"], row, row.get("score"))) for at, row in rows.items())
         yield ranking(str(qid), own["query"].iloc[0], documents)

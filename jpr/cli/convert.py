@@ -1,6 +1,7 @@
 """`jpr convert`."""
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +55,9 @@ def run(options: ConvertArguments) -> None:
             records = files.fill_in(records, options.corpus, options.questions)
         records = files.split_passages(extract(records) if extract else records, options.split)
         assert target.write is not None
-        records = output.counted(f"writing {target.name}", records)
-        with publish(options.target) as stream:
-            target.write(records, stream, format.name)
+        counted = output.counted(f"writing {target.name}", records)
+        with closing(counted), publish(options.target) as stream:
+            target.write(counted, stream, format.name)
 
 
 def _questions_of(rankings: Iterable[Ranking]) -> Iterator[Question]:

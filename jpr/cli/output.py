@@ -5,7 +5,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
@@ -116,8 +116,8 @@ def progress(what: str, total: int | None) -> Iterator[Callable[..., None]]:
         yield lambda done, shown="": bar.update(task, advance=done, shown=shown)
 
 
-def counted(what: str, records: Iterable[T], total: int | None = None) -> Iterator[T]:
-    """Yield records while a progress bar counts them."""
+def counted(what: str, records: Iterable[T], total: int | None = None) -> Generator[T, None, None]:
+    """Yield records while a progress bar counts them; it stays until the generator is closed."""
     with progress(what, total) as report:
         for record in records:
             yield record

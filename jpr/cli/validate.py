@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,8 +46,9 @@ def run(options: ValidateArguments) -> None:
     file = options.file
     kind, format = files.recognize(file, options.from_)
     try:
-        with files.naming(file):
-            facts = _COUNTERS[kind.name](output.counted("reading", kind.read(file, format.name)))
+        counted = output.counted("reading", kind.read(file, format.name))
+        with files.naming(file), closing(counted):
+            facts = _COUNTERS[kind.name](counted)
     except FormatError as error:
         problem = f"(read as {format.name}, {kind.name}) {error.problem}"
         raise FormatError(error.path, error.line, problem) from error

@@ -52,6 +52,13 @@ def test_queries_are_apart_and_the_frame_is_left_as_it_is(joint: JointReranker) 
         assert rows["rank"].tolist() == [0, 1, 2]
 
 
+def test_rows_without_the_id_of_a_query_are_one_query() -> None:
+    frame = pd.concat([results("1"), results("2").assign(qid=None)])
+    found = JprTransformer(FirstStageOrder(), k=2).transform(frame)
+    assert found["title"].tolist() == [*NAMES[:2], *NAMES[:2]]
+    assert found["rank"].tolist() == [0, 1, 0, 1]
+
+
 def test_a_frame_is_read_by_rank() -> None:
     backwards = results().iloc[::-1]
     found = JprTransformer(FirstStageOrder(), k=2).transform(backwards)

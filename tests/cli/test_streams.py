@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jpr.cli import output
+from jpr.cli import main, output
 from jpr.evaluation import tables
 from tests.cli.running import EXAMPLE, jpr
 
@@ -130,3 +130,24 @@ def test_a_wait_is_shown_on_a_terminal_alone(
     with output.spinner("choosing"):
         pass
     assert "choosing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["convert run out.trec --to trec", "validate run"])
+def test_an_error_comes_after_the_progress_bar_is_gone(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+) -> None:
+    ctxs = [{"id": id, "text": id, "score": score} for id, score in (("a b", 2), ("a b", 1))]
+    records = [{"id": "1", "question": "who?", "answers": [["x"]], "ctxs": ctxs}]
+    (tmp_path / "run").write_text(json.dumps(records), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "argv", ["jpr", *command.split()])
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with pytest.raises(SystemExit):
+        main()
+    shown, _, after = capsys.readouterr().err.rpartition("jpr: ")
+    assert "ing" in shown  # "reading" or "writing"
+    assert re.fullmatch(r"[^\x1b\n]*\n", after)

@@ -18,14 +18,14 @@ def is_passage(head: Head, *keys: str) -> bool:
     return head.has(*keys) and not head.has_any(*_OF_QUESTIONS)
 
 
-def _passage(row: Row, id_key: str, text_key: str, meta_key: str = "") -> Passage:
+def _passage(row: Row, id_key: str, text_key: str, *meta_keys: str) -> Passage:
     """Read a passage with its parts under these keys; what remains is meta, too."""
     id = row.id(id_key)
     if not id.strip():
         raise row.error(f"{id_key!r} is empty; give every passage an id")
-    meta = row.without(id_key, "title", text_key, meta_key)
-    if row.has(meta_key):
-        meta |= row.field(meta_key, dict)
+    meta = row.without(id_key, "title", text_key, *meta_keys)
+    for key in filter(row.has, meta_keys):
+        meta |= row.field(key, dict)
     return Passage(id, row.optional_text("title"), row.text(text_key), meta)
 
 

@@ -35,6 +35,14 @@ def test_what_else_a_record_says_becomes_meta(tmp_path: Path) -> None:
     assert only(tmp_path, {**GOOD["pyserini"], "n": [1]}).meta == {"n": [1]}
 
 
+@pytest.mark.parametrize("name", ["beir", "pyserini", "atlas"])
+def test_a_column_without_a_name_is_meta_as_any_other(tmp_path: Path, name: str) -> None:
+    record = {"_id": "1", "id": "1", "text": "Bees", "contents": "Bees", "": 0}
+    (tmp_path / "p.jsonl").write_text(json.dumps(record), encoding="utf-8")
+    (passage,) = read_passages(tmp_path / "p.jsonl", name)
+    assert passage.meta[""] == 0
+
+
 @pytest.mark.parametrize(
     ("contents", "title", "text"),
     [

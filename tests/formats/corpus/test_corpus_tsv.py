@@ -66,6 +66,11 @@ def test_dpr_needs_its_header(tmp_path: Path) -> None:
         list(read_passages(stored(tmp_path, "1\tx\tX\n"), "dpr"))
 
 
+def test_an_empty_dpr_file_is_refused_as_that_of_any_format(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match="holds no record of format dpr"):
+        list(read_passages(stored(tmp_path, "\n\n"), "dpr"))
+
+
 def test_dpr_is_written_with_header_and_quotes_only_where_needed() -> None:
     stream = io.StringIO()
     write_passages([Passage("1", "X", 'a "b"'), Passage("2", "Y", "c\td\n")], stream, "dpr")
