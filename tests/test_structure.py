@@ -13,7 +13,7 @@ SOURCES = {
     path.relative_to(ROOT.parent).as_posix(): path.read_text(encoding="utf-8")
     for path in sorted(ROOT.rglob("*.py"))
 }
-MOST_LINES, MOST_LINES_OF_A_FILE = 25_970, 300
+MOST_LINES, MOST_LINES_OF_A_FILE = 24_360, 300
 """The goal for the package is 22,000: lower this number with it, never raise it."""
 SHARED_NAMES = {"JprRanker"}
 """The adapters for Haystack and for rerankers each have one: users import it from its module."""
