@@ -41,7 +41,7 @@ ABOUT = (
 
 
 def evenly_spaced(questions: Sequence[Question], most: int = MOST_QUESTIONS) -> list[Question]:
-    """Return at most so many of the questions, evenly spaced."""
+    """Return at most `most` of the questions, evenly spaced."""
     step = max(1.0, len(questions) / most)
     places = (int(i * step) for i in range(min(len(questions), most)))
     return [questions[place] for place in places]

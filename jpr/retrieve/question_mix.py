@@ -60,9 +60,9 @@ class QuestionMix:
         """Return every passage of the lexical and of the dense ranking with its new score."""
         if len(rankings) != 2:
             raise ConfigError(f"{len(rankings)} rankings; give a lexical and a dense one")
-        telling = [[] if _is_constant(ranking) else ranking for ranking in rankings]
-        weight = self.lexical_weight(*telling)
-        fused = dict(ScoreMix((weight, 1 - weight))(telling))
+        informative = [[] if _is_constant(ranking) else ranking for ranking in rankings]
+        weight = self.lexical_weight(*informative)
+        fused = dict(ScoreMix((weight, 1 - weight))(informative))
         silent = {key: 0.0 for ranking in rankings for key, _ in ranking if key not in fused}
         return ranked([*fused.items(), *silent.items()])
 
