@@ -36,6 +36,7 @@ class IndexSettings:
     device: str = "auto"
     precision: str | None = None
     nprobe: int | None = None
+    replace: bool = False
     collection: str | None = None
     graph: str | None = None
     engine: str | None = None
@@ -55,7 +56,6 @@ class IndexArguments:
         "Without --out, only vectors are made.",
     )
     add: bool = option("Input", "Add the corpus to the index.", default=False)
-    replace: bool = option("Input", "With --add: replace passages of the same id.", default=False)
     remove: str | None = option("Input", "Remove passages: id,id,… or a file with one id per line.")
     workers: Workers = None
     milvus: str | None = option(
@@ -71,8 +71,8 @@ class IndexArguments:
             raise ConfigError("give --out INDEX, or --vectors DIR to make only vectors")
         if self.remove is not None and self.add:
             raise ConfigError("--add and --remove are two steps; run one after the other")
-        if self.replace and not self.add:
-            raise ConfigError("--replace needs --add; without it the whole index is replaced")
+        if self.settings.replace and not self.add:
+            raise ConfigError("replace=true needs --add; without it the whole index is replaced")
         if self.encoder == NO_ENCODER and self.vectors is not None:
             raise ConfigError("--encoder none and --vectors exclude each other; remove one")
         if self.settings.precision and self.vectors is None:
@@ -109,8 +109,8 @@ def run(options: IndexArguments) -> None:
     command resumes when it is run again.
 
     Settings (--set): device (auto, cpu, cuda), precision of --vectors (float16, sq8), nprobe
-    (clusters visited by a search, above a million passages); with --milvus: collection, graph
-    (hnsw, ivf).
+    (clusters visited by a search, above a million passages); with --add: replace (true: passages
+    of the same id are replaced); with --milvus: collection, graph (hnsw, ivf).
 
     Example: jpr index psgs_w100.tsv.gz --out wiki
     Example: jpr index articles/ --out notes --split words:100 --encoder none
@@ -168,7 +168,7 @@ def _index(options: IndexArguments, corpus: Path, out: Path) -> None:
         vectors=options.vectors,
         encode=partial(_encode, options),
         device=settings.device,
-        replacing=options.replace,
+        replacing=settings.replace,
         nprobe=settings.nprobe,
         uri=options.milvus,
         collection=settings.collection,

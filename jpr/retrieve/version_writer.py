@@ -68,7 +68,7 @@ class VersionWriter:
         if self._row(passage.id) is not None:
             if not replacing:
                 raise DataError(
-                    f"passage id {passage.id!r} is in the index; replace it with --replace"
+                    f"passage id {passage.id!r} is in the index; replace it with --set replace=true"
                 )
             self.remove(passage.id)
         self._bm25.add(self._store.add(passage), passage)

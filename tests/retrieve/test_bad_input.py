@@ -203,7 +203,7 @@ def test_two_writers_at_once(tmp_path: Path) -> None:
         ([], "--remove"),
         (["corpus.tsv", "--remove", "1"], "either a corpus"),
         (["--add", "--remove", "1"], "--add and --remove"),
-        (["corpus.tsv", "--replace"], "--replace needs --add"),
+        (["corpus.tsv", "--set", "replace=true"], "replace=true needs --add"),
         (["--remove", "1"], "passage id '1' is not in the index"),
         (["corpus.tsv", "--vectors", "v", "--encoder", "none"], "exclude each other"),
         (["corpus.tsv", "--encoder", "missing"], "missing: not a folder"),

@@ -148,7 +148,7 @@ def test_what_is_removed_is_found_no_more_and_can_come_back(tmp_path: Path) -> N
 def test_an_id_that_is_there_is_an_error_unless_it_is_replaced(tmp_path: Path) -> None:
     build_index(passages(50), tmp_path, source="a")
     new = [Passage("id 0 7", "Zeppelin", "An airship."), Passage("new", "", "Another airship.")]
-    with pytest.raises(DataError, match=r"'id 0 7'.*--replace"):
+    with pytest.raises(DataError, match=r"'id 0 7'.*replace=true"):
         add_to_index(new, tmp_path, source="b")
     assert Index(tmp_path).manifest.passages == 50
     made = add_to_index(new, tmp_path, source="b", replacing=True)
