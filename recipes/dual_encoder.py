@@ -12,7 +12,7 @@ passages of the other questions in the batch, except those known to contain an a
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -42,7 +42,11 @@ class TokenRows:
     ids: Tensor
     """(N,) the tokens of all rows, then what stands before each ([CLS], a prompt) and after."""
     starts: Tensor
-    """(R + 1,) where each row begins, and the end of the last."""
+    """(R,) where each row begins."""
+    ends: Tensor
+    """(R,) where each row ends."""
+    around: int
+    """Where the tokens of the rows end, and those around them begin."""
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[int]], head: tuple[int, ...], tail: int) -> "TokenRows":
@@ -55,16 +59,21 @@ class TokenRows:
         cls, ids: NDArray[np.uint16], lengths: NDArray[np.int64], head: tuple[int, ...], tail: int
     ) -> "TokenRows":
         """Take rows that are already end to end."""
-        starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+        ends = torch.from_numpy(np.cumsum(lengths, dtype=np.int64))
         around = np.array([*head, tail], dtype=np.uint16)
-        return cls(as_tensor(ids, around), torch.from_numpy(starts))
+        return cls(as_tensor(ids, around), ends - torch.from_numpy(lengths), ends, len(ids))
 
     def to(self, device: str) -> "TokenRows":
         """Move the tokens to a device, where batches are then made."""
-        return TokenRows(self.ids.to(device), self.starts.to(device))
+        ids, starts, ends = (part.to(device) for part in (self.ids, self.starts, self.ends))
+        return TokenRows(ids, starts, ends, self.around)
+
+    def without(self, first: Tensor) -> "TokenRows":
+        """Leave out the first tokens of each row, as many as `first` (R,) says."""
+        return replace(self, starts=self.starts + first.to(self.starts.device))
 
     def __len__(self) -> int:
-        return len(self.starts) - 1
+        return len(self.starts)
 
     def lengths(self, rows: Tensor, longest: int) -> Tensor:
         """Return how many tokens each of these rows has in a batch."""
@@ -77,10 +86,10 @@ class TokenRows:
 
     def _pieces(self, rows: Tensor, longest: int) -> tuple[Tensor, Tensor]:
         """Return where head, text and tail of each row begin, and their lengths (B, 3)."""
-        end, last = self.starts[-1], len(self.ids) - 1
-        first, own = self.starts[rows], self.starts[rows + 1] - self.starts[rows]
-        starts = torch.stack([end.expand_as(first), first, torch.full_like(first, last)], 1)
-        whole = torch.stack([(last - end).expand_as(first), own], 1)
+        first, last = self.starts[rows], len(self.ids) - 1
+        head, tail = torch.full_like(first, self.around), torch.full_like(first, last)
+        starts = torch.stack([head, first, tail], 1)
+        whole = torch.stack([tail - head, self.ends[rows] - first], 1)
         room = longest - 1 - (whole.cumsum(1) - whole)
         kept = torch.minimum(whole, room.clamp(min=0))
         return starts, torch.cat([kept, torch.ones_like(first)[:, None]], 1)
@@ -253,7 +262,11 @@ def distillation_loss(student: Tensor, teacher: Tensor) -> Tensor:
 
 def vectors_of(model: Bert, texts: TokenRows, rows: Tensor, longest: int, pooling: str) -> Tensor:
     """Return unit vectors (B, d) of these rows, computed in 16 bits on a GPU."""
-    ids, lengths = texts.packed(rows, longest)
+    return packed_vectors(model, *texts.packed(rows, longest), pooling)
+
+
+def packed_vectors(model: Bert, ids: Tensor, lengths: Tensor, pooling: str = "mean") -> Tensor:
+    """Return unit vectors (B, d) of concatenated texts, computed in 16 bits on a GPU."""
     with torch.autocast(ids.device.type, torch.bfloat16, enabled=ids.device.type == "cuda"):
         hidden = model.forward_packed(ids, lengths)
     return F.normalize(pool(hidden, lengths, pooling), dim=-1)
