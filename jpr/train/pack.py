@@ -123,10 +123,16 @@ class Pack:
         }
 
 
+def element_type(array: Any) -> Any:  # noqa: ANN401  types
+    """Return the type of the elements of an array type, of numpy before and from 2.5."""
+    element = get_args(array)[-1]
+    return (get_args(element) or (element,))[0]
+
+
 TYPES: dict[str, type] = {
-    name: get_args(get_args(kind)[1])[0]
+    name: element_type(kind)
     for name, kind in get_type_hints(Pack).items()
-    if get_origin(kind) is np.ndarray
+    if get_origin(kind) in (np.ndarray, NDArray)
 }
 """The arrays that are one file each, with their types; the tokens of passages are several files."""
 
