@@ -64,7 +64,7 @@ from recipes.encoder_data import (
     DOMAINS,
     LOOK_ONLY,
     WIKI_TRAIN,
-    Asked,
+    TrainingQuestion,
     question_file,
     read_questions,
 )
@@ -338,7 +338,7 @@ def load_texts(work: Path) -> None:
         TEXTS.extend(tuple(json.loads(line)) for line in stream)
 
 
-def training_sets(options: argparse.Namespace) -> Iterator[tuple[str, str, list[Asked]]]:
+def training_sets(options: argparse.Namespace) -> Iterator[tuple[str, str, list[TrainingQuestion]]]:
     """Yield the name, the corpus and the questions of every training set."""
     for name in WIKI_TRAIN:
         yield name, WIKI, read_questions(question_file(options.questions, name))
@@ -378,7 +378,7 @@ IDS: dict[str, dict[str, int]] = {}
 """For each domain, the rows of its passages by id, for the processes that look for answers."""
 
 
-def example_of(task: tuple[Asked, list[int], int, str]) -> list[object] | None:
+def example_of(task: tuple[TrainingQuestion, list[int], int, str]) -> list[object] | None:
     """Return positives, hard negatives and all passages that must not be negatives."""
     asked, candidates, first, corpus = task
     if asked.gold:
@@ -396,7 +396,9 @@ def example_of(task: tuple[Asked, list[int], int, str]) -> list[object] | None:
     return [example.positives, hard, sorted({*example.holding, *held})] if hard else None
 
 
-def _from_gold(asked: Asked, gold: list[int], others: list[int], first: int) -> list[object] | None:
+def _from_gold(
+    asked: TrainingQuestion, gold: list[int], others: list[int], first: int
+) -> list[object] | None:
     by_answer: dict[int, list[int]] = {}
     for row, found in zip(
         gold, found_in((asked.question, [row + first for row in gold], False)), strict=True
@@ -450,7 +452,7 @@ def groups_of(
     options: argparse.Namespace,
     corpora: Corpora,
     mined_by: str,
-    wanted: Sequence[str],
+    names: Sequence[str],
     taught: bool,
 ) -> dict[str, Group]:
     """Return the training questions of these corpora, with a teacher's vectors."""
@@ -459,11 +461,11 @@ def groups_of(
         for line in stream:
             data, record = json.loads(line)
             records.setdefault(data, []).append(record)
-    kept: dict[str, list[tuple[Asked, Example, float]]] = {}
+    kept: dict[str, list[tuple[TrainingQuestion, Example, float]]] = {}
     for data, corpus, asked in training_sets(options):
         factor = WIKI_TRAIN.get(data, 1.0)
         for one, record in zip(asked, records[data], strict=True):
-            if corpus in wanted and record is not None:
+            if corpus in names and record is not None:
                 positives, hard, holding = record
                 example = Example(tuple(map(tuple, positives)), tuple(hard), frozenset(holding))
                 kept.setdefault(corpus, []).append((one, example, factor * one.weight))
@@ -522,8 +524,8 @@ def student(options: argparse.Namespace, corpora: Corpora) -> None:
 def general(options: argparse.Namespace, corpora: Corpora, without: str = "") -> None:
     """Continue on all kinds of text, or on all but one."""
     name = f"without-{without}" if without else "general"
-    wanted = [WIKI, *(domain for domain in DOMAINS if domain not in (without, LOOK_ONLY))]
-    groups = groups_of(options, corpora, "teacher", wanted, taught=True)
+    trained_on = [WIKI, *(domain for domain in DOMAINS if domain not in (without, LOOK_ONLY))]
+    groups = groups_of(options, corpora, "teacher", trained_on, taught=True)
     domains = [domain for domain in groups if domain != WIKI]
     roots = {domain: len(groups[domain].examples) ** 0.5 for domain in domains}
     shares = {domain: 0.45 * root / sum(roots.values()) for domain, root in roots.items()}
@@ -580,9 +582,9 @@ def show(
     """Print MRecall@5 as ranked and by the oracle of 100, all and several answers."""
     folder = options.questions if first == 0 else options.domains
     sets = json.loads((options.input / "texts.json").read_text())
-    wanted, places = set(sets[data]["shown"]), sets[data]["places"]
+    shown, places = set(sets[data]["shown"]), sets[data]["places"]
     asked = [one for one in read_questions(question_file(folder, data))
-             if one.question.id in wanted]  # fmt: skip
+             if one.question.id in shown]  # fmt: skip
     tasks = [
         (one.question, (near[places[one.question.id]][:100] + first).tolist(), False)
         for one in asked

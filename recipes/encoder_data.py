@@ -34,7 +34,7 @@ _GROUNDED = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TrainingQuestion:
     """A training question, with what its file says of it."""
 
     question: Question
@@ -54,14 +54,14 @@ def question_file(folder: Path, name: str) -> Path:
     return packed if packed.exists() else folder / f"{name}.jsonl"
 
 
-def read_questions(path: Path) -> list[Asked]:
+def read_questions(path: Path) -> list[TrainingQuestion]:
     """Read the questions of a set that have answers in passages."""
     opener = lzma.open if path.suffix == ".xz" else open
     with opener(path, "rt", encoding="utf-8") as stream:
         return list(_asked(json.loads(line) for line in stream))
 
 
-def _asked(records: Iterator[dict[str, object]]) -> Iterator[Asked]:
+def _asked(records: Iterator[dict[str, object]]) -> Iterator[TrainingQuestion]:
     for record in records:
         groups = record["answers"]
         assert isinstance(groups, list)
@@ -73,4 +73,4 @@ def _asked(records: Iterator[dict[str, object]]) -> Iterator[Asked]:
             assert isinstance(gold, list)
             question = Question(str(record["id"]), str(record["question"]), answers)
             weight = LIKE_SEARCH.get(str(record.get("source")), 1.0)
-            yield Asked(question, weight, tuple(map(str, gold)))
+            yield TrainingQuestion(question, weight, tuple(map(str, gold)))
