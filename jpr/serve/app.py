@@ -126,5 +126,6 @@ async def corpora(files: list[UploadFile], service: ServiceOf, request: Request)
     """Make a corpus of uploaded files."""
     request.state.log_fields["files"] = len(files)
     given = [(file.filename or "", await file.read()) for file in files]
-    corpus = await service.uploads.run(given)
+    add, loop = service.corpora.add, asyncio.get_running_loop()
+    corpus = await loop.run_in_executor(service.uploads, add, given)
     return StrictJson({"corpus": corpus.id, "passages": corpus.passages}, 201)

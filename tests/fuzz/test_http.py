@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 from jpr.serve.app import make_app
 from jpr.serve.auth import LOCAL, AccessPolicy
-from jpr.serve.limits import ServiceLimits
+from jpr.serve.service import ServiceLimits
 from tests.serve.running import make_service, open_pipeline
 
 from .hostile import altered, damaged, fuzzing
