@@ -15,9 +15,8 @@ from starlette.types import ASGIApp, Scope
 
 import jpr
 from jpr.retrieve.retrievers import hits_json
-from jpr.serve.auth import AccessPolicy
 from jpr.serve.engine import RerankResult
-from jpr.serve.middleware import RequestMiddleware
+from jpr.serve.middleware import AccessPolicy, RequestMiddleware
 from jpr.serve.responses import ERROR_HANDLERS, StrictJson
 from jpr.serve.schemas import AskRequest, RerankRequest, RerankResponse, SearchRequest
 from jpr.serve.service import Service

@@ -10,8 +10,8 @@ import uvicorn
 
 from jpr.errors import ConfigError
 from jpr.serve.app import make_app
-from jpr.serve.auth import LOCAL, AccessPolicy
 from jpr.serve.logs import log_event
+from jpr.serve.middleware import LOCAL, AccessPolicy
 from jpr.serve.service import Service
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from jpr.serve.app import make_app
-from jpr.serve.auth import LOCAL, AccessPolicy
+from jpr.serve.middleware import LOCAL, AccessPolicy
 from jpr.serve.service import ServiceLimits
 from tests.serve.running import make_service, open_pipeline
 
