@@ -17,7 +17,7 @@ import jpr
 from jpr.retrieve.retrievers import hits_json
 from jpr.serve.engine import RerankResult
 from jpr.serve.middleware import AccessPolicy, RequestMiddleware
-from jpr.serve.responses import ERROR_HANDLERS, StrictJson
+from jpr.serve.responses import HANDLED, StrictJson, handle_error
 from jpr.serve.schemas import AskRequest, RerankRequest, RerankResponse, SearchRequest
 from jpr.serve.service import Service
 
@@ -54,7 +54,7 @@ def make_app(service: Service, policy: AccessPolicy) -> ASGIApp:
         redoc_url=None,
         redirect_slashes=False,
         lifespan=lifespan,
-        exception_handlers=ERROR_HANDLERS,
+        exception_handlers=dict.fromkeys(HANDLED, handle_error),
         routes=[Route(f"/{name}", page, methods=["GET"]) for name in files],
     )
     app.state.service = service
