@@ -65,8 +65,7 @@ def run(options: ServeArguments) -> None:
     from jpr.bundled import shared_encoder
     from jpr.encode.encoder_folder import BUNDLED_ENCODER
     from jpr.encode.tokenizer import read_tokenizer
-    from jpr.serve.logs import log_to
-    from jpr.serve.server import Address, serve
+    from jpr.serve.app import Address, serve
     from jpr.serve.service import Service, ServiceLimits
 
     limits = parse_settings(ServiceLimits, options.limit or (), "--limit")
@@ -77,7 +76,6 @@ def run(options: ServeArguments) -> None:
     source = "documents" if options.docs else "index" if options.index else "encyclopedia"
     encoder = partial(shared_encoder, "auto")
     service = Service(_pipeline(options), limits, tokenizer, encoder, source)
-    log_to(sys.stderr)
     serve(service, address, token, _announce)
 
 

@@ -15,9 +15,8 @@ from jpr.rerank.joint import JointReranker
 from jpr.retrieve.custom import FunctionRetriever
 from jpr.retrieve.index import build_index
 from jpr.retrieve.retrievers import open_retriever
-from jpr.serve.logs import log_to
+from jpr.serve.app import Address, make_server, serve
 from jpr.serve.mcp import serve_mcp
-from jpr.serve.server import Address, make_server, serve
 from jpr.serve.service import Service, ServiceLimits
 from jpr.types import Hit, Passage
 from tests.rerank.words import NAMES, tokenizer
@@ -79,6 +78,5 @@ if __name__ == "__main__":
     if "--mcp" in sys.argv:
         serve_mcp(made)
     else:
-        log_to(sys.stderr)
         slow = replace(made, retriever=FunctionRetriever(_slowly))
         serve(make_service(slow), Address(port=0), None)

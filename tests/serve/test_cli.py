@@ -10,7 +10,7 @@ from jpr.cli import serve
 from jpr.cli.serve import ServeArguments
 from jpr.errors import ConfigError, MissingExtraError
 from jpr.io.settings import parse_settings
-from jpr.serve.server import Address
+from jpr.serve.app import Address
 from jpr.serve.service import ServiceLimits
 
 
