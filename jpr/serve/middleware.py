@@ -67,15 +67,15 @@ class RequestMiddleware:
         self._app, self._service, self._policy = app, service, policy
         self._limits, self._metrics = service.limits, service.metrics
         self._limited = RequestBodyLimitMiddleware(self._answer, self._limits.body)
-        self._active: set[_Response] = set()
-        self._metrics.waiting.set_function(self._waiting)
+        self._pending: set[_Response] = set()  # admitted, and not yet sent
+        self._metrics.waiting.set_function(lambda: len(self._pending))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        start, response = monotonic(), _Response(send)
+        start, response = monotonic(), _Response(send, self._pending)
         scope.setdefault("state", {})["log_fields"] = response.log_fields
         try:
             self._policy.check(scope["method"], scope["path"], Headers(scope=scope))
@@ -90,20 +90,17 @@ class RequestMiddleware:
         finally:
             self._record(scope, response, monotonic() - start)
 
-    def _waiting(self) -> int:
-        return sum(not response.is_sent for response in self._active)
-
     async def _admit(self, scope: Scope, receive: Receive, response: "_Response") -> None:
-        if (waiting := self._waiting()) >= self._limits.waiting:
+        if (waiting := len(self._pending)) >= self._limits.waiting:
             seconds = ceil(waiting * self._service.model.seconds_per_job)
             seconds = min(max(seconds, 1), ceil(self._limits.seconds))
             message = f"{waiting} requests are waiting already; retry in {seconds} s"
             raise HTTPException(429, message, {"retry-after": str(seconds)})
-        self._active.add(response)
+        self._pending.add(response)
         try:
             await self._limited(scope, receive, response.send)
         finally:
-            self._active.remove(response)
+            self._pending.discard(response)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Read the body and let the app answer, until the deadline or a disconnect."""
@@ -158,11 +155,10 @@ class RequestMiddleware:
 class _Response:
     """What is sent to a client, with the facts for the log."""
 
-    def __init__(self, send: Send) -> None:
-        self._send = send
+    def __init__(self, send: Send, pending: "set[_Response]") -> None:
+        self._send, self._pending = send, pending
         self.id = uuid4().hex
         self.status = 0  # until the response starts
-        self.is_sent = False  # then its client may send the next request
         self.log_fields: dict[str, object] = {}  # counts that the app adds to the log line
 
     async def send(self, message: Message) -> None:
@@ -171,7 +167,7 @@ class _Response:
             headers = [*message.get("headers", ()), (b"x-request-id", self.id.encode())]
             message = {**message, "headers": headers}
         elif not message.get("more_body", False):
-            self.is_sent = True
+            self._pending.discard(self)  # its client may send the next request
         await self._send(message)
 
     async def send_error(self, error: HTTPException, request: Request, limit: int) -> None:
