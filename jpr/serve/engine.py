@@ -104,7 +104,6 @@ class DeadlineScorer:
         self.key = scorer.key
         self.tokens: tuple[int, ...] = ()  # of each question opened last
         self.total_tokens = 0  # of all questions opened so far
-        self.start()
 
     def start(self) -> None:
         """Start the clock of the next search."""
