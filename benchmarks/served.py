@@ -22,11 +22,8 @@ from jpr.read.spans import SpanReader
 from jpr.rerank.joint import BUNDLED_MODEL, JointReranker
 from jpr.rerank.prompt import PromptSettings
 from jpr.retrieve.custom import FunctionRetriever
-from jpr.serve.limits import ServiceLimits
-from jpr.serve.logs import log_to
-from jpr.serve.server import Address, serve
-from jpr.serve.service import Service
-from jpr.serve.uploads import UploadedCorpora
+from jpr.serve.app import Address, serve
+from jpr.serve.service import Service, ServiceLimits
 from jpr.types import Hit, Passage
 
 WORDS = 100
@@ -81,13 +78,8 @@ def main(model: Path, batch: int, waiting: int) -> None:
     joint = JointReranker.load(model, device="cpu")
     retriever = FunctionRetriever(lambda _, k: hits[:k])
     limits = ServiceLimits(waiting=waiting, batch=batch, seconds=3600)
-    log_to(sys.stderr)
     pipeline = Pipeline(retriever, joint, SpanReader(joint))
-    serve(
-        Service(pipeline, limits, UploadedCorpora(limits, read_tokenizer(model))),
-        Address(port=0),
-        None,
-    )
+    serve(Service(pipeline, limits, read_tokenizer(model)), Address(port=0), None)
 
 
 def tiny_model(folder: Path) -> Path:

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,6 @@ from jpr.cli.arguments import Docs, IndexFolder, arguments, option
 from jpr.cli.doctor import EXTRAS
 from jpr.errors import ConfigError, MissingExtraError
 from jpr.io.settings import parse_settings
-from jpr.serve.limits import ServiceLimits
 
 if TYPE_CHECKING:
     from jpr.pipeline import Pipeline
@@ -65,20 +65,17 @@ def run(options: ServeArguments) -> None:
     from jpr.bundled import shared_encoder
     from jpr.encode.encoder_folder import BUNDLED_ENCODER
     from jpr.encode.tokenizer import read_tokenizer
-    from jpr.serve.logs import log_to
-    from jpr.serve.server import Address, serve
-    from jpr.serve.service import Service
-    from jpr.serve.uploads import UploadedCorpora
+    from jpr.serve.app import Address, serve
+    from jpr.serve.service import Service, ServiceLimits
 
     limits = parse_settings(ServiceLimits, options.limit or (), "--limit")
     token, address = read_token(options.token_file), Address(options.host, options.port)
     if token is None and not address.is_local:
         output.note("other machines can send requests without a token; see --token-file")
     tokenizer = read_tokenizer(BUNDLED_ENCODER)
-    corpora = UploadedCorpora(limits, tokenizer, lambda: shared_encoder("auto"))
     source = "documents" if options.docs else "index" if options.index else "encyclopedia"
-    service = Service(_pipeline(options), limits, corpora, source)
-    log_to(sys.stderr)
+    encoder = partial(shared_encoder, "auto")
+    service = Service(_pipeline(options), limits, tokenizer, encoder, source)
     serve(service, address, token, _announce)
 
 

@@ -8,13 +8,13 @@ import json
 import os
 import re
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from dataclasses import dataclass
 from http.client import HTTPException, HTTPResponse
-from threading import TIMEOUT_MAX, Event, Thread
+from threading import TIMEOUT_MAX, Thread
 from time import monotonic
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.error import URLError
 from urllib.request import HTTPHandler, HTTPSHandler, OpenerDirector, ProxyHandler, Request
 
@@ -28,7 +28,6 @@ SETTINGS = {"temperature": 0, "response_format": {"type": "json_object"}}
 """Sent with every request; one that a server rejects is left out."""
 _BACKOFF = 0.25  # seconds before the first retry; doubled for each later one
 _MAX_BYTES = 4 << 20
-_POLL = 0.1  # seconds between two checks for cancellation
 
 
 @dataclass(eq=False)
@@ -66,7 +65,7 @@ class ChatEndpoint:
         for handler in (ProxyHandler(), HTTPHandler(), HTTPSHandler()):
             self._opener.add_handler(handler)
 
-    def complete(self, messages: Messages, parse: Callable[[str], T], cancelled: Event) -> T:
+    def complete(self, messages: Messages, parse: Callable[[str], T], cancelled: Future[Any]) -> T:
         """Return the parsed completion; retry while time is left, or raise a ChatFailure."""
         end, attempt, settings = monotonic() + self._timeout, 0, dict(SETTINGS)
         while True:
@@ -80,10 +79,10 @@ class ChatEndpoint:
                 pause = max(failure.wait, _BACKOFF * 2**attempt)
                 if not failure.retry or attempt == self._retries or pause >= end - monotonic():
                     raise
-            cancelled.wait(pause)
+            wait([cancelled], pause)
             attempt += 1
 
-    def _post(self, body: dict[str, object], end: float, cancelled: Event) -> bytes:
+    def _post(self, body: dict[str, object], end: float, cancelled: Future[Any]) -> bytes:
         """Return the reply, or raise a ChatFailure in time, even if the exchange hangs."""
         future: Future[bytes] = Future()
 
@@ -95,11 +94,8 @@ class ChatEndpoint:
 
         Thread(target=exchange, daemon=True).start()
         try:
-            while not cancelled.is_set() and (left := end - monotonic()) > 0:
-                wait([future], min(left, _POLL))
-                if future.done():
-                    return future.result()
-            raise TimeoutError
+            wait([future, cancelled], max(end - monotonic(), 0), FIRST_COMPLETED)
+            return future.result(0)
         except (OSError, HTTPException, UnicodeError, OverflowError) as error:
             reason = error.reason if isinstance(error, URLError) else error
             if isinstance(reason, TimeoutError):

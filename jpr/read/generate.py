@@ -8,7 +8,6 @@ Grounded, the default, it generates only what the passages contain, token by tok
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
-from itertools import compress
 from pathlib import Path
 
 import numpy as np
@@ -89,11 +88,10 @@ class FusionReader(Reader):
     def read_many(self, rankings: Iterable[Ranking]) -> Iterator[tuple[Answer, ...]]:
         """Return the answers in the passages of many questions, in batches."""
         for batch in batched(rankings, self.batch):
-            has_text = [_has_text(ranking) for ranking in batch]
-            some = list(compress(batch, has_text))
-            written = iter(self._written(some) if some else ())
-            for ranking, is_read in zip(batch, has_text, strict=True):
-                answers = self._answers(ranking, next(written)) if is_read else ()
+            readable = [ranking for ranking in batch if _has_text(ranking)]
+            written = iter(self._written(readable) if readable else ())
+            for ranking in batch:
+                answers = self._answers(ranking, next(written)) if _has_text(ranking) else ()
                 yield answers[: self._max_answers]
 
     @torch.inference_mode()

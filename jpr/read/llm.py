@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from hashlib import sha256
-from threading import Event
+from typing import Any
 
 from jpr.errors import ConfigError, DataError
 from jpr.read.chat import SETTINGS, ChatEndpoint, ChatFailure
@@ -80,7 +80,7 @@ class LlmReader(Reader):
 
     def read_many(self, rankings: Iterable[Ranking]) -> Iterator[tuple[Answer, ...]]:
         """Return the model's answers to each question; if one fails, those before were yielded."""
-        pool, cancelled = ThreadPoolExecutor(self._parallel), Event()
+        pool, cancelled = ThreadPoolExecutor(self._parallel), Future[Any]()
         ahead: deque[Future[tuple[Answer, ...]]] = deque()
         try:
             for ranking in rankings:
@@ -89,10 +89,10 @@ class LlmReader(Reader):
                     yield ahead.popleft().result()
             yield from (future.result() for future in ahead)
         finally:
-            cancelled.set()  # requests under way are abandoned, also at interpreter exit
+            cancelled.set_result(None)  # requests under way are abandoned, also at interpreter exit
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _read(self, ranking: Ranking, cancelled: Event) -> tuple[Answer, ...]:
+    def _read(self, ranking: Ranking, cancelled: Future[Any]) -> tuple[Answer, ...]:
         """Return the model's answers; passages without text are not shown to it."""
         places = [at for at, hit in enumerate(ranking.hits) if hit.passage.text.strip()]
         question = ranking.question

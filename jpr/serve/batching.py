@@ -16,14 +16,15 @@ Job = TypeVar("Job")
 Result = TypeVar("Result")
 Work = Callable[[Sequence[Job]], Iterable[tuple[int, Result]]]
 """Processes some jobs, and yields each result with its job's position as soon as it is ready."""
+_WAIT = 0.003  # seconds that the first job of a batch waits for others
 
 
 class BatchThread(Generic[Job, Result]):
     """A thread that processes jobs in batches until it is closed."""
 
-    def __init__(self, work: Work[Job, Result], max_batch: int, wait: float = 0.003) -> None:
-        """Start the thread; a first job waits `wait` seconds for others."""
-        self._work, self._max_batch, self._wait = work, max_batch, wait
+    def __init__(self, work: Work[Job, Result], max_batch: int) -> None:
+        """Start the thread."""
+        self._work, self._max_batch = work, max_batch
         self._queue: SimpleQueue[tuple[Job, Future[Result]] | None] = SimpleQueue()
         self.seconds_per_job = 0.0  # moving average
         self._thread = Thread(target=self._run, name="jpr-work", daemon=True)
@@ -57,7 +58,7 @@ class BatchThread(Generic[Job, Result]):
         """Wait for a job, then a little for others; return none after `close`."""
         batch = []
         job = self._queue.get()
-        deadline = monotonic() + self._wait
+        deadline = monotonic() + _WAIT
         while job is not None:
             batch.append(job)
             if len(batch) == self._max_batch:

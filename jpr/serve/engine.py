@@ -104,7 +104,6 @@ class DeadlineScorer:
         self.key = scorer.key
         self.tokens: tuple[int, ...] = ()  # of each question opened last
         self.total_tokens = 0  # of all questions opened so far
-        self.start()
 
     def start(self) -> None:
         """Start the clock of the next search."""
@@ -167,14 +166,10 @@ class ServiceEngine:
 
     def _ask_cached(self, asks: Sequence[Placed[AskJob]]) -> Iterator[Placed[Json]]:
         """Answer one question after another, keeping what is encoded; cached ones come first."""
-        new = list({ask.key: ask for _, ask in asks if ask.key not in self._cache}.values())
-        searches = [SearchJob(ask.pipeline, ask.question, ask.pipeline.candidates) for ask in new]
-        candidates = {new[at].key: ranking for at, ranking in self.search(searches)}
-        for place, ask in sorted(asks, key=lambda one: one[1].key in candidates):
+        for place, ask in sorted(asks, key=lambda one: one[1].key not in self._cache):
             opened = self._cache.pop(ask.key, None)
             self._count("reused", int(opened is not None))
-            opened = opened or OpenQuestion(ask.pipeline, candidates[ask.key])
-            self._cache[ask.key] = opened
+            opened = self._cache[ask.key] = opened or ask.pipeline.open(ask.question)
             if len(self._cache) > CACHED_QUESTIONS:
                 self._cache.popitem(last=False)
             self._scorer.start()

@@ -5,10 +5,8 @@ An error is logged by its type and its place in the code; its message may quote 
 
 import json
 import logging
-import sys
 import traceback
 from datetime import UTC, datetime
-from typing import TextIO
 
 _LOG = logging.getLogger("jpr.serve")
 
@@ -24,12 +22,11 @@ class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return a record as a line of JSON."""
         time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        fields = record.__dict__.get("fields")
         line: dict[str, object] = {
             "time": time,
             "level": record.levelname.lower(),
-            "event": record.getMessage().strip() if fields is None else record.msg,
-            **(fields or {}),
+            "event": record.getMessage().strip(),
+            **record.__dict__.get("fields", {}),
         }
         if record.exc_info and (error := record.exc_info[1]) is not None:
             frames = traceback.extract_tb(error.__traceback__)[-8:]
@@ -38,9 +35,9 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, ensure_ascii=False)
 
 
-def log_to(stream: TextIO = sys.stderr) -> None:
-    """Send our events, and the warnings of the HTTP server, to a stream."""
-    handler = logging.StreamHandler(stream)
+def log_to_stderr() -> None:
+    """Send our events, and the warnings of the HTTP server, to standard error."""
+    handler = logging.StreamHandler()
     handler.setFormatter(JsonLines())
     for name, level in (("jpr.serve", logging.INFO), ("uvicorn", logging.WARNING)):
         logger = logging.getLogger(name)

@@ -1,7 +1,5 @@
 """The pipeline for assistants: a server of the Model Context Protocol on standard input/output."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated, Any
 
 from mcp.server.mcpserver import MCPServer
@@ -13,7 +11,7 @@ from jpr.errors import JprError
 from jpr.formats.questions import LONGEST_QUESTION
 from jpr.pipeline import Pipeline
 from jpr.retrieve.retrievers import hits_json
-from jpr.serve.batching import BatchThread
+from jpr.serve.batching import BatchThread, Job, Result
 from jpr.serve.engine import AskJob, DecodeOptions, SearchJob, ServiceEngine
 
 _BATCH = 8
@@ -39,16 +37,14 @@ def serve_mcp(pipeline: Pipeline) -> None:
         Each answer has its probability and the ids of the passages that contain it; each passage
         lists the answers that it adds to those before it.
         """
-        with _tool_errors():
-            reply = await model.run(AskJob(engine.pipeline, "", question, DecodeOptions(k)))
+        reply = await _result(model, AskJob(engine.pipeline, "", question, DecodeOptions(k)))
         assert isinstance(reply, dict)
         return {name: value for name, value in reply.items() if name != "tree"}
 
     @server.tool()
     async def search(query: Text, k: Count = 10) -> dict[str, Any]:
         """Find the k passages that are most relevant to a query."""
-        with _tool_errors():
-            found = await first_stage.run(SearchJob(engine.pipeline, query, k))
+        found = await _result(first_stage, SearchJob(engine.pipeline, query, k))
         return {"hits": hits_json(found)}
 
     try:
@@ -58,9 +54,8 @@ def serve_mcp(pipeline: Pipeline) -> None:
         first_stage.close()
 
 
-@contextmanager
-def _tool_errors() -> Iterator[None]:
+async def _result(thread: BatchThread[Job, Result], job: Job) -> Result:
     try:
-        yield
+        return await thread.run(job)
     except JprError as error:
         raise ToolError(str(error)) from error

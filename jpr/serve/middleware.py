@@ -5,9 +5,13 @@ its body is read up to the limit, and the app answers until the deadline or a di
 """
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
+from hmac import compare_digest
 from math import ceil
 from time import monotonic
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 from starlette.datastructures import Headers
@@ -16,10 +20,44 @@ from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from jpr.serve.auth import AccessPolicy
 from jpr.serve.logs import log_event
 from jpr.serve.responses import error_response
 from jpr.serve.service import Service
+
+LOCAL = ("127.0.0.1", "localhost", "::1")
+_PROTECTED = ("/v1/", "/v2/", "/metrics")
+"""Parts of paths that need the token even for GET, wherever the app is mounted; the page,
+`/healthz` and `/openapi.json` reveal nothing of any document."""
+
+
+@dataclass(frozen=True, slots=True)
+class AccessPolicy:
+    """Who may send requests: those with the token, by the right host name, from no other site."""
+
+    token: str | None = None  # required as `Authorization: Bearer TOKEN`; None for no such check
+    hosts: tuple[str, ...] = ()
+    """Allowed values of the Host header; empty for any. They keep out pages of other sites whose
+    name was pointed at this machine (DNS rebinding)."""
+
+    def check(self, method: str, path: str, headers: Mapping[str, str]) -> None:
+        """Raise HTTPException 403 or 401 for a request that is not allowed."""
+        host, origin = headers.get("host", ""), headers.get("origin")
+        try:
+            name, site = urlsplit(f"//{host}").hostname, urlsplit(origin or "").netloc
+        except ValueError:
+            name = site = None
+        if origin is not None and site != host:
+            raise HTTPException(403, "requests from pages of other sites are not allowed")
+        if self.hosts and name not in self.hosts:
+            raise HTTPException(403, "unknown host name; use the service's own address")
+        is_public = method in ("GET", "HEAD") and not any(part in path for part in _PROTECTED)
+        if self.token is None or is_public:
+            return
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        same = compare_digest(given.strip(" \t").encode("latin-1"), self.token.encode())
+        if scheme.lower() != "bearer" or not same:
+            challenge = {"www-authenticate": "Bearer"}
+            raise HTTPException(401, "send the token: Authorization: Bearer TOKEN", challenge)
 
 
 class RequestMiddleware:
@@ -29,15 +67,15 @@ class RequestMiddleware:
         self._app, self._service, self._policy = app, service, policy
         self._limits, self._metrics = service.limits, service.metrics
         self._limited = RequestBodyLimitMiddleware(self._answer, self._limits.body)
-        self._active: set[_Response] = set()
-        self._metrics.waiting.set_function(self._waiting)
+        self._pending: set[_Response] = set()  # admitted, and not yet sent
+        self._metrics.waiting.set_function(lambda: len(self._pending))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        start, response = monotonic(), _Response(send)
+        start, response = monotonic(), _Response(send, self._pending)
         scope.setdefault("state", {})["log_fields"] = response.log_fields
         try:
             self._policy.check(scope["method"], scope["path"], Headers(scope=scope))
@@ -52,20 +90,17 @@ class RequestMiddleware:
         finally:
             self._record(scope, response, monotonic() - start)
 
-    def _waiting(self) -> int:
-        return sum(not response.is_sent for response in self._active)
-
     async def _admit(self, scope: Scope, receive: Receive, response: "_Response") -> None:
-        if (waiting := self._waiting()) >= self._limits.waiting:
+        if (waiting := len(self._pending)) >= self._limits.waiting:
             seconds = ceil(waiting * self._service.model.seconds_per_job)
             seconds = min(max(seconds, 1), ceil(self._limits.seconds))
             message = f"{waiting} requests are waiting already; retry in {seconds} s"
             raise HTTPException(429, message, {"retry-after": str(seconds)})
-        self._active.add(response)
+        self._pending.add(response)
         try:
             await self._limited(scope, receive, response.send)
         finally:
-            self._active.remove(response)
+            self._pending.discard(response)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Read the body and let the app answer, until the deadline or a disconnect."""
@@ -120,11 +155,10 @@ class RequestMiddleware:
 class _Response:
     """What is sent to a client, with the facts for the log."""
 
-    def __init__(self, send: Send) -> None:
-        self._send = send
+    def __init__(self, send: Send, pending: "set[_Response]") -> None:
+        self._send, self._pending = send, pending
         self.id = uuid4().hex
         self.status = 0  # until the response starts
-        self.is_sent = False  # then its client may send the next request
         self.log_fields: dict[str, object] = {}  # counts that the app adds to the log line
 
     async def send(self, message: Message) -> None:
@@ -133,7 +167,7 @@ class _Response:
             headers = [*message.get("headers", ()), (b"x-request-id", self.id.encode())]
             message = {**message, "headers": headers}
         elif not message.get("more_body", False):
-            self.is_sent = True
+            self._pending.discard(self)  # its client may send the next request
         await self._send(message)
 
     async def send_error(self, error: HTTPException, request: Request, limit: int) -> None:

@@ -1,8 +1,7 @@
 """JSON responses; every error is one sentence, wherever it was raised."""
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any
 
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -12,6 +11,8 @@ from starlette.exceptions import HTTPException
 from jpr.errors import JprError
 from jpr.io.json_files import strict_json
 
+HANDLED = (HTTPException, RequestValidationError, JprError, RecursionError, Exception)
+"""The errors that `handle_error` answers; the framework calls it for each by its class."""
 _MAX_NAME = 100  # characters of a field's name that an error repeats
 _HINTS = {404: "no such path; see /openapi.json", 405: "method not allowed; use POST or GET"}
 _REASONS = {
@@ -34,16 +35,28 @@ def error_response(status: int, message: str, headers: Mapping[str, str] | None 
     return StrictJson({"message": message, "detail": message}, status, headers)
 
 
-async def _http_error(_: Request, error: HTTPException) -> Response:
-    status, message = error.status_code, error.detail
-    if message == HTTPStatus(status).phrase:
-        message = _HINTS.get(status, message)
-    if status == 400 and error.__cause__ is not None:  # raised by the framework
-        message = "the body cannot be parsed; send UTF-8, with finite numbers and less nesting"
-    return error_response(status, message, error.headers)
+async def handle_error(request: Request, error: Exception) -> Response:
+    """Return the response to an error."""
+    match error:
+        case HTTPException():
+            return error_response(error.status_code, _http_message(error), error.headers)
+        case RequestValidationError():
+            return _first_mistake(request, error)
+        case JprError():
+            return error_response(422, str(error))
+        case RecursionError():
+            return error_response(422, "a document is nested too deeply; send it flat")
+    return error_response(500, "internal error; see the log of the service")
 
 
-async def _invalid(request: Request, error: RequestValidationError) -> Response:
+def _http_message(error: HTTPException) -> str:
+    if error.status_code == 400 and error.__cause__ is not None:  # raised by the framework
+        return "the body cannot be parsed; send UTF-8, with finite numbers and less nesting"
+    is_bare = error.detail == HTTPStatus(error.status_code).phrase
+    return _HINTS.get(error.status_code, error.detail) if is_bare else error.detail
+
+
+def _first_mistake(request: Request, error: RequestValidationError) -> Response:
     """Report the first mistake in a body, and where it is."""
     first = error.errors()[0]
     kind, where = first["type"], ".".join(str(part) for part in first["loc"][1:])[:_MAX_NAME]
@@ -54,26 +67,3 @@ async def _invalid(request: Request, error: RequestValidationError) -> Response:
     if request.url.path.endswith("/v1/corpora"):
         return error_response(422, "send files, with Content-Type: multipart/form-data")
     return error_response(422, "send a JSON object, with Content-Type: application/json")
-
-
-async def _user_error(_: Request, error: JprError) -> Response:
-    return error_response(422, str(error))
-
-
-async def _too_deep(_: Request, __: RecursionError) -> Response:
-    return error_response(422, "a document is nested too deeply; send it flat")
-
-
-async def _internal_error(_: Request, __: Exception) -> Response:
-    return error_response(500, "internal error; see the log of the service")
-
-
-ERROR_HANDLERS: dict[
-    int | type[Exception], Callable[[Request, Any], Coroutine[Any, Any, Response]]
-] = {
-    HTTPException: _http_error,
-    RequestValidationError: _invalid,
-    JprError: _user_error,
-    RecursionError: _too_deep,
-    Exception: _internal_error,
-}

@@ -1,15 +1,19 @@
-"""A pipeline with the threads that work for it, and counts of what they have done."""
+"""A pipeline with the threads that work for it, its limits, and counts of what it has done."""
 
-from dataclasses import replace
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.exceptions import HTTPException
+from tokenizers import Tokenizer
 
+from jpr.errors import ConfigError
 from jpr.pipeline import Pipeline
 from jpr.serve.batching import BatchThread
 from jpr.serve.engine import ServiceEngine
-from jpr.serve.limits import ServiceLimits
 from jpr.serve.uploads import UploadedCorpora
+from jpr.stages import Encoder
 
 _BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _COUNTERS = {
@@ -20,6 +24,33 @@ _COUNTERS = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class ServiceLimits:
+    """Bounds of a service. The model truncates passages itself, so tokens need no limit."""
+
+    body: int = 16 << 20
+    """Bytes of a request body; more are not read."""
+    passages: int = 1000
+    """Passages in a request or in its response."""
+    characters: int = 2_000_000
+    """Characters of all texts of a request together."""
+    waiting: int = 32
+    """Requests running or queued; further ones are rejected with 429 and Retry-After."""
+    seconds: float = 60.0
+    """Time for a request, from its first byte to its response."""
+    batch: int = 8
+    """Requests that the model processes together."""
+    corpora: int = 8
+    """Uploaded corpora kept; a new one replaces the least recently used."""
+    corpus_passages: int = 2000
+    """Passages of an uploaded corpus."""
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if not value > 0:
+                raise ConfigError(f"limit {name} = {value}; it must be above 0")
+
+
 class Service:
     """A pipeline with threads for the model, for the first stage and for uploads."""
 
@@ -27,22 +58,28 @@ class Service:
         self,
         pipeline: Pipeline,
         limits: ServiceLimits,
-        corpora: UploadedCorpora,
+        tokenizer: Tokenizer,
+        encoder: Callable[[], Encoder] | None = None,
         source: str = "index",
     ) -> None:
-        """Start the threads; `source` is what /healthz names: encyclopedia, documents or index."""
-        self.limits, self.corpora, self.source = limits, corpora, source
+        """Start the threads; `source` is what /healthz names: encyclopedia, documents or index.
+
+        Uploaded files are split by the tokenizer; without an encoder, they are retrieved lexically.
+        """
+        self.limits, self.source = limits, source
+        self.corpora = UploadedCorpora(tokenizer, encoder, limits.corpora, limits.corpus_passages)
         self.metrics = Metrics()
         engine = ServiceEngine(pipeline, self.metrics.count)
         self.name, self._pipeline = f"jpr-joint-{engine.weights[:8]}", engine.pipeline
         self.model = BatchThread(engine.work, limits.batch)
         self.first_stage = BatchThread(engine.search, limits.batch)
-        self.uploads = BatchThread(corpora.add_many, 1)
+        self.uploads = ThreadPoolExecutor(1)
 
     def close(self) -> None:
         """Finish the queued jobs, and remove uploaded corpora."""
-        for thread in (self.model, self.first_stage, self.uploads):
-            thread.close()
+        self.model.close()
+        self.first_stage.close()
+        self.uploads.shutdown()
         self.corpora.close()
 
     def pipeline(self, corpus: str | None = None) -> Pipeline:

@@ -7,7 +7,7 @@ import secrets
 import shutil
 import tempfile
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -20,7 +20,6 @@ from jpr.formats.corpus.documents import EXTRA, READERS, read_document
 from jpr.io.locks import temporary_folder
 from jpr.retrieve.index import build_index
 from jpr.retrieve.retrievers import open_retriever
-from jpr.serve.limits import ServiceLimits
 from jpr.stages import Encoder, Retriever
 from jpr.types import Passage
 
@@ -42,12 +41,14 @@ class UploadedCorpora:
 
     def __init__(
         self,
-        limits: ServiceLimits,
         tokenizer: Tokenizer,
-        encoder: Callable[[], Encoder] | None = None,
+        encoder: Callable[[], Encoder] | None,
+        max_corpora: int,
+        max_passages: int,
     ) -> None:
         """Split files by a tokenizer; without an encoder, retrieval is lexical only."""
-        self._limits, self._tokenizer, self._encoder = limits, tokenizer, encoder
+        self._tokenizer, self._encoder = tokenizer, encoder
+        self._max_corpora, self._max_passages = max_corpora, max_passages
         self._resources = ExitStack()
         self._home = self._resources.enter_context(temporary_folder("jpr-corpora-"))
         self._corpora: OrderedDict[str, UploadedCorpus] = OrderedDict()
@@ -78,22 +79,15 @@ class UploadedCorpora:
         corpus = UploadedCorpus(secrets.token_urlsafe(12), retriever, len(passages), folder)
         with self._lock:
             self._corpora[corpus.id] = corpus
-            is_full = len(self._corpora) > self._limits.corpora
+            is_full = len(self._corpora) > self._max_corpora
             oldest = self._corpora.popitem(last=False)[1] if is_full else None
         if oldest is not None:
             shutil.rmtree(oldest.folder, ignore_errors=True)
         return corpus
 
-    def add_many(
-        self, uploads: Sequence[Sequence[UploadedFile]]
-    ) -> Iterator[tuple[int, UploadedCorpus]]:
-        """Do the same for several uploads, as the work of a `BatchThread`."""
-        return enumerate(map(self.add, uploads))
-
     def _read(self, files: Sequence[UploadedFile], folder: Path) -> list[Passage]:
         """Read files under their own names, from which some kinds take their title."""
         passages: list[Passage] = []
-        limit = self._limits.corpus_passages
         names = _names([name for name, _ in files])
         for name, (_, content) in zip(names, files, strict=True):
             path = folder / name
@@ -104,12 +98,12 @@ class UploadedCorpora:
                 raise MissingExtraError(f"to read {ending} files, the service", EXTRA)
             path.write_bytes(content)
             try:
-                passages += read_document(path, name, self._tokenizer, limit)
+                passages += read_document(path, name, self._tokenizer, self._max_passages)
             except FormatError as error:
                 raise FormatError(name, error.line, error.problem) from error
             path.unlink()
-            if len(passages) > limit:
-                problem = f"the files hold more than {limit:,} passages"
+            if len(passages) > self._max_passages:
+                problem = f"the files hold more than {self._max_passages:,} passages"
                 raise DataError(f"{problem}; send fewer, or use jpr index")
         return passages
 

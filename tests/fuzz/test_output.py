@@ -14,8 +14,8 @@ from jpr.cli import _exit_code
 from jpr.pipeline import Pipeline
 from jpr.retrieve.index import build_index
 from jpr.serve.app import make_app
-from jpr.serve.auth import AccessPolicy
 from jpr.serve.logs import JsonLines
+from jpr.serve.middleware import AccessPolicy
 from jpr.types import Passage
 from tests.serve.running import PASSAGES, QUESTION, make_service, open_pipeline, running
 

@@ -15,12 +15,9 @@ from jpr.rerank.joint import JointReranker
 from jpr.retrieve.custom import FunctionRetriever
 from jpr.retrieve.index import build_index
 from jpr.retrieve.retrievers import open_retriever
-from jpr.serve.limits import ServiceLimits
-from jpr.serve.logs import log_to
+from jpr.serve.app import Address, make_server, serve
 from jpr.serve.mcp import serve_mcp
-from jpr.serve.server import Address, make_server, serve
-from jpr.serve.service import Service
-from jpr.serve.uploads import UploadedCorpora
+from jpr.serve.service import Service, ServiceLimits
 from jpr.types import Hit, Passage
 from tests.rerank.words import NAMES, tokenizer
 
@@ -50,8 +47,7 @@ def open_pipeline(folder: Path) -> Pipeline:
 
 
 def make_service(pipeline: Pipeline, limits: ServiceLimits | None = None) -> Service:
-    limits = limits or ServiceLimits()
-    return Service(pipeline, limits, UploadedCorpora(limits, tokenizer()))
+    return Service(pipeline, limits or ServiceLimits(), tokenizer())
 
 
 @contextmanager
@@ -82,6 +78,5 @@ if __name__ == "__main__":
     if "--mcp" in sys.argv:
         serve_mcp(made)
     else:
-        log_to(sys.stderr)
         slow = replace(made, retriever=FunctionRetriever(_slowly))
         serve(make_service(slow), Address(port=0), None)

@@ -16,10 +16,9 @@ from starlette.types import Message
 
 from jpr.pipeline import Pipeline
 from jpr.retrieve.custom import FunctionRetriever
-from jpr.serve.auth import AccessPolicy
-from jpr.serve.limits import ServiceLimits
 from jpr.serve.logs import JsonLines
-from jpr.serve.middleware import RequestMiddleware
+from jpr.serve.middleware import AccessPolicy, RequestMiddleware
+from jpr.serve.service import ServiceLimits
 from jpr.types import Hit
 from tests.serve.running import HITS, QUESTION, make_service, running
 
