@@ -196,17 +196,16 @@ def _sniff(head: Head) -> bool:
 def text_folder(path: Path) -> Located[Passage]:
     """a folder of .txt and .md files, one passage each."""
     root = path if path.is_dir() else path.parent
-    found = False
-    for file in files_below(path, (".txt", ".md")) if path.is_dir() else (path,):
-        found = True
+    files = list(files_below(path, (".txt", ".md"))) if path.is_dir() else [path]
+    if not files:
+        raise FormatError(path, 0, "the folder holds no .txt or .md file; name the right folder")
+    for file in files:
         lines = [text for _, text in read_lines(file)]
         before_code = takewhile(lambda line: not line.startswith(prose.FENCE), lines)
         headings = (match[1] for line in before_code if (match := prose.HEADING.match(line)))
         title = next(headings, "") if file.suffix.lower() == ".md" else ""
         title = title.strip().rstrip("#").rstrip() or file.stem
         yield 0, Passage(name_below(file, root), title, "\n".join(lines))
-    if not found:
-        raise FormatError(path, 0, "the folder holds no .txt or .md file; name the right folder")
 
 
 FORMATS = (text_folder,)

@@ -135,10 +135,9 @@ def _asqa_rows(split: str | None, path: Path) -> Iterator[Row]:
             yield row
             continue
         whole, names = replace(row, line=0), " and ".join(row.value)
-        if split is None and len(row.value) > 1:
-            raise whole.error(f"holds {names}; choose asqa-train or asqa-dev (--from)")
-        if split is not None and split not in row.value:
-            raise whole.error(f"holds {names}, not {split}; choose one of these (--from)")
+        if (split or names) not in row.value:
+            lacking = f", not {split}" if split else ""
+            raise whole.error(f"holds {names}{lacking}; choose asqa-train or asqa-dev (--from)")
         for record in whole.at(split or names).questions():
             yield replace(record, value={**record.record(), "sample_id": record.name})
 
