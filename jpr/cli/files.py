@@ -72,9 +72,9 @@ def read_corpus(
     A folder of documents is read and split as by `jpr ask --docs`; `note` receives the files that
     are left out.
     """
-    from jpr.formats.corpus import documents, folder
+    from jpr.formats.corpus import documents
 
-    if corpus.is_dir() and folder.text_folder.sniff(head_of(corpus)):
+    if corpus.is_dir() and documents.text_folder.sniff(head_of(corpus)):
         found = documents.find_documents(corpus)
         with bar("reading files", len(found.files)) as progress:
             yield from documents.read_documents(corpus, found, _cut(split), note, progress)
@@ -102,8 +102,7 @@ def _cut(split: str | None) -> "Cut":
     """Return what splits a passage as `--split` says; without it, as documents are split."""
     from jpr.encode.encoder_folder import BUNDLED_ENCODER
     from jpr.encode.tokenizer import read_tokenizer
-    from jpr.formats.corpus.documents import usual_cut
-    from jpr.formats.corpus.split import split_wordpieces, split_words
+    from jpr.formats.corpus.split import split_wordpieces, split_words, usual_cut
 
     if split is None:
         return usual_cut(read_tokenizer(BUNDLED_ENCODER))

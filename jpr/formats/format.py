@@ -68,12 +68,7 @@ def file_format(
     name: str, sniff: Callable[[Head], bool], write: Write | None = None
 ) -> Callable[[Callable[[Path], Located[T]]], Format[T]]:
     """Make a format of the function that reads a file; its docstring says what the format is."""
-    return lambda read: Format(name, description(read), sniff, read, write)
-
-
-def description(function: Callable[..., object]) -> str:
-    """Return what a function's docstring says, without the full stop."""
-    return (function.__doc__ or "").removesuffix(".")
+    return lambda read: Format(name, (read.__doc__ or "").removesuffix("."), sniff, read, write)
 
 
 class Formats(Generic[T]):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from jpr.errors import DataError, FormatError
-from jpr.formats.format import Format, Head, Located, Write, description
+from jpr.formats.format import Format, Head, Located, Write, file_format
 from jpr.io.json_files import iter_json
 from jpr.text import normalize_answer
 from jpr.types import Passage, Question
@@ -204,7 +204,8 @@ def json_format(
         def read(path: Path) -> Located[T]:
             return ((row.line, record_of(row)) for row in rows(path))
 
-        return Format(name, description(record_of), sniff, read, write)
+        read.__doc__ = record_of.__doc__
+        return file_format(name, sniff, write)(read)
 
     return made
 

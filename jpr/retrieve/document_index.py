@@ -22,7 +22,8 @@ from pathlib import Path
 from jpr.encode.tokenizer import read_tokenizer
 from jpr.encode.vectors import StoredVectors, vectors_for
 from jpr.errors import FormatError
-from jpr.formats.corpus.documents import find_documents, nothing_read, passage_ids, read_document
+from jpr.formats.corpus import documents
+from jpr.formats.corpus.split import usual_cut
 from jpr.io.atomic import explain_write_errors, publish
 from jpr.io.checksums import sealed, sha256, unsealed
 from jpr.io.json_files import read_object
@@ -72,7 +73,7 @@ def index_documents(
 
     A file that cannot be read is skipped with a warning.
     """
-    found = find_documents(folder)
+    found = documents.find_documents(folder)
     for problem in found.problems:
         warnings.warn(f"{problem}; left out", stacklevel=2)
     name = f"{folder.resolve()}\n{encoder.key}\n1"  # 1: the format
@@ -112,18 +113,18 @@ class _Update:
         read = self._read({name: path for name, path in paths.items() if name not in same})
         files |= {n: replace(files[n], passages=len(passages)) for n, passages in read.items()}
         if not any(file.passages for file in files.values()):
-            raise nothing_read(self.folder)
+            raise documents.nothing_read(self.folder)
         self._change(known, files, [passage for some in read.values() for passage in some])
 
     def _read(self, paths: Mapping[str, Path]) -> dict[str, list[Passage]]:
         if not paths:
             return {}
         passages: dict[str, list[Passage]] = {}
-        tokenizer = read_tokenizer(self.tokenizer)
+        cut = usual_cut(read_tokenizer(self.tokenizer))
         with self.progress_bar("reading files", len(paths)) as progress:
             for name, path in paths.items():
                 try:
-                    passages[name] = read_document(path, name, tokenizer)
+                    passages[name] = documents.read_document(path, name, cut)
                 except FormatError as error:
                     warnings.warn(f"{error}; left out", stacklevel=5)
                     passages[name] = []
@@ -200,4 +201,4 @@ def _look(path: Path, known: _File | None) -> _File:
 
 
 def _ids(files: Files) -> Iterator[str]:
-    return (id for name, file in files.items() for id in passage_ids(name, file.passages))
+    return (id for name, file in files.items() for id in documents.passage_ids(name, file.passages))

@@ -17,6 +17,7 @@ from tokenizers import Tokenizer
 
 from jpr.errors import DataError, FormatError, MissingExtraError
 from jpr.formats.corpus.documents import EXTRA, READERS, read_document
+from jpr.formats.corpus.split import usual_cut
 from jpr.io.locks import temporary_folder
 from jpr.retrieve.index import build_index
 from jpr.retrieve.retrievers import open_retriever
@@ -47,7 +48,7 @@ class UploadedCorpora:
         max_passages: int,
     ) -> None:
         """Split files by a tokenizer; without an encoder, retrieval is lexical only."""
-        self._tokenizer, self._encoder = tokenizer, encoder
+        self._cut, self._encoder = usual_cut(tokenizer), encoder
         self._max_corpora, self._max_passages = max_corpora, max_passages
         self._resources = ExitStack()
         self._home = self._resources.enter_context(temporary_folder("jpr-corpora-"))
@@ -98,7 +99,7 @@ class UploadedCorpora:
                 raise MissingExtraError(f"to read {ending} files, the service", EXTRA)
             path.write_bytes(content)
             try:
-                passages += read_document(path, name, self._tokenizer, self._max_passages)
+                passages += read_document(path, name, self._cut, self._max_passages)
             except FormatError as error:
                 raise FormatError(name, error.line, error.problem) from error
             path.unlink()

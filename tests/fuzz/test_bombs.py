@@ -29,7 +29,7 @@ from tests.cli.running import fails
 from tests.formats.corpus.document_samples import _file, pdf
 
 from .packed import pack, parts_of
-from .test_documents import TOKENIZER, docx
+from .test_documents import CUT, docx
 
 MAIN = "word/document.xml"
 WORD = (
@@ -51,7 +51,7 @@ def word(body: str, before: str = "") -> bytes:
 def read(folder: Path, name: str, data: bytes) -> list[str]:
     path = folder / name
     path.write_bytes(data)
-    return [passage.text for passage in read_document(path, name, TOKENIZER)]
+    return [passage.text for passage in read_document(path, name, CUT)]
 
 
 @pytest.fixture(autouse=True)
@@ -170,7 +170,7 @@ def test_what_every_passage_would_repeat_is_cut(tmp_path: Path) -> None:
     rows = '{"title": "' + "t" * 99_999 + '", "text": "bees", "x": "' + "y" * 99_999 + '"}'
     path = tmp_path / "x.jsonl"
     path.write_text(rows)
-    (passage,) = read_document(path, "x.jsonl", TOKENIZER)
+    (passage,) = read_document(path, "x.jsonl", CUT)
     assert len(passage.title) == 500
     assert passage.meta == {"row": 1, "file": "x.jsonl"}
 

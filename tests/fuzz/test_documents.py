@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from jpr.encode.encoder_folder import BUNDLED_ENCODER
 from jpr.encode.tokenizer import read_tokenizer
 from jpr.formats.corpus.documents import READERS, read_document
+from jpr.formats.corpus.split import usual_cut
 from tests.formats.corpus.document_samples import pdf, write_docx
 
 from .hostile import damaged, explained, fuzzing
@@ -38,7 +39,7 @@ SAMPLES: dict[str, bytes] = {
     ".csv": CSV.encode(),
     ".jsonl": JSONL.encode(),
 }
-TOKENIZER = read_tokenizer(BUNDLED_ENCODER)
+CUT = usual_cut(read_tokenizer(BUNDLED_ENCODER))
 
 
 def test_every_kind_is_tried() -> None:
@@ -58,4 +59,4 @@ def test_documents(folder: Path, ending: str, data: st.DataObject) -> None:
     given = SAMPLES[ending]
     some = damaged(given) | st.binary(max_size=200)
     path.write_bytes(data.draw(some | repacked(given) if ending == ".docx" else some))
-    explained(lambda file: read_document(file, file.name, TOKENIZER), path)
+    explained(lambda file: read_document(file, file.name, CUT), path)

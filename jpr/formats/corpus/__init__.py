@@ -7,7 +7,7 @@ from typing import TextIO
 from jpr.formats.format import Formats, RecordKind
 from jpr.types import Passage
 
-FORMATS = Formats[Passage](__name__, "tsv", "jsonl", "folder", "wikipedia")
+FORMATS = Formats[Passage](__name__, "tsv", "jsonl", "documents", "wikipedia")
 KIND = RecordKind("passages", FORMATS, lambda passage: passage.id)
 
 

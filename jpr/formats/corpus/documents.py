@@ -1,4 +1,4 @@
-"""A folder of documents, cut into passages.
+"""A folder of documents: cut into passages, or (as a corpus format) a passage for each text file.
 
 .txt and .md, .html and .docx section by section, .pdf page by page, .csv and .jsonl row by row.
 Passage n of a file has the id `file#n`, counted from 1, with the file's path below the folder; its
@@ -6,27 +6,26 @@ meta has `file`, and `page` or `row` if there are such. Hidden files are skipped
 that lead out of the folder.
 """
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from functools import partial
 from importlib.util import find_spec
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
-from tokenizers import Tokenizer
-
 from jpr.errors import FormatError, MissingExtraError
 from jpr.formats.corpus import office, prose, tables
-from jpr.formats.corpus.folder import files_below, name_below
-from jpr.formats.corpus.split import split_wordpieces
+from jpr.formats.corpus.jsonl import is_beir
+from jpr.formats.corpus.wikipedia import is_extracted
+from jpr.formats.format import Head, Located, file_format
+from jpr.io.text_files import read_lines
 from jpr.stages import Progress
 from jpr.types import Passage
 
 Cut = Callable[[Passage], Iterable[Passage]]  # cuts a passage into pieces
 EXTRA = "documents"
-WORDPIECES = 140
-"""Of a passage at most, about a hundred words: with title and question it fits the models."""
 _PORTION = 100_000  # characters that are tokenized at once
 _LONGEST_TITLE = 500  # characters: every passage below it has it
 # not meant for reading, such as a picture in base64; models take it for one unknown word
@@ -64,6 +63,43 @@ class DocumentFolder(NamedTuple):
     problems: tuple[str, ...]
 
 
+def files_below(
+    root: Path, endings: tuple[str, ...], refuse: Callable[[FormatError], None] | None = None
+) -> Iterator[Path]:
+    """Yield the files with one of these endings, a folder's own before those of its subfolders.
+
+    Hidden ones are skipped, and links to folders are not followed. `refuse` gets the error of a
+    folder that cannot be listed, which is otherwise raised.
+    """
+    waiting = [root]  # not os.walk: before Python 3.12 it never ends a thousand folders deep
+    while waiting:
+        folder = waiting.pop()
+        try:
+            with os.scandir(folder) as listed:
+                found = sorted(listed, key=lambda entry: entry.name)
+        except OSError as error:
+            problem = FormatError(folder, 0, f"cannot be listed: {error.strerror}")
+            if refuse is None:
+                raise problem from error
+            refuse(problem)
+            continue
+        seen = [entry for entry in found if not entry.name.startswith(".")]
+        for entry in seen:
+            if entry.name.lower().endswith(endings) and not Path(entry).is_dir():
+                yield Path(entry)
+        waiting += [Path(entry) for entry in reversed(seen) if entry.is_dir(follow_symlinks=False)]
+
+
+def name_below(file: Path, root: Path) -> str:
+    """Return a file's path below a folder, for ids."""
+    id = file.relative_to(root).as_posix()
+    try:
+        id.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise FormatError(ascii(id), 0, "the file's name is not UTF-8; rename it") from error
+    return id
+
+
 def find_documents(folder: Path) -> DocumentFolder:
     """List the documents below a folder."""
     root = folder.resolve()
@@ -99,7 +135,7 @@ def read_documents(
     empty = True
     for name, file in found.files.items():
         try:
-            passages = _read(file, name, cut)
+            passages = read_document(file, name, cut)
         except FormatError as error:
             note(f"{error}; left out")
         else:
@@ -116,19 +152,8 @@ def nothing_read(folder: Path) -> FormatError:
     return FormatError(folder, 0, f"holds no readable document; {' '.join(names)} can be read")
 
 
-def usual_cut(tokenizer: Tokenizer) -> Cut:
-    """Return the cut into pieces that fit the models."""
-    return partial(split_wordpieces, tokenizer=tokenizer, limit=WORDPIECES)
-
-
-def read_document(
-    file: Path, name: str, tokenizer: Tokenizer, limit: int | None = None
-) -> list[Passage]:
+def read_document(file: Path, name: str, cut: Cut, limit: int | None = None) -> list[Passage]:
     """Read a file, called `name`, and cut it into passages; more than `limit` are an error."""
-    return _read(file, name, usual_cut(tokenizer), limit)
-
-
-def _read(file: Path, name: str, cut: Cut, limit: int | None = None) -> list[Passage]:
     pieces: list[Passage] = []
     for section in READERS[file.suffix.lower()].read(file):
         title, meta = section.title, {**section.meta, "file": name}
@@ -161,3 +186,26 @@ def passage_ids(name: str, count: int) -> list[str]:
     ['notes/cats.md#1', 'notes/cats.md#2']
     """
     return [f"{name}#{number}" for number in range(1, count + 1)]
+
+
+def _sniff(head: Head) -> bool:
+    return head.path.is_dir() and not is_beir(head) and not is_extracted(head)
+
+
+@file_format("text", _sniff)
+def text_folder(path: Path) -> Located[Passage]:
+    """a folder of .txt and .md files, one passage each."""
+    root = path if path.is_dir() else path.parent
+    files = list(files_below(path, (".txt", ".md"))) if path.is_dir() else [path]
+    if not files:
+        raise FormatError(path, 0, "the folder holds no .txt or .md file; name the right folder")
+    for file in files:
+        lines = [text for _, text in read_lines(file)]
+        before_code = takewhile(lambda line: not line.startswith(prose.FENCE), lines)
+        headings = (match[1] for line in before_code if (match := prose.HEADING.match(line)))
+        title = next(headings, "") if file.suffix.lower() == ".md" else ""
+        title = title.strip().rstrip("#").rstrip() or file.stem
+        yield 0, Passage(name_below(file, root), title, "\n".join(lines))
+
+
+FORMATS = (text_folder,)

@@ -14,7 +14,6 @@ from time import monotonic
 from typing import NamedTuple, TypeVar
 
 from jpr.errors import FormatError
-from jpr.formats.corpus.folder import FENCE, HEADING
 from jpr.io.atomic import explain_read_errors
 from jpr.types import NO_META
 
@@ -24,6 +23,8 @@ DAMAGE = (  # exceptions that libraries raise for a damaged file
     *(LookupError, ValueError, TypeError, AttributeError, ArithmeticError, AssertionError),
     *(OSError, EOFError, RuntimeError, zlib.error, struct.error),
 )
+HEADING = re.compile(r"#{1,6}[ \t]++(.*)")  # of Markdown
+FENCE = ("```", "~~~")
 T = TypeVar("T")
 
 

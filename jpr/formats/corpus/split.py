@@ -6,7 +6,8 @@ id of piece i is `id#i`, or the passage's own if there is one piece.
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from tokenizers import Encoding, Tokenizer
 
@@ -14,6 +15,8 @@ from jpr.errors import ConfigError, DataError
 from jpr.text import without_surrogates
 from jpr.types import Passage
 
+WORDPIECES = 140
+"""Of a passage of a document, about a hundred words: with title and question it fits the models."""
 _WORD, _NO_SPACE = re.compile(r"\S++"), re.compile(r"\S")
 
 
@@ -49,6 +52,11 @@ def split_wordpieces(passage: Passage, tokenizer: Tokenizer, limit: int = 288) -
     if tokenizer.truncation is not None or tokenizer.padding is not None:
         raise ConfigError("the tokenizer truncates or pads; open it with read_tokenizer")
     return _pieces(passage, list(_slices(passage, tokenizer, limit)))
+
+
+def usual_cut(tokenizer: Tokenizer) -> Callable[[Passage], Iterator[Passage]]:
+    """Return the cut of documents, into pieces that fit the models."""
+    return partial(split_wordpieces, tokenizer=tokenizer, limit=WORDPIECES)
 
 
 def _slices(passage: Passage, tokenizer: Tokenizer, limit: int) -> Iterator[str]:

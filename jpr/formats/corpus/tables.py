@@ -71,22 +71,19 @@ def _section(
     file: Path, number: int, cells: Sequence[tuple[str, object]], places: Places
 ) -> Section:
     """Make a section of a row, which may end before its title or text."""
-    title_at, text_at = places
-    known: dict[int | None, object] = {
-        at: value for at, (_, value) in enumerate(cells) if at in (title_at, text_at)
-    }
-    title = _as_text(known.get(title_at)) or file.stem
-    if text_at is None:
+    named, text = (cells[at][1] if at is not None and at < len(cells) else "" for at in places)
+    title = _as_text(named) or file.stem
+    if places[1] is None:
         shown = ((name, _as_text(value)) for name, value in cells)
         joined = "; ".join(f"{name}: {cell}" if name else cell for name, cell in shown if cell)
         return Section(title, joined, {"row": number})
     meta, left = dict[str, object](), _MAX_META
     for at, (name, value) in enumerate(cells):
-        if name and at not in known and isinstance(value, str | int | float):
+        if name and at not in places and isinstance(value, str | int | float):
             left -= len(name) + len(str(value))
             if left >= 0:
                 meta[name] = value
-    return Section(title, str(known.get(text_at, "")), {**meta, "row": number})
+    return Section(title, str(text), {**meta, "row": number})
 
 
 def _as_text(value: object) -> str:

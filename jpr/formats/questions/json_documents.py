@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from jpr.formats import gold
-from jpr.formats.format import Format, Head, is_record
+from jpr.formats.format import Format, Head, Located, is_record
 from jpr.formats.gold import Aliases, Row, json_format, merged, united
 from jpr.types import Question
 
@@ -129,38 +129,35 @@ def _has_splits(value: object) -> bool:
     return all(name in _SPLITS and isinstance(split, dict) for name, split in value.items())
 
 
-def _asqa_format(name: str, about: str, split: str | None) -> Format[Question]:
-    sniff = _sniff_asqa if split is None else lambda head: False
-    made = json_format(name, sniff, rows=partial(_asqa_rows, split))(_asqa)
-    return replace(made, about=about)
-
-
 def _asqa_rows(split: str | None, path: Path) -> Iterator[Row]:
     for row in gold.json_rows(path):
         if not _has_splits(row.value):
             yield row
             continue
         whole, names = replace(row, line=0), " and ".join(row.value)
-        if split is None and len(row.value) > 1:
-            raise whole.error(f"holds {names}; choose asqa-train or asqa-dev (--from)")
-        if split is not None and split not in row.value:
-            raise whole.error(f"holds {names}, not {split}; choose one of these (--from)")
+        if (split or names) not in row.value:
+            lacking = f", not {split}" if split else ""
+            raise whole.error(f"holds {names}{lacking}; choose asqa-train or asqa-dev (--from)")
         for record in whole.at(split or names).questions():
             yield replace(record, value={**record.record(), "sample_id": record.name})
 
 
-def _asqa(row: Row) -> Question:
-    pairs = (pair.at("short_answers").aliases() for pair in row.at("qa_pairs").each())
-    return Question(row.id("sample_id"), row.text("ambiguous_question"), *united([pairs]))
+def _read_asqa(split: str | None, path: Path) -> Located[Question]:
+    for row in _asqa_rows(split, path):
+        pairs = (pair.at("short_answers").aliases() for pair in row.at("qa_pairs").each())
+        text = row.text("ambiguous_question")
+        yield row.line, Question(row.id("sample_id"), text, *united([pairs]))
 
 
-FORMATS = (
-    _qald,
-    _asqa_format("asqa", "ASQA: one split as JSON, or JSON lines with sample_id", None),
-    *(
-        _asqa_format(f"asqa-{split}", f"the {split} split of an ASQA file with several", split)
-        for split in _SPLITS
-    ),
-    _webqsp,
-    _multispanqa,
+def _asqa_format(split: str) -> Format[Question]:
+    about = f"the {split} split of an ASQA file with several"
+    return Format(f"asqa-{split}", about, lambda _: False, partial(_read_asqa, split))
+
+
+_asqa = Format(
+    name="asqa",
+    about="ASQA: one split as JSON, or JSON lines with sample_id",
+    sniff=_sniff_asqa,
+    read=partial(_read_asqa, None),
 )
+FORMATS = (_qald, _asqa, *map(_asqa_format, _SPLITS), _webqsp, _multispanqa)

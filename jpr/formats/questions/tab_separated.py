@@ -28,7 +28,7 @@ _LONGEST = 1 << 17  # characters of a list; Python's parser is not for more, and
 def _line_rows(path: Path) -> Iterator[Row]:
     lines = (located for located in read_lines(path) if located[1].strip())
     for position, (number, line) in enumerate(lines):
-        yield Row(line, path, number, position)
+        yield Row(line, path, number, position, _SECOND)
 
 
 def _two_columns(line: str) -> tuple[str, str] | None:
@@ -74,23 +74,17 @@ def _sniff_dpr(head: Head) -> bool:
     return _has_list(head) and not json_lines.is_curatedtrec(head)
 
 
-def _dpr_rows(path: Path) -> Iterator[Row]:
-    for row in _line_rows(path):
-        columns = _two_columns(row.value)
-        if columns is None:
-            count = row.value.count("\t") + 1
-            raise row.error(f"{count} columns instead of 2; separate question and list by one tab")
-        question, text = columns
-        answers = parse_list(text)
-        if answers is None:
-            raise row.error(f"{_SECOND} should be a list such as ['Paris', 'City of Light']")
-        yield replace(row, value={"question": question, _SECOND: answers})
-
-
-@json_format("dpr-csv", _sniff_dpr, _write_dpr, _dpr_rows)
+@json_format("dpr-csv", _sniff_dpr, _write_dpr, _line_rows)
 def _dpr_csv(row: Row) -> Question:
     """DPR's qas.csv: question, tab, list of the answer's aliases."""
-    return Question(str(row.position), row.text("question"), row.at(_SECOND).answers())
+    columns = _two_columns(row.value)
+    if columns is None:
+        count = row.value.count("\t") + 1
+        raise row.error(f"{count} columns instead of 2; separate question and list by one tab")
+    answers = parse_list(columns[1])
+    if answers is None:
+        raise row.error(f"{_SECOND} should be a list such as ['Paris', 'City of Light']")
+    return Question(str(row.position), columns[0], replace(row, value=answers).answers())
 
 
 def _sniff_trec(head: Head) -> bool:
@@ -105,22 +99,22 @@ def _sniff_trec(head: Head) -> bool:
 def _trec_rows(path: Path) -> Iterator[Row]:
     first = next((row.value for row in _line_rows(path)), "")
     if first.lstrip().startswith(("{", "[")):
-        yield from json_rows(path)
-        return
-    for row in _line_rows(path):
-        columns = row.value.split("\t")
-        if len(columns) == 4:
-            id, _, question, expression = columns
-            yield replace(row, value={"id": id, "question": question, "answer": expression})
-            continue
-        if len(columns) != 2:
-            problem = f"{len(columns)} columns instead of 2 or 4"
-            raise row.error(f"{problem}; separate them by single tabs")
-        question, text = _two_columns(row.value) or columns
-        record: dict[str, object] = {"question": question, _SECOND: parse_list(text)}
-        if record[_SECOND] is None:  # an expression is not quoted
-            record = {"question": columns[0], "answer": columns[1]}
-        yield replace(row, value=record)
+        return json_rows(path)
+    return (replace(row, value=_trec_record(row)) for row in _line_rows(path))
+
+
+def _trec_record(row: Row) -> dict[str, object]:
+    columns = row.value.split("\t")
+    if len(columns) == 4:
+        return {"id": columns[0], "question": columns[2], _SECOND: columns[3]}
+    if len(columns) != 2:
+        problem = f"{len(columns)} columns instead of 2 or 4"
+        raise row.error(f"{problem}; separate them by single tabs")
+    question, text = _two_columns(row.value) or columns
+    expressions = parse_list(text)
+    if expressions is None:  # an expression is not quoted
+        return {"question": columns[0], _SECOND: columns[1]}
+    return {"question": question, _SECOND: expressions}
 
 
 @json_format("curatedtrec", _sniff_trec, rows=_trec_rows)

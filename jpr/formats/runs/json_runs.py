@@ -8,10 +8,9 @@ beside it, as our `annotations`, which it ignores.
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from math import isfinite, nan
-from pathlib import Path
 from typing import TextIO
 
 from jpr.formats import gold
@@ -112,9 +111,7 @@ def _ctxs_record(ranking: Ranking) -> Record:
 @json_format("ctxs", _sniff_ctxs, json_writer(_ctxs_record))
 def _ctxs(row: Row) -> Ranking:
     """FiD and DPR output, and our own: JSON or JSON lines with question, answers, ctxs."""
-    question, listed = question_of(row), row.first(("ctxs", "passages"))
-    if listed is None:
-        raise row.error("key 'ctxs' is missing: the list of retrieved passages")
+    question, listed = question_of(row), row.first(("ctxs", "passages")) or row.at("ctxs")
     return Ranking(question, tuple(map(hit_of, listed.each("passage"))))
 
 
@@ -190,16 +187,11 @@ def _context(hit: Hit) -> Record:
     return with_meta(record, passage.meta)
 
 
-def _pyserini_rows(path: Path) -> Iterator[Row]:
-    rows = gold.rows_by_id(path)
-    return (replace(row, value={**row.record(), "id": row.name}) for row in rows)
-
-
-@json_format("pyserini-run", _sniff_pyserini, _write_pyserini, _pyserini_rows)
+@json_format("pyserini-run", _sniff_pyserini, _write_pyserini, gold.rows_by_id)
 def _pyserini_run(row: Row) -> Ranking:
     """pyserini's DPR run: one JSON object, question id -> question, answers, contexts."""
-    question, contexts = question_of(row), row.at("contexts").each("passage")
-    return Ranking(question, tuple(map(_context_hit, contexts)))
+    question = question_of(replace(row, value={**row.record(), "id": row.name}))
+    return Ranking(question, tuple(map(_context_hit, row.at("contexts").each("passage"))))
 
 
 def _context_hit(row: Row) -> Hit:

@@ -11,7 +11,8 @@ from jpr.encode.encoder_folder import BUNDLED_ENCODER
 from jpr.encode.tokenizer import read_tokenizer
 from jpr.errors import FormatError
 from jpr.formats.corpus import documents, prose
-from jpr.formats.corpus.documents import READERS, WORDPIECES, find_documents, read_document
+from jpr.formats.corpus.documents import READERS, find_documents, read_document
+from jpr.formats.corpus.split import WORDPIECES, usual_cut
 from jpr.types import Passage
 from tests.formats.corpus.document_samples import pdf, with_password, write_bomb, write_docx
 
@@ -35,7 +36,7 @@ def read(path: Path, content: str | bytes = b"") -> list[Passage]:
     """Write a file, unless it is there, and read it."""
     if content:
         path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return read_document(path, path.name, read_tokenizer(BUNDLED_ENCODER))
+    return read_document(path, path.name, usual_cut(read_tokenizer(BUNDLED_ENCODER)))
 
 
 def titled(passages: list[Passage]) -> list[tuple[str, str]]:
