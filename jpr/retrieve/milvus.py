@@ -64,7 +64,7 @@ def build(passages: Iterable[Passage], options: IndexOptions) -> str:
         raise ConfigError(f"graph {graph!r}: choose {' or '.join(GRAPHS)}")
     check_engine(folder, MILVUS)
     old = read_milvus_manifest(folder / NAME) if (folder / NAME).exists() else None
-    encoder = options.load_encoder()
+    encoder, stored = options.load_encoder(), options.stored
     start = MilvusManifest(
         uri=str(Path(uri).resolve()) if uri.endswith(".db") else uri,
         alias=alias,
@@ -79,7 +79,7 @@ def build(passages: Iterable[Passage], options: IndexOptions) -> str:
     client = connect(start.uri)
     with only_writer(folder), milvus_errors(start.uri):
         upload = _Upload(folder, client, start)
-        upload.fill(passages, encoder, options.stored)
+        upload.fill(passages, encoder, stored)
         made = upload.publish(old)
     return f"indexed {made.passages:,} passages in Milvus at {uri}"
 
