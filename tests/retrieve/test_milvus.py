@@ -217,7 +217,7 @@ def test_vectors_made_before_are_those_made_on_the_way(
     vectors = tmp_path / "vectors"
     vectors_for(passages, WordEncoder(), vectors, chunk=64)
     for wrong in (passages[:210], [*passages, *random_passages(9, seed=2)]):
-        with pytest.raises(DataError, match="vectors of (220|other) passages"):
+        with pytest.raises(DataError, match=r"vectors of (220|other) passages"):
             build(tmp_path / "w", lite, wrong, vectors=vectors)
     build(tmp_path / "s", lite, passages, vectors=vectors)
     asked = Question("q", passages[215].text)
