@@ -60,7 +60,7 @@ class Kept:
         """Never asked for: `chunks` is."""
         raise NotImplementedError
 
-    def chunks(self, chunks: Iterable[Chunk], _: Encoder) -> Iterator[tuple[int, Vectors]]:
+    def chunks(self, _: Encoder, chunks: Iterable[Chunk]) -> Iterator[tuple[int, Vectors]]:
         """Yield the stored vectors of chunks that come in order."""
         for (number, passages), block in zip(chunks, self._vectors.blocks(), strict=False):
             yield number, block[: len(passages)]

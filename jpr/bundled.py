@@ -21,9 +21,9 @@ from jpr.retrieve.document_index import (
     index_documents,
     no_progress_bar,
 )
+from jpr.retrieve.engines import engine_of
 from jpr.retrieve.index import build_index
 from jpr.retrieve.retrievers import KeyedRetriever, open_retriever
-from jpr.retrieve.versions import is_built
 from jpr.types import Passage, Reply
 
 ENCYCLOPEDIA = Path(__file__).parent / "assets" / "encyclopedia"
@@ -108,10 +108,10 @@ def encyclopedia(home: Path, encoder: TextEncoder) -> Path:
         raise FormatError(source, 0, "is missing; reinstall jpr") from error
     folder = home / hashlib.sha256(text + encoder.key.encode()).hexdigest()[:24]
     index = folder / "index"
-    if is_built(index):
+    if engine_of(index):
         return index
     with exclusive_folder(folder):
-        if not is_built(index):  # another process built it meanwhile
+        if not engine_of(index):  # another process built it meanwhile
             passages = [passage for _, passage in atlas.read(source)]
             stored = _stored_vectors(passages, encoder)
             vectors = None if stored is None else lambda *_: stored

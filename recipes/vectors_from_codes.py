@@ -6,7 +6,7 @@ The codes are kept as they are; what is added is what the folder has to know: th
 steps, and a digest of the passages of each chunk.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +37,7 @@ def main() -> None:
         found: Vectors = codes / 255 * (high - low) + low
         return found
 
-    def look_up(chunks: Iterator[Chunk], _: Encoder) -> Iterator[tuple[int, Vectors]]:
+    def look_up(_: Encoder, chunks: Iterable[Chunk]) -> Iterator[tuple[int, Vectors]]:
         at = 0
         for number, passages in chunks:
             yield number, rows(at, at + len(passages))
@@ -48,7 +48,7 @@ def main() -> None:
         load_encoder(options.encoder),
         options.vectors,
         precision="float16",
-        map_chunks=look_up,  # type: ignore[arg-type]
+        map_chunks=look_up,
     )
     print(f"{len(made):,} vectors in {options.vectors}")
 

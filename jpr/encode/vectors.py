@@ -42,11 +42,11 @@ _DAMAGE = (OSError, ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZip
 """Errors of numpy on a damaged archive, which may look encrypted, for instance."""
 
 Chunk = tuple[int, list[Passage]]  # its number and its passages
-MapChunks = Callable[[Iterable[Chunk], Encoder], Iterator[tuple[int, Vectors]]]
+MapChunks = Callable[[Encoder, Iterable[Chunk]], Iterator[tuple[int, Vectors]]]
 """Encodes chunks, in any order."""
 
 
-def encode_here(chunks: Iterable[Chunk], encoder: Encoder) -> Iterator[tuple[int, Vectors]]:
+def encode_here(encoder: Encoder, chunks: Iterable[Chunk]) -> Iterator[tuple[int, Vectors]]:
     """Encode chunk after chunk in this process."""
     for number, passages in chunks:
         yield number, encoder.encode_passages(passages)
@@ -56,20 +56,11 @@ def encode_on_workers(client: "Client", encoder: TextEncoder, device: str = "aut
     """Return a function that encodes chunks on a Dask cluster; workers open the same folder."""
     name = str(encoder.folder or "the bundled encoder")
 
-    def map_chunks(chunks: Iterable[Chunk], local: Encoder) -> Iterator[tuple[int, Vectors]]:
+    def map_chunks(local: Encoder, chunks: Iterable[Chunk]) -> Iterator[tuple[int, Vectors]]:
         spec = StageSpec(load_encoder, (encoder.folder, device, 1), local.key, name)
-        sent = ((number, [(p.title, p.text) for p in passages]) for number, passages in chunks)
-        return cluster_map(client, spec, _encode_on_worker, sent, batch=1)
+        return cluster_map(client, spec, encode_here, chunks, batch=1)
 
     return map_chunks
-
-
-def _encode_on_worker(
-    encoder: TextEncoder, chunks: Iterable[tuple[int, list[tuple[str, str]]]]
-) -> Iterator[tuple[int, Vectors]]:
-    for number, rows in chunks:
-        passages = [Passage("", title, text) for title, text in rows]
-        yield number, encoder.encode_passages(passages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +107,7 @@ def vectors_for(
             else:
                 yield number, part
 
-    for number, vectors in map_chunks(missing(), encoder):
+    for number, vectors in map_chunks(encoder, missing()):
         if not np.isfinite(vectors).all():
             raise DataError(f"chunk {number}: the encoder returned values that are not finite")
         arrays = {"digest": np.array(digests[number]), **_quantize(vectors, head.kind)}

@@ -86,11 +86,7 @@ class Bm25Writer:
         """Index a passage under its row."""
         document = tantivy.Document()
         document.add_integer("row", row)
-        body = f"{passage.title}\n{passage.text}"
-        try:
-            document.add_text("body", body)
-        except UnicodeEncodeError:
-            document.add_text("body", without_surrogates(body))
+        document.add_text("body", without_surrogates(f"{passage.title}\n{passage.text}"))
         for term in terms(passage):
             document.add_text("meta", term)
         with explain_write_errors(self._folder, ValueError):

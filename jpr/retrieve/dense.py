@@ -76,9 +76,7 @@ def write_vectors(
     truth = _ExactNeighbors(rows[chosen], sample[chosen])
     del sample
     for block in source.blocks():
-        start = int(index.ntotal)
-        block = _finite(block, start)
-        truth.update(block, start)
+        truth.update(block, int(index.ntotal))
         index.add(block)
     if index.ntotal != len(source):
         raise DataError(f"read {index.ntotal:,} vectors instead of {len(source):,}; encode again")
@@ -94,37 +92,37 @@ def extend_vectors(source: VectorSource, base: Path, folder: Path) -> None:
     """Write the vectors of another index, and more, into an empty folder."""
     index = _load(base, 0)
     for block in source.blocks():
-        index.add(_finite(block, int(index.ntotal)))
+        _check_finite(block, int(index.ntotal))
+        index.add(block)
     _save(index, folder)
 
 
 def _take(source: VectorSource, rows: Rows) -> Vectors:
+    """Return the vectors in some rows, after a check of all."""
     sample = np.empty((len(rows), source.dimension), np.float32)
     start = taken = 0
     for block in source.blocks():
+        _check_finite(block, start)
         until = int(np.searchsorted(rows, start + len(block)))
-        sample[taken:until] = _finite(block, start)[rows[taken:until] - start]
+        sample[taken:until] = block[rows[taken:until] - start]
         start, taken = start + len(block), until
     return sample[:taken]
 
 
-def _finite(block: Vectors, start: int) -> Vectors:
+def _check_finite(block: Vectors, start: int) -> None:
     if not np.isfinite(block).all():
         row = start + int(np.flatnonzero(~np.isfinite(block).all(axis=1))[0])
         raise DataError(f"the vector of passage {row} is not finite; encode it again")
-    return np.ascontiguousarray(block, np.float32)
 
 
 def _untrained(dimension: int, lists: int) -> Any:  # noqa: ANN401  faiss has no type for both
-    code, metric = faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
-    if not lists:
-        return faiss.IndexScalarQuantizer(dimension, code, metric)
-    centroids = faiss.IndexFlatIP(dimension)
-    index = faiss.IndexIVFScalarQuantizer(centroids, dimension, lists, code, metric)
-    index.cp.spherical = True  # an inner product has no other meaningful mean
-    index.cp.niter = 10
-    index.cp.min_points_per_centroid = 1  # or faiss writes to the terminal
-    index.cp.max_points_per_centroid = 10 * _PER_LIST
+    kind = f"IVF{lists},SQ8" if lists else "SQ8"
+    index = _faiss.index_factory(dimension, kind, faiss.METRIC_INNER_PRODUCT)
+    if lists:
+        index.cp.spherical = True  # an inner product has no other meaningful mean
+        index.cp.niter = 10
+        index.cp.min_points_per_centroid = 1  # or faiss writes to the terminal
+        index.cp.max_points_per_centroid = 10 * _PER_LIST
     return index
 
 
@@ -190,14 +188,13 @@ class DenseSearcher:
 
     def search(self, vectors: Vectors, k: int, rows: Rows | None = None) -> list[Scored]:
         """Return (row, score) of the k best for each vector, of `rows` if given; ties by row."""
-        queries, dimension = np.ascontiguousarray(vectors, np.float32), self.manifest.dimension
-        if queries.shape[1:] != (dimension,):
-            problem = f"do not fit an index of {dimension} dimensions"
-            raise ConfigError(f"vectors of shape {queries.shape} {problem}")
+        if vectors.shape[1:] != (self.manifest.dimension,):
+            problem = f"do not fit an index of {self.manifest.dimension} dimensions"
+            raise ConfigError(f"vectors of shape {vectors.shape} {problem}")
         k = min(k, len(self) if rows is None else len(rows))
-        if k < 1 or not len(queries):
-            return [[] for _ in queries]
-        scores, found = self._index.search(queries, k, params=self._parameters(rows))
+        if k < 1 or not len(vectors):
+            return [[] for _ in vectors]
+        scores, found = self._index.search(vectors, k, params=self._parameters(rows))
         return [
             ranked((row, score) for row, score in zip(at, of, strict=True) if row >= 0)
             for at, of in zip(found.tolist(), scores.tolist(), strict=True)

@@ -79,7 +79,7 @@ def index_documents(
     name = f"{folder.resolve()}\n{encoder.key}\n1"  # 1: the format
     own = home / hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:24]
     with exclusive_folder(own):
-        _Update(own, folder, encoder, tokenizer, progress_bar).run(found.files)
+        _Update(own / "index", folder, encoder, tokenizer, progress_bar).run(found.files)
     return own / "index"
 
 
@@ -94,15 +94,11 @@ def exclusive_folder(folder: Path) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class _Update:
-    home: Path
+    index: Path
     folder: Path
     encoder: Encoder
     tokenizer: Path
     progress_bar: ProgressBar
-
-    @property
-    def index(self) -> Path:
-        return self.home / "index"
 
     def run(self, paths: Mapping[str, Path]) -> None:
         known = self._read_notes()
@@ -159,7 +155,7 @@ class _Update:
     def _read_notes(self) -> Files:
         """Return the indexed files; none if `files.json` is missing, damaged or outdated."""
         try:
-            file = self.home / "files.json"
+            file = self.index.with_name("files.json")
             record = unsealed(file, read_object(file))
             files = record["files"]
             manifest = open_current(self.index, read_manifest)
@@ -178,7 +174,7 @@ class _Update:
             "index": open_current(self.index, read_manifest).key,
             "files": {name: [*asdict(file).values()] for name, file in files.items()},
         }
-        with publish(self.home / "files.json") as stream:
+        with publish(self.index.with_name("files.json")) as stream:
             json.dump(sealed(record), stream)
 
 

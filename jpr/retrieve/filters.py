@@ -8,7 +8,6 @@ matched. A long value is represented by its hash.
 import hashlib
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import lru_cache
 
 from jpr.errors import ConfigError
 from jpr.types import Passage
@@ -70,14 +69,9 @@ def term(field: str, value: Value) -> str:
         written = str(int(value))
     else:
         written = json.dumps(value)
+    name = json.dumps(field)  # in quotes, no name is a prefix of another
     if len(written) > 200 or not written.isascii():
         # Every text has a hash, but not every text can be a term: an unpaired surrogate cannot.
         written = hashlib.sha256(written.encode("utf-8", "surrogatepass")).hexdigest()
-        return f"{_quoted(field)}#{written}"
-    return f"{_quoted(field)}={written}"
-
-
-@lru_cache(maxsize=1024)
-def _quoted(field: str) -> str:
-    """Return a field's name in a form that is no prefix of another."""
-    return json.dumps(field)
+        return f"{name}#{written}"
+    return f"{name}={written}"

@@ -9,14 +9,12 @@ import json
 import re
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from hashlib import sha256
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from jpr.encode.encoder import Vectors
 from jpr.encode.vectors import StoredVectors
@@ -53,39 +51,20 @@ GRAPHS = {"hnsw": "HNSW", "ivf": "IVF_SQ8"}
 
 
 def build(passages: Iterable[Passage], options: IndexOptions) -> str:
-    """Encode a corpus, unless it has vectors, and upload it."""
-    if options.uri is None:
+    """Upload a corpus with its vectors, stored or of the encoder, and write `milvus.json`."""
+    uri, folder = options.uri, options.folder
+    alias, graph = options.collection or "jpr", options.graph or "hnsw"
+    if uri is None:
         raise ConfigError("engine milvus needs the address of a server, or a file x.db: --milvus")
     if options.encoder == NO_ENCODER:
         raise ConfigError("Milvus holds vectors; give an encoder or --vectors instead of none")
-    made = build_milvus(passages, options, options.uri, options.load_encoder(), options.stored)
-    return f"indexed {made.passages:,} passages in Milvus at {options.uri}"
-
-
-def open_retriever(
-    folder: Path, kind: str | None, encoder: Encoder | None, where: Filter | None, threads: int
-) -> MilvusRetriever:
-    """Connect to the collection of an index."""
-    if kind not in (None, "dense"):
-        raise ConfigError(f"{folder}: an index in Milvus is dense only; use the retriever dense")
-    return MilvusRetriever(folder, encoder, where, threads)
-
-
-def build_milvus(
-    passages: Iterable[Passage],
-    options: IndexOptions,
-    uri: str,
-    encoder: Encoder,
-    stored: StoredVectors | None = None,
-) -> MilvusManifest:
-    """Upload a corpus with its vectors, stored or of the encoder, and write `milvus.json`."""
-    folder, alias, graph = options.folder, options.collection or "jpr", options.graph or "hnsw"
     if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]{0,200}", alias):
         raise ConfigError(f"collection {alias!r}: use letters, digits and _, a letter first")
     if graph not in GRAPHS:
         raise ConfigError(f"graph {graph!r}: choose {' or '.join(GRAPHS)}")
     check_engine(folder, MILVUS)
     old = read_milvus_manifest(folder / NAME) if (folder / NAME).exists() else None
+    encoder, stored = options.load_encoder(), options.stored
     start = MilvusManifest(
         uri=str(Path(uri).resolve()) if uri.endswith(".db") else uri,
         alias=alias,
@@ -101,7 +80,17 @@ def build_milvus(
     with only_writer(folder), milvus_errors(start.uri):
         upload = _Upload(folder, client, start)
         upload.fill(passages, encoder, stored)
-        return upload.publish(old)
+        made = upload.publish(old)
+    return f"indexed {made.passages:,} passages in Milvus at {uri}"
+
+
+def open_retriever(
+    folder: Path, kind: str | None, encoder: Encoder | None, where: Filter | None, threads: int
+) -> MilvusRetriever:
+    """Connect to the collection of an index."""
+    if kind not in (None, "dense"):
+        raise ConfigError(f"{folder}: an index in Milvus is dense only; use the retriever dense")
+    return MilvusRetriever(folder, encoder, where, threads)
 
 
 class _Upload:
@@ -131,7 +120,7 @@ class _Upload:
         self, passages: Iterable[Passage], encoder: Encoder, stored: StoredVectors | None
     ) -> None:
         digest, fields, n, done = sha256(), {"title"}, 0, self._state.passages
-        vectors_of = _next_vectors(stored, done) if stored else encoder.encode_passages
+        rest = islice(chain.from_iterable(stored.blocks()), done, None) if stored else None
         for chunk in batched(passages, _CHUNK):
             records = (json.dumps([p.id, p.title, p.text, p.meta]) for p in chunk)
             digest.update("".join(records).encode())
@@ -140,7 +129,7 @@ class _Upload:
             if n == done and digest.hexdigest() != self._state.corpus_sha256:
                 raise self._dropped(_OTHER_CORPUS)
             if n > done:
-                self._upsert(chunk, vectors_of)
+                self._upsert(chunk, encoder, rest)
                 self._state = replace(self._state, passages=n, corpus_sha256=digest.hexdigest())
                 if len(chunk) == _CHUNK:  # a shorter one is the last, and may yet grow
                     self._record(_PART)
@@ -148,21 +137,20 @@ class _Upload:
             raise self._dropped(_OTHER_CORPUS)
         if not n:
             raise self._dropped("the corpus has no passages; was its download cut short?")
-        if stored and len(stored) != n:
-            raise DataError(f"{len(stored):,} vectors for {n:,} passages; encode again")
         self._state = replace(self._state, fields=tuple(sorted(fields)))
 
     def _upsert(
-        self, chunk: Sequence[Passage], vectors_of: Callable[[Sequence[Passage]], Vectors]
+        self, chunk: Sequence[Passage], encoder: Encoder, stored: Iterator[Vectors] | None
     ) -> None:
         rows = [row_of(passage) for passage in chunk]
         # A server keeps both if a request has an id twice; the final count would not notice.
         id, times = Counter(passage.id for passage in chunk).most_common(1)[0]
         if times > 1:
             raise DataError(f"passage id {id!r} occurs twice in the corpus; ids must differ")
+        vectors = list(islice(stored, len(chunk))) if stored else encoder.encode_passages(chunk)
         request: list[dict[str, object]] = []
         size = 0
-        for row, passage, vector in zip(rows, chunk, vectors_of(chunk), strict=True):
+        for row, passage, vector in zip(rows, chunk, vectors, strict=True):
             if size > _REQUEST:
                 self._client.upsert(self._state.collection, request)
                 request, size = [], 0
@@ -181,9 +169,9 @@ class _Upload:
 
         client, made = self._client, self._state
         client.flush(made.collection)
-        graphs = {"hnsw": {"M": 16, "efConstruction": 200}, "ivf": {"nlist": made.lists}}
-        index, kind = client.prepare_index_params(), GRAPHS[made.graph]
-        index.add_index("vector", index_type=kind, metric_type="IP", params=graphs[made.graph])
+        kind, index = GRAPHS[made.graph], client.prepare_index_params()
+        options = {"nlist": made.lists} if made.graph == "ivf" else {"M": 16, "efConstruction": 200}
+        index.add_index("vector", index_type=kind, metric_type="IP", params=options)
         client.create_index(made.collection, index)
         client.load_collection(made.collection)
         (counted,) = client.query(
@@ -202,16 +190,3 @@ class _Upload:
             for name in filter(None, (old.collection, old.replaced)):  # the latter after a kill
                 client.drop_collection(name)
         return made
-
-
-def _next_vectors(stored: StoredVectors, done: int) -> Callable[[Sequence[Passage]], Vectors]:
-    """Return a function that reads the vectors of the passages after the first `done`."""
-    rest = islice(chain.from_iterable(stored.blocks()), done, None)
-
-    def read(chunk: Sequence[Passage]) -> Vectors:
-        found = list(islice(rest, len(chunk)))
-        if len(found) < len(chunk):
-            raise DataError(f"there are only {len(stored):,} vectors; encode again")
-        return np.stack(found)
-
-    return read

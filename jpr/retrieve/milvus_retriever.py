@@ -201,11 +201,9 @@ def _pieces(text: bytes) -> Iterator[str]:
     """Cut UTF-8 into strings of at most `_STRING` bytes, between characters."""
     start = 0
     while len(text) - start > _STRING:
-        end = start + _STRING
-        while text[end] & 0xC0 == 0x80:  # inside a character
-            end -= 1
-        yield text[start:end].decode()
-        start = end
+        piece = text[start : start + _STRING].decode(errors="ignore")  # it may end in a character
+        yield piece
+        start += len(piece.encode())
     yield text[start:].decode()
 
 

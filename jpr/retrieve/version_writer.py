@@ -6,10 +6,11 @@ removed passage is no longer found; its bytes stay until the next full build.
 
 import hashlib
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from jpr.errors import DataError
 from jpr.formats.corpus.store import PassageStore, StoreWriter
@@ -34,10 +35,11 @@ MakeVectors = Callable[[Iterable[Passage], int, str], "VectorSource"]
 """Returns the vectors of passages, given their number and a hash of them."""
 
 
-class VersionWriter:
+class VersionWriter(ExitStack):
     """Writes one version into an empty folder, from scratch or from a base version."""
 
     def __init__(self, version: Path, base: Path | None = None) -> None:
+        super().__init__()
         self.before = IndexManifest(0, 0, "", "", ANALYZER, ("title",), None, (), {})
         if base:  # all checksums are verified, or the new manifest would vouch for damaged files
             self.before = read_manifest(base, inf)
@@ -45,17 +47,10 @@ class VersionWriter:
             (version / part).mkdir()
         self._version, self._base = version, base
         self._old = base and PassageStore(base / "store")
-        self._store = StoreWriter(version / "store", base and base / "store")
-        self._bm25 = Bm25Writer(version / "bm25", base and base / "bm25")
+        self._store = self.enter_context(StoreWriter(version / "store", base and base / "store"))
+        self._bm25 = self.enter_context(Bm25Writer(version / "bm25", base and base / "bm25"))
         self._removed: set[int] = set()
         self._fields: set[str] = set()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        self._store.__exit__(kind, *rest)
-        self._bm25.__exit__(kind, *rest)
 
     def _row(self, id: str) -> int | None:
         row = self._old.row_of(id) if self._old else None

@@ -46,11 +46,6 @@ def next_version(folder: Path) -> Iterator[tuple[Path | None, Path]]:
             shutil.rmtree(path)
 
 
-def is_built(folder: Path) -> bool:
-    """Return whether a folder holds a version in use."""
-    return _current(folder) is not None
-
-
 def open_current(folder: Path, open_version: Callable[[Path], T]) -> T:
     """Open the version in use; try again if another replaces it meanwhile."""
     for _ in range(5):

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
 
@@ -11,14 +12,19 @@ import pytest
 from numpy.typing import NDArray
 
 from jpr.encode.encoder_folder import load_encoder
-from jpr.encode.vectors import StoredVectors, open_vectors, vectors_for
+from jpr.encode.vectors import vectors_for
 from jpr.errors import ConfigError, DataError, FormatError, MissingExtraError
 from jpr.retrieve import milvus
 from jpr.retrieve.engines import IndexOptions
 from jpr.retrieve.filters import Filter
 from jpr.retrieve.index import build_index
-from jpr.retrieve.milvus import build_milvus
-from jpr.retrieve.milvus_retriever import MilvusManifest, MilvusRetriever, connect
+from jpr.retrieve.milvus_retriever import (
+    NAME,
+    MilvusManifest,
+    MilvusRetriever,
+    connect,
+    read_milvus_manifest,
+)
 from jpr.retrieve.retrievers import open_retriever
 from jpr.stages import Encoder
 from jpr.types import Passage, Question
@@ -50,20 +56,42 @@ def uri(request: pytest.FixtureRequest) -> str:
     return str(request.getfixturevalue(request.param))
 
 
+@dataclass(frozen=True)
+class WithModel(IndexOptions):
+    """Options with an encoder at hand."""
+
+    model: Encoder = field(default_factory=WordEncoder)
+
+    def load_encoder(self) -> Encoder:  # type: ignore[override]  # an invented one
+        return self.model
+
+
 def build(
     folder: Path,
     uri: str,
     passages: Iterable[Passage] = PASSAGES,
     model: Encoder | None = None,
-    stored: StoredVectors | None = None,
+    vectors: Path | None = None,
     *,
     graph: str = "hnsw",
     collection: str | None = None,
     encoder: str | None = None,
 ) -> MilvusManifest:
-    name = collection or f"jpr_{folder.name}"
-    options = IndexOptions(folder, "test", encoder=encoder, collection=name, graph=graph)
-    return build_milvus(passages, options, uri, model or WordEncoder(), stored)
+    """Build an index as `jpr index` does."""
+    options = WithModel(
+        folder,
+        "test",
+        encoder=encoder,
+        vectors=vectors,
+        uri=uri,
+        collection=collection or f"jpr_{folder.name}",
+        graph=graph,
+        model=model or WordEncoder(),
+    )
+    summary = milvus.build(options.checked(iter(passages)), options)
+    made = read_milvus_manifest(folder / NAME)
+    assert summary == f"indexed {made.passages:,} passages in Milvus at {uri}"
+    return made
 
 
 def found(folder: Path, question: Question, k: int, where: Filter | None = None) -> list[str]:
@@ -186,12 +214,12 @@ def test_vectors_made_before_are_those_made_on_the_way(
     monkeypatch.setattr(milvus, "_CHUNK", 50)
     passages = random_passages(220)
     interrupted(tmp_path / "s", lite, passages)
-    vectors_for(passages, WordEncoder(), tmp_path / "vectors", chunk=64)
-    stored = open_vectors(tmp_path / "vectors")
+    vectors = tmp_path / "vectors"
+    vectors_for(passages, WordEncoder(), vectors, chunk=64)
     for wrong in (passages[:210], [*passages, *random_passages(9, seed=2)]):
-        with pytest.raises(DataError, match="220 vectors"):
-            build(tmp_path / "w", lite, wrong, stored=stored)
-    build(tmp_path / "s", lite, passages, stored=stored)
+        with pytest.raises(DataError, match=r"vectors of (220|other) passages"):
+            build(tmp_path / "w", lite, wrong, vectors=vectors)
+    build(tmp_path / "s", lite, passages, vectors=vectors)
     asked = Question("q", passages[215].text)
     retriever = MilvusRetriever(tmp_path / "s", WordEncoder())
     (nearest,) = exact(passages, [asked], 1)
