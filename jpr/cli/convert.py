@@ -5,15 +5,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from jpr.cli import checks, files, output
-from jpr.cli.arguments import Corpus, Origin, Questions, Split, argument, arguments, option
+from jpr.cli import files, output
+from jpr.cli.arguments import Arguments, Corpus, Origin, Questions, Split, argument, option
 from jpr.errors import ConfigError, DataError
 from jpr.io.atomic import publish
 from jpr.types import Passage, Question, Ranking
 
 
-@arguments
-class ConvertArguments:
+class ConvertArguments(Arguments):
     source: Path = argument("File or folder to read.")
     target: Path = argument("File to write.")
     to: str = option("Output", "Format to write.", metavar="FORMAT", default=...)
@@ -23,7 +22,7 @@ class ConvertArguments:
     questions: Questions = None
 
     def __post_init__(self) -> None:
-        checks.separate(self.target, self.source, self.corpus, self.questions)
+        self.check_separate("target", "source", "corpus", "questions")
 
 
 def run(options: ConvertArguments) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import jpr
 from jpr.cli import output
-from jpr.cli.arguments import Json, argument, arguments, option
+from jpr.cli.arguments import Arguments, Json, argument, option
 from jpr.errors import ConfigError, FormatError
 
 ASSETS = Path(jpr.__file__).parent / "assets"
@@ -52,8 +52,7 @@ _CAN = {
 Found = dict[str, Any]
 
 
-@arguments
-class DoctorArguments:
+class DoctorArguments(Arguments):
     index: Path | None = argument("Folder of an index to check.", default=None)
     questions: Path | None = option(
         "Input", "Questions with answers: which retriever of the index finds them?", "-q"

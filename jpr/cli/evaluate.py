@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import jpr
-from jpr.cli import checks, files, output
-from jpr.cli.arguments import Corpus, Json, Strict, argument, arguments, option
+from jpr.cli import files, output
+from jpr.cli.arguments import Arguments, Corpus, Json, Strict, argument, option
 from jpr.errors import ConfigError, DataError
 from jpr.formats.runs.align import align, align_predictions, fill_texts, texts_for
 from jpr.io.locks import cache_folder
@@ -28,8 +28,7 @@ STYLES = ("terminal", "markdown", "latex")
 _EXAMPLE = Path(__file__).parent.parent / "assets" / "example"
 
 
-@arguments
-class EvaluateArguments:
+class EvaluateArguments(Arguments):
     runs: list[Path] | None = argument("Runs: files of rankings.", "RUN", default=None)
     questions: Path | None = option("Input", "File of questions with answers.", "-q")
     measure: list[str] | None = option(
@@ -52,15 +51,15 @@ class EvaluateArguments:
         for_runs = ("runs", "corpus", "qrels", "pool")
         if self.example:
             why = "--example uses the bundled files; remove these"
-            checks.reject(why, self, *for_runs, "questions", "baseline", "answers")
+            self.reject(why, *for_runs, "questions", "baseline", "answers")
         if self.answers:
             why = "has no effect with --answers; remove it"
-            checks.reject(why, self, *for_runs, "strict", "plots")
+            self.reject(why, *for_runs, "strict", "plots")
         if not self.example and not self.paths:
             raise ConfigError("no run is given; try: jpr evaluate --example")
         if not self.example and self.questions is None and self.qrels is None:
             raise ConfigError("give the questions: --questions FILE")
-        checks.one_of("--table ", self.table, STYLES)
+        self.check_choice("table", STYLES)
         if self.plots:
             from jpr.evaluation.plots import check_matplotlib
 

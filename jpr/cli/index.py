@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import jpr
-from jpr.cli import checks, files, output
-from jpr.cli.arguments import Settings, Split, Workers, argument, arguments, option
+from jpr.cli import files, output
+from jpr.cli.arguments import Arguments, Settings, Split, Workers, argument, label, option
 from jpr.errors import ConfigError, DataError
 from jpr.io.cluster import open_cluster
 from jpr.io.settings import parse_settings
@@ -43,8 +43,7 @@ class IndexSettings:
     """Engine of the index; for engines that are added to `jpr.retrieve.engines`."""
 
 
-@arguments
-class IndexArguments:
+class IndexArguments(Arguments):
     corpus: Path | None = argument("File or folder of passages or documents.", default=None)
     out: Path | None = option("Output", "Folder of the index.", "-o")
     encoder: str | None = option(
@@ -90,12 +89,13 @@ class IndexArguments:
         return self.settings.engine or (MILVUS if self.milvus else FILES)
 
     def _check_engine(self) -> None:
-        checks.one_of("--set engine=", self.engine, ENGINES)
-        settings, has = self.settings, ENGINES[self.engine].options
-        own, more = ("add", "remove", "workers", "milvus"), ("nprobe", "collection", "graph")
-        given = {f"--{name}": getattr(self, name) or None for name in own}
-        given |= {f"--set {name}": getattr(settings, name) for name in more}
-        extra = [name for name, value in given.items() if value is not None and name not in has]
+        """Reject options that only other engines have."""
+        if self.engine not in ENGINES:
+            raise ConfigError(f"--set engine={self.engine}: choose one of {', '.join(ENGINES)}")
+        settings = (pair.partition("=")[0].strip() for pair in self.set or ())
+        given = [*map(label, self.given()), *(f"--set {key}" for key in settings)]
+        others = {option for engine in ENGINES.values() for option in engine.options}
+        extra = sorted(others.intersection(given) - set(ENGINES[self.engine].options))
         if self.out is not None and extra:
             why = f"not supported by the engine {self.engine}; remove these"
             raise ConfigError(f"{', '.join(extra)}: {why}")

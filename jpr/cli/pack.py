@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import jpr
 from jpr.cli import files, output
-from jpr.cli.arguments import Corpus, IndexFolder, Strict, argument, arguments, option
+from jpr.cli.arguments import Arguments, Corpus, IndexFolder, Strict, argument, option
 from jpr.errors import ConfigError
 from jpr.io.checksums import sha256
 from jpr.types import Question
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from jpr.train.sources import RunSurvey
 
 
-@arguments
-class PackArguments:
+class PackArguments(Arguments):
     runs: list[Path] | None = argument(
         "Runs, one per --questions and in their order.", "RUN", default=None
     )

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import jpr
-from jpr.cli import checks, output
-from jpr.cli.arguments import Docs, IndexFolder, arguments, option
+from jpr.cli import output
+from jpr.cli.arguments import Arguments, Docs, IndexFolder, option
 from jpr.cli.doctor import EXTRAS
 from jpr.errors import ConfigError, MissingExtraError
 from jpr.io.settings import parse_settings
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 _TOKEN = "JPR_TOKEN"
 
 
-@arguments
-class ServeArguments:
+class ServeArguments(Arguments):
     docs: Docs = None
     index: IndexFolder = None
     mcp: bool = option("Output", "Serve MCP on standard input and output.", default=False)
@@ -33,10 +32,10 @@ class ServeArguments:
     )
 
     def __post_init__(self) -> None:
-        checks.one_source(self.docs, self.index)
+        self.exclude("docs", "index")
         if self.mcp:
             why = "--mcp serves standard input and output; remove these"
-            checks.reject(why, self, "host", "port", "token_file", "limit")
+            self.reject(why, "host", "port", "token_file", "limit")
 
 
 def run(options: ServeArguments) -> None:

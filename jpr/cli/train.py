@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jpr.cli import output
-from jpr.cli.arguments import argument, arguments, option
+from jpr.cli.arguments import Arguments, argument, option
 from jpr.errors import ConfigError, MissingExtraError
 from jpr.io.json_files import write_json
 
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 _PACKAGES = ("torch", "safetensors")  # packages of which the manifest holds the versions
 
 
-@arguments
-class TrainArguments:
+class TrainArguments(Arguments):
     recipe: Path = argument("TOML file.", "RECIPE")
     set: list[str] | None = option(
         "Input", "Change a value of the recipe; repeatable.", metavar="TABLE.KEY=VALUE"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jpr.cli import files, output
-from jpr.cli.arguments import Json, Origin, argument, arguments
+from jpr.cli.arguments import Arguments, Json, Origin, argument
 from jpr.errors import ConfigError, FormatError
 from jpr.formats.runs.align import check_unique_passages
 from jpr.text import pattern_source
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 Facts = dict[str, int | float]
 
 
-@arguments
-class ValidateArguments:
+class ValidateArguments(Arguments):
     file: Path | None = argument("File or folder to check.", default=None)
     from_: Origin = None
     json: Json = False
