@@ -58,6 +58,6 @@ def run(options: AskArguments) -> None:
         return
     from jpr.cli.render import reply_parts
 
-    output.render(reply_parts(reply, independent, explain=options.explain))
+    output.write(output.rendered(reply_parts(reply, independent, explain=options.explain)))
     if options.docs is None and options.index is None and sys.stdout.isatty():
         output.note("answered from the bundled encyclopedia; --docs FOLDER searches your files")

@@ -112,10 +112,7 @@ def _compare_retrievers(index: Path, file: Path, found: Found, json: bool) -> No
     if json:
         output.write_json({**found, "retrievers": tables.as_json(evaluation, compared)})
         return
-    output.table(tables.HEADER, tables.rows(evaluation))
-    if len(kinds) > 1:
-        output.write("")
-        output.table(tables.COMPARED, tables.compared_rows(evaluation, compared))
+    output.write(tables.as_text(evaluation, compared, output.table))
     scores = {run.name: evaluation.scores(run)[0].value for run in evaluation.runs}
     best = max(kinds, key=lambda kind: scores[kind])
     output.note(f"{best} has the highest {MEASURES[0]!r}; this index uses {kinds[0]} by default")

@@ -11,7 +11,7 @@ from jpr.errors import ConfigError, DataError
 from jpr.formats import corpus as passages
 from jpr.formats import questions, runs
 from jpr.formats.corpus import read_passages
-from jpr.formats.format import Format, RecordKind, detect, head_of, writable
+from jpr.formats.format import Format, RecordKind, head_of
 from jpr.formats.questions import check_lengths, load_questions
 from jpr.formats.runs import load_rankings, predictions
 from jpr.formats.runs.align import align, check_unique_passages, fill_texts
@@ -36,28 +36,12 @@ def naming(path: Path) -> Iterator[None]:
 
 
 @cache
-def record_kinds() -> tuple[RecordKind, ...]:
-    """Return every kind of record."""
+def all_formats() -> dict[Format[Any], RecordKind]:
+    """Return every format, with the kind of record it is for."""
     from jpr.formats.runs import trec
 
-    return passages.KIND, questions.KIND, runs.KIND, predictions.KIND, trec.KIND
-
-
-@cache
-def _kinds() -> dict[Format[Any], RecordKind]:
-    return {format: kind for kind in record_kinds() for format in kind.formats}
-
-
-def recognize(path: Path, name: str | None = None) -> tuple[RecordKind, Format[Any]]:
-    """Return the kind and format of a file, by the format's name or by its first record."""
-    format = detect(path, list(_kinds()), name)
-    return _kinds()[format], format
-
-
-def writable_format(name: str) -> tuple[RecordKind, Format[Any]]:
-    """Return a format that can be written, by its name."""
-    format = writable(list(_kinds()), name)
-    return _kinds()[format], format
+    kinds = (passages.KIND, questions.KIND, runs.KIND, predictions.KIND, trec.KIND)
+    return {format: kind for kind in kinds for format in kind.formats}
 
 
 def read_corpus(

@@ -182,13 +182,11 @@ class Terminal(io.StringIO):
 def test_a_terminal_has_colours_and_its_width(
     reply: Reply, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    screen = Terminal()
-    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setattr(sys, "stdout", Terminal())
     for name, value in {"TERM": "xterm", "COLUMNS": "50"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("NO_COLOR", raising=False)
-    output.render(render.reply_parts(reply, reply, explain=True))
-    shown = screen.getvalue()
+    shown = output.rendered(render.reply_parts(reply, reply, explain=True))
     assert "\x1b[1;32m" in shown
     assert "**" not in shown
     assert "adds" in shown
