@@ -9,21 +9,11 @@ from collections.abc import Callable, Collection
 from copy import copy
 from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
-from typing import (
-    Annotated,
-    Any,
-    TypeVar,
-    dataclass_transform,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, dataclass_transform, get_args, get_origin, get_type_hints
 
 import typer
 
 from jpr.errors import ConfigError
-
-T = TypeVar("T")
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
@@ -123,7 +113,7 @@ _WORKERS = (
 Workers = Annotated[str | None, option("Scale", _WORKERS, metavar="N|ADDRESS")]
 
 
-def command(app: typer.Typer, run: Callable[[T], None]) -> None:
+def command(app: typer.Typer, run: Callable[[Any], None]) -> None:
     """Register `run(options)` under the name of its module."""
     options: Any = get_type_hints(run)["options"]
     types = get_type_hints(options, include_extras=True)

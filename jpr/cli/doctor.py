@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import jpr
-from jpr.cli import output
+from jpr.cli import files, output
 from jpr.cli.arguments import Arguments, Json, argument, option
 from jpr.errors import ConfigError, FormatError
 
@@ -96,15 +96,11 @@ def run(options: DoctorArguments) -> None:
 
 def _compare_retrievers(index: Path, file: Path, found: Found, json: bool) -> None:
     """Score every retriever of an index on questions, against the one that is the default."""
-    from jpr.cli import files
     from jpr.evaluation import tables
     from jpr.evaluation.first_stage import MEASURES, score_retrievers
 
-    questions = jpr.load_questions(file)
-    files.check_searchable(file, questions)
-    kinds = [
-        kind for kind, there in (("bm25", found["lexical"]), ("dense", found["dense"])) if there
-    ]
+    questions = files.load_searchable(file)
+    kinds = [kind for kind, part in (("bm25", "lexical"), ("dense", "dense")) if found[part]]
     kinds = ["hybrid", *kinds] if len(kinds) > 1 else kinds
     with output.progress("retrieving", len(kinds) * len(questions)) as progress:
         evaluation = score_retrievers(index, questions, kinds, progress)
@@ -113,8 +109,7 @@ def _compare_retrievers(index: Path, file: Path, found: Found, json: bool) -> No
         output.write_json({**found, "retrievers": tables.as_json(evaluation, compared)})
         return
     output.write(tables.as_text(evaluation, compared, output.table))
-    scores = {run.name: evaluation.scores(run)[0].value for run in evaluation.runs}
-    best = max(kinds, key=lambda kind: scores[kind])
+    best = max(evaluation.runs, key=lambda run: evaluation.scores(run)[0].value).name
     output.note(f"{best} has the highest {MEASURES[0]!r}; this index uses {kinds[0]} by default")
 
 

@@ -193,5 +193,6 @@ def _print(evaluation: "Evaluation", options: EvaluateArguments) -> None:
     if options.json:
         output.write_json(tables.as_json(evaluation, compared))
         return
-    styles = {"terminal": output.table, "markdown": tables.markdown, "latex": tables.latex}
-    output.write(tables.as_text(evaluation, compared, styles[options.table]) + "\n")
+    styles = {"markdown": tables.markdown, "latex": tables.latex}
+    table = styles.get(options.table, output.table)
+    output.write(tables.as_text(evaluation, compared, table) + "\n")

@@ -1,6 +1,6 @@
 """Files as all commands read them: corpora, runs with their texts, and what a file holds."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
@@ -152,10 +152,12 @@ def _check_texts(ranking: Ranking) -> None:
         raise DataError(f"{problem}; give the texts with --corpus")
 
 
-def check_searchable(path: Path, questions: Sequence[Question]) -> None:
-    """Reject questions of a file that have no text or are too long."""
+def load_searchable(path: Path) -> list[Question]:
+    """Read questions; reject those that have no text or are too long."""
+    questions = load_questions(path)
     with naming(path):
         for question in questions:
             if not question.text.strip():
                 raise DataError(f"question {question.id!r} has no text to search for")
         check_lengths(questions)
+    return questions

@@ -55,12 +55,11 @@ def run(options: PackArguments) -> None:
     from jpr.train import packing, sources
 
     settings = packing.PackSettings(options.k, options.strict)
-    loaded = {path: jpr.load_questions(path) for path in options.questions}
+    load = files.load_searchable if options.index else jpr.load_questions
+    loaded = {path: load(path) for path in options.questions}
     for path, questions in loaded.items():
         if without := sum(not sources.has_answers(question) for question in questions):
             output.note(f"{path}: left out {output.count(without, 'question')} without answers")
-        if options.index:
-            files.check_searchable(path, questions)
     if options.index:
         index, k = jpr.open_retriever(options.index), options.k
         found = [sources.from_retriever(_name(path), q, index, k) for path, q in loaded.items()]

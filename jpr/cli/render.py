@@ -42,24 +42,20 @@ def reply_parts(
     if not reply.ranking.hits:
         return
     if explain and reply.answers:
-        yield _indented(2, Text(_LEGEND.format(candidates), "dim"))
+        yield Padding.indent(Text(_LEGEND.format(candidates), "dim"), 2)
     for at, passage in enumerate(hit.passage for hit in reply.ranking.hits):
         head = Text("\n").append(f"[{at + 1}] ", "dim").append(_title(passage), "bold")
         yield head.append(f"  {_source(passage)}", "dim")
-        yield _indented(4, _excerpt(passage.text, _marks(reply, at)))
+        yield Padding.indent(_excerpt(passage.text, _marks(reply, at)), 4)
         if explain:
-            yield _indented(4, _adds(reply, at))
+            yield Padding.indent(_adds(reply, at), 4)
     if independent:
         yield Text("\nChosen jointly and independently", "bold")
-        yield _indented(2, _side_by_side(reply, independent))
+        yield Padding.indent(_side_by_side(reply, independent), 2)
     if reply.nodes:
         name = reply.decoder if reply.beta is None else f"{reply.decoder}, β = {reply.beta:g}"
         yield Text(f"\nSearch over {candidates} ({name})", "bold")
-        yield _indented(2, _tree(reply))
-
-
-def _indented(columns: int, part: RenderableType) -> RenderableType:
-    return Padding(part, (0, 0, 0, columns))
+        yield Padding.indent(_tree(reply), 2)
 
 
 def _style(answer: int) -> str:

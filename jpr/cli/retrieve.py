@@ -72,8 +72,7 @@ def run(options: RetrieveArguments) -> None:
         return
     assert options.questions
     assert options.out
-    questions, k = jpr.load_questions(options.questions), options.k
-    files.check_searchable(options.questions, questions)
+    questions, k = files.load_searchable(options.questions), options.k
     retriever = open_index(options.index, *how)
     key, there = retriever.key, (options.index.resolve(), *how, 1)
     spec = StageSpec(open_index, there, key, str(options.index))

@@ -4,7 +4,6 @@ import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import jpr
 from jpr.cli import output
@@ -13,9 +12,6 @@ from jpr.cli.doctor import EXTRAS
 from jpr.errors import ConfigError, MissingExtraError
 from jpr.io.settings import parse_settings
 from jpr.serve.limits import ServiceLimits
-
-if TYPE_CHECKING:
-    from jpr.pipeline import Pipeline
 
 _TOKEN = "JPR_TOKEN"
 
@@ -101,7 +97,6 @@ def read_token(file: Path | None) -> str | None:
     return token
 
 
-def _pipeline(options: ServeArguments) -> "Pipeline":
-
+def _pipeline(options: ServeArguments) -> "jpr.Pipeline":
     with output.warnings_as_notes():
         return jpr.open_pipeline(options.docs, options.index, watched=output.progress)

@@ -63,8 +63,8 @@ def run(options: ValidateArguments) -> None:
 
 
 def _list_formats(as_json: bool) -> None:
-    kinds = files.all_formats()
-    rows = [(one.name, kinds[one].name, one.about, one.write is not None) for one in kinds]
+    formats = files.all_formats().items()
+    rows = [(one.name, kind.name, one.about, one.write is not None) for one, kind in formats]
     if as_json:
         names = ("format", "kind", "about", "write")
         output.write_json({"formats": [dict(zip(names, row, strict=True)) for row in rows]})
