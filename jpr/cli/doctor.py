@@ -136,7 +136,7 @@ def examine() -> Found:
         "cores": output.cpu_count(),
         "instruction_sets": instruction_sets(cpuinfo),
         "memory_gib": memory,
-        "models": {name: _size(ASSETS / name) for name in ("encoder", "joint")},
+        "models": {name: files.size_of(ASSETS / name) or None for name in ("encoder", "joint")},
         "onnxruntime": onnxruntime,
         "torch": torch,
         "extras": {name: all(map(find_spec, brings)) for name, brings in EXTRAS.items()},
@@ -146,11 +146,6 @@ def examine() -> Found:
             "gpu_bf16": any(gpu["bf16"] for gpu in gpus or ()),
         },
     }
-
-
-def _size(folder: Path) -> int | None:
-    """Return the bytes of a model; None if it is absent."""
-    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) or None
 
 
 def instruction_sets(cpuinfo: str) -> list[str] | None:

@@ -122,8 +122,8 @@ def _export(options: ExportArguments, out: Path) -> None:
             passages = [hit.passage for ranking in rankings for hit in ranking.hits]
             questions = [ranking.question.text for ranking in spread(rankings, _TEXTS)]
             export_encoder(options.model, folder, spread(passages, _TEXTS), questions)
-    size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
-    output.note(f"wrote the model to {out}: {options.settings.precision}, {size / 1e6:.1f} MB")
+    size, precision = files.size_of(out), options.settings.precision
+    output.note(f"wrote the model to {out}: {precision}, {size / 1e6:.1f} MB")
 
 
 def _read_sample(sample: Path) -> list[Ranking]:
@@ -132,9 +132,10 @@ def _read_sample(sample: Path) -> list[Ranking]:
         rankings = [ranking for ranking in jpr.load_rankings(sample) if ranking.hits]
         if not rankings:
             raise DataError("holds no ranking with passages")
-        for id, text, hits in ((r.question.id, r.question.text, r.hits) for r in rankings):
-            if not text.strip() or any(hit.passage.is_bare for hit in hits):
-                problem = f"question {id!r} or its passages have no texts"
+        for ranking in rankings:
+            question = ranking.question
+            if not question.text.strip() or any(hit.passage.is_bare for hit in ranking.hits):
+                problem = f"question {question.id!r} or its passages have no texts"
                 raise DataError(f"{problem}; add them with jpr convert --questions --corpus")
     return rankings
 

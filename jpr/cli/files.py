@@ -44,6 +44,12 @@ def all_formats() -> dict[Format[Any], RecordKind]:
     return {format: kind for kind in kinds for format in kind.formats}
 
 
+def size_of(path: Path) -> int:
+    """Return the bytes of a file, or of all files in a folder."""
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
 def read_corpus(
     corpus: Path,
     split: str | None = None,
@@ -63,8 +69,7 @@ def read_corpus(
         with bar("reading files", len(found.files)) as progress:
             yield from documents.read_documents(corpus, found, _cut(split), note, progress)
         return
-    files = [corpus] if corpus.is_file() else [path for path in corpus.rglob("*") if path.is_file()]
-    total = sum(path.stat().st_size for path in files) // _MB
+    total = size_of(corpus) // _MB
     with bar("reading passages, MB", total) as progress, watch_reading() as reading:
         shown = 0
         for count, passage in enumerate(split_passages(read_passages(corpus), split)):

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ from jpr.errors import ConfigError, DataError
 from jpr.io.cluster import open_cluster
 from jpr.io.settings import parse_settings
 from jpr.io.text_files import read_lines
-from jpr.retrieve.engines import ENGINES, FILES, MILVUS, NO_ENCODER, IndexOptions, check_engine
+from jpr.retrieve import engines
 from jpr.stages import Progress
 from jpr.types import Passage
 
@@ -27,20 +26,6 @@ _TOO_LONG = (
     "you can stop and resume it, build a lexical index with --encoder none, or make the vectors "
     "on a GPU: --vectors DIR --set device=cuda"
 )
-
-
-@dataclass(frozen=True)
-class IndexSettings:
-    """What `jpr index --set` takes; the help of `run` says what the keys mean."""
-
-    device: str = "auto"
-    precision: str | None = None
-    nprobe: int | None = None
-    replace: bool = False
-    collection: str | None = None
-    graph: str | None = None
-    engine: str | None = None
-    """Engine of the index; for engines that are added to `jpr.retrieve.engines`."""
 
 
 class IndexArguments(Arguments):
@@ -72,30 +57,31 @@ class IndexArguments(Arguments):
             raise ConfigError("--add and --remove are two steps; run one after the other")
         if self.settings.replace and not self.add:
             raise ConfigError("replace=true needs --add; without it the whole index is replaced")
-        if self.encoder == NO_ENCODER and self.vectors is not None:
+        if self.encoder == engines.NO_ENCODER and self.vectors is not None:
             raise ConfigError("--encoder none and --vectors exclude each other; remove one")
         if self.settings.precision and self.vectors is None:
             raise ConfigError(f"--set precision={self.settings.precision} is for --vectors DIR")
         self._check_engine()
 
     @cached_property
-    def settings(self) -> IndexSettings:
+    def settings(self) -> engines.IndexSettings:
         """The parsed `--set` pairs."""
-        return parse_settings(IndexSettings, self.set or ())
+        return parse_settings(engines.IndexSettings, self.set or ())
 
     @property
     def engine(self) -> str:
         """Name of the engine that holds the index."""
-        return self.settings.engine or (MILVUS if self.milvus else FILES)
+        return self.settings.engine or (engines.MILVUS if self.milvus else engines.FILES)
 
     def _check_engine(self) -> None:
         """Reject options that only other engines have."""
-        if self.engine not in ENGINES:
-            raise ConfigError(f"--set engine={self.engine}: choose one of {', '.join(ENGINES)}")
+        known = engines.ENGINES
+        if self.engine not in known:
+            raise ConfigError(f"--set engine={self.engine}: choose one of {', '.join(known)}")
         settings = (pair.partition("=")[0].strip() for pair in self.set or ())
         given = [*map(label, self.given()), *(f"--set {key}" for key in settings)]
-        others = {option for engine in ENGINES.values() for option in engine.options}
-        extra = sorted(others.intersection(given) - set(ENGINES[self.engine].options))
+        others = {option for engine in known.values() for option in engine.options}
+        extra = sorted(others.intersection(given) - set(known[self.engine].options))
         if self.out is not None and extra:
             why = f"not supported by the engine {self.engine}; remove these"
             raise ConfigError(f"{', '.join(extra)}: {why}")
@@ -122,7 +108,7 @@ def run(options: IndexArguments) -> None:
     """
     corpus, out, vectors = options.corpus, options.out, options.vectors
     if out is not None:
-        check_engine(out, options.engine)
+        engines.check_engine(out, options.engine)
     if out is not None and corpus is None:
         _remove(options.remove or "", options, out)
         return
@@ -137,7 +123,7 @@ def _remove(given: str, options: IndexArguments, out: Path) -> None:
     is_file = Path(given).is_file()
     ids = [id for _, id in read_lines(Path(given)) if id] if is_file else given.split(",")
     try:
-        output.note(ENGINES[options.engine].load().remove(ids, out))
+        output.note(engines.ENGINES[options.engine].load().remove(ids, out))
     except DataError as error:
         raise error if is_file else DataError(f"{error}; no file is called {given}") from error
 
@@ -156,26 +142,22 @@ def _write_vectors(options: IndexArguments, corpus: Path, folder: Path) -> None:
 def _index(options: IndexArguments, corpus: Path, out: Path) -> None:
     from jpr.encode.encoder_folder import BUNDLED_ENCODER
 
-    settings, encoder = options.settings, options.encoder
+    encoder = options.encoder
     has_own = encoder is not None or options.add or options.vectors is not None
     if not has_own and not BUNDLED_ENCODER.is_dir():
         output.note("no encoder is bundled with this installation: the index is lexical only")
-        encoder = NO_ENCODER
-    index_options = IndexOptions(
+        encoder = engines.NO_ENCODER
+    index_options = engines.IndexOptions(
         out,
         corpus.name,
         encoder=encoder,
         vectors=options.vectors,
         encode=partial(_encode, options),
-        device=settings.device,
-        replacing=settings.replace,
-        nprobe=settings.nprobe,
         uri=options.milvus,
-        collection=settings.collection,
-        graph=settings.graph,
+        settings=options.settings,
     )
     passages = index_options.checked(files.read_corpus(corpus, options.split))
-    engine = ENGINES[options.engine].load()
+    engine = engines.ENGINES[options.engine].load()
     write = engine.add if options.add else engine.build
     output.note(write(passages, index_options))
 

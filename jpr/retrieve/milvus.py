@@ -79,7 +79,8 @@ def build_milvus(
     stored: StoredVectors | None = None,
 ) -> MilvusManifest:
     """Upload a corpus with its vectors, stored or of the encoder, and write `milvus.json`."""
-    folder, alias, graph = options.folder, options.collection or "jpr", options.graph or "hnsw"
+    folder, settings = options.folder, options.settings
+    alias, graph = settings.collection or "jpr", settings.graph or "hnsw"
     if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]{0,200}", alias):
         raise ConfigError(f"collection {alias!r}: use letters, digits and _, a letter first")
     if graph not in GRAPHS:

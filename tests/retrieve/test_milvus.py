@@ -14,7 +14,7 @@ from jpr.encode.encoder_folder import load_encoder
 from jpr.encode.vectors import StoredVectors, open_vectors, vectors_for
 from jpr.errors import ConfigError, DataError, FormatError, MissingExtraError
 from jpr.retrieve import milvus
-from jpr.retrieve.engines import IndexOptions
+from jpr.retrieve.engines import IndexOptions, IndexSettings
 from jpr.retrieve.filters import Filter
 from jpr.retrieve.index import build_index
 from jpr.retrieve.milvus import build_milvus
@@ -62,7 +62,8 @@ def build(
     encoder: str | None = None,
 ) -> MilvusManifest:
     name = collection or f"jpr_{folder.name}"
-    options = IndexOptions(folder, "test", encoder=encoder, collection=name, graph=graph)
+    settings = IndexSettings(collection=name, graph=graph)
+    options = IndexOptions(folder, "test", encoder=encoder, settings=settings)
     return build_milvus(passages, options, uri, model or WordEncoder(), stored)
 
 
