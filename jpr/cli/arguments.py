@@ -25,9 +25,9 @@ class Arguments:
 
     def reject(self, why: str, *names: str) -> None:
         """Reject those of these arguments that are given, because they would have no effect."""
-        given = [name for name in names if name in self.given()]
-        if given:
-            labels = (name if name == "runs" else label(name) for name in given)
+        given = self.given()
+        labels = [name if name == "runs" else label(name) for name in names if name in given]
+        if labels:
             raise ConfigError(f"{', '.join(labels)}: {why}")
 
     def given(self) -> set[str]:

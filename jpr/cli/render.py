@@ -11,12 +11,11 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 from math import exp, isfinite
-from typing import NamedTuple
 
 from rich.console import RenderableType
 from rich.padding import Padding
 from rich.table import Table
-from rich.text import Text
+from rich.text import Span, Text
 from rich.tree import Tree
 
 from jpr.cli.output import count
@@ -24,6 +23,7 @@ from jpr.text import normalize_answer
 from jpr.types import ExpectedAnswer, Passage, Prefix, Reply
 
 _COLORS = ("green", "cyan", "magenta", "yellow", "blue", "red")  # colors of the answers, in turn
+_LESS_LIKELY = "underline"
 _CONTEXT = 140  # characters shown before and after an answer
 _LEGEND = (
     "The percentages of all answers in the {} add up to 100%. Unlikely answers, and "
@@ -98,27 +98,18 @@ def _percent(probability: float) -> str:
     return "<1%" if probability < 0.01 else f"{probability:.0%}"
 
 
-class Mark(NamedTuple):
-    """A marked part of a text; `sign` stands around it in piped text."""
-
-    start: int
-    end: int
-    style: str
-    sign: str
-
-
-def _marks(reply: Reply, at: int) -> list[Mark]:
+def _marks(reply: Reply, at: int) -> list[Span]:
     """Return the spans of answers in a passage, or of what it may add."""
     id = reply.ranking.hits[at].passage.id
     found = [
-        Mark(*span, _style(answer), "**")
+        Span(*span, _style(answer))
         for answer, listed in enumerate(reply.answers)
         for one in listed.support
         if one.passage.id == id
         for span in one.spans
     ]
     others = (span for one in _may_add(reply, at)[:1] for span in one.spans)
-    return sorted(found or [Mark(*span, "underline", "*") for span in others])
+    return sorted(found or [Span(*span, _LESS_LIKELY) for span in others])
 
 
 def _may_add(reply: Reply, at: int) -> list[ExpectedAnswer]:
@@ -140,7 +131,7 @@ def _may_add(reply: Reply, at: int) -> list[ExpectedAnswer]:
     return list(found.values())
 
 
-def _excerpt(text: str, marks: Sequence[Mark]) -> Text:
+def _excerpt(text: str, marks: Sequence[Span]) -> Text:
     """Return the text around the marks, or its beginning."""
     shown, end = Text(), 0
     for first, last in _windows(text, marks):
@@ -150,7 +141,7 @@ def _excerpt(text: str, marks: Sequence[Mark]) -> Text:
     return shown.append(" …" if end < len(text.rstrip()) else "")
 
 
-def _windows(text: str, marks: Sequence[Mark]) -> list[tuple[int, int]]:
+def _windows(text: str, marks: Sequence[Span]) -> list[tuple[int, int]]:
     """Return the spans to show, of whole words; marks are sorted.
 
     >>> _windows("one two", [])
@@ -168,12 +159,13 @@ def _windows(text: str, marks: Sequence[Mark]) -> list[tuple[int, int]]:
     return windows
 
 
-def _marked(text: str, window: tuple[int, int], marks: Sequence[Mark]) -> Text:
+def _marked(text: str, window: tuple[int, int], marks: Sequence[Span]) -> Text:
     """Return part of a text with its marks; of overlapping ones, the first."""
     shown, (at, end) = Text(), window
     for mark in marks:
         if at <= mark.start and mark.end <= end:
-            sign = "" if sys.stdout.isatty() else mark.sign
+            sign = "*" if mark.style == _LESS_LIKELY else "**"
+            sign = "" if sys.stdout.isatty() else sign
             shown.append(_flat(text[at : mark.start]))
             shown.append(f"{sign}{_flat(text[mark.start : mark.end])}{sign}", mark.style)
             at = mark.end
@@ -230,5 +222,5 @@ def _cell(reply: Reply, at: int, *, repeats: bool = True) -> Text:
         elif repeats:
             shown.append(f"  = {_flat(text)}", "dim")
     for one in _may_add(reply, at)[:1]:
-        shown.append("  ? ", "dim").append(_flat(one.text), "underline")
+        shown.append("  ? ", "dim").append(_flat(one.text), _LESS_LIKELY)
     return shown
