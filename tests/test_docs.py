@@ -18,15 +18,16 @@ from pathlib import Path
 import pytest
 
 from jpr.cli import app
-from jpr.cli.files import recognize, record_kinds
+from jpr.cli.files import all_formats
 from jpr.evaluation.measures import MEASURES
+from jpr.formats.format import detect
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = {
     page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8")
     for page in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 }
-FORMATS = {format.name: kind for kind in record_kinds() for format in kind.formats}
+FORMATS = {format.name: kind for format, kind in all_formats().items()}
 BLOCK = re.compile(r"^```(?P<info>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 READ_AS = re.compile(r"\s*Read as `(\{.*?\})`", re.DOTALL)
 LINK = re.compile(r"\]\(([^()\s]+)\)")
@@ -53,7 +54,7 @@ def test_every_sample_is_read_as_the_page_says(tmp_path: Path) -> None:
         path = folder / Path(file).parts[0]  # the folder, where there is one
         shown = READ_AS.match(after)
         said = json.loads(shown[1]) if shown else "the page does not say"
-        _, found = recognize(path)
+        found = detect(path, all_formats())
         first, *_ = [json.loads(json.dumps(asdict(r))) for r in FORMATS[name].read(path, name)]
         read = {key: first[key] for key in said} if shown else first
         if read != said or not name.startswith(found.name):  # asqa-dev is asqa until it is named

@@ -5,31 +5,72 @@ The docstring of `run` is the command's help; its `Example:` lines are printed l
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from copy import copy
 from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
-from typing import (
-    Annotated,
-    Any,
-    TypeVar,
-    dataclass_transform,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, dataclass_transform, get_args, get_origin, get_type_hints
 
 import typer
 
-from jpr.cli.checks import label
-
-T = TypeVar("T")
+from jpr.errors import ConfigError
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
-def arguments(cls: type[T]) -> type[T]:
-    """Make a dataclass of a command's arguments."""
-    return dataclass(frozen=True, kw_only=True)(cls)
+class Arguments:
+    """The arguments of a command: every subclass is a frozen dataclass, which checks itself."""
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True, kw_only=True)(cls)
+
+    def reject(self, why: str, *names: str) -> None:
+        """Reject those of these arguments that are given, because they would have no effect."""
+        given = self.given()
+        labels = [name if name == "runs" else label(name) for name in names if name in given]
+        if labels:
+            raise ConfigError(f"{', '.join(labels)}: {why}")
+
+    def given(self) -> set[str]:
+        """Return the names of the arguments that do not have their default."""
+        declared = fields(self)  # type: ignore[arg-type]  # of a subclass
+        return {one.name for one in declared if getattr(self, one.name) != one.default}
+
+    def exclude(self, name: str, other: str) -> None:
+        """Reject two arguments that exclude each other."""
+        if {name, other} <= self.given():
+            problem = f"{label(name)} and {label(other)} exclude each other"
+            raise ConfigError(f"{problem}; give one of them")
+
+    def check_choice(self, name: str, choices: Collection[str]) -> None:
+        """Reject a value that is not among the choices."""
+        given = getattr(self, name)
+        if given is not None and given not in choices:
+            raise ConfigError(f"{label(name)} {given}: choose one of {', '.join(choices)}")
+
+    def check_positive(self, name: str) -> None:
+        """Reject a number below 1."""
+        if getattr(self, name) < 1:
+            raise ConfigError(f"{label(name)} {getattr(self, name)}: must be at least 1")
+
+    def check_separate(self, written: str, *others: str) -> None:
+        """Reject an output file that is also an input, or another output."""
+        out: Path | None = getattr(self, written)
+        for path in (getattr(self, name) for name in others):
+            if out is None or path is None:
+                continue
+            is_same = out.resolve() == path.resolve()
+            if out.exists() and path.exists():  # a terminal may be both input and output
+                is_same = out.is_file() and out.samefile(path)
+            if is_same:
+                raise ConfigError(
+                    f"{out} is also another file of this command; choose another name"
+                )
+
+
+def label(name: str) -> str:
+    """Return the option of an argument as it is typed: `-k`, `--token-file`, `--from`."""
+    dashed = name.rstrip("_").replace("_", "-")
+    return f"-{dashed}" if len(dashed) == 1 else f"--{dashed}"
 
 
 def argument(help: str, metavar: str | None = None, default: object = ...) -> Any:  # noqa: ANN401  a field
@@ -72,7 +113,7 @@ _WORKERS = (
 Workers = Annotated[str | None, option("Scale", _WORKERS, metavar="N|ADDRESS")]
 
 
-def command(app: typer.Typer, run: Callable[[T], None]) -> None:
+def command(app: typer.Typer, run: Callable[[Any], None]) -> None:
     """Register `run(options)` under the name of its module."""
     options: Any = get_type_hints(run)["options"]
     types = get_type_hints(options, include_extras=True)

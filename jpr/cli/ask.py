@@ -4,15 +4,14 @@ import sys
 from math import isfinite
 
 import jpr
-from jpr.cli import checks, output
-from jpr.cli.arguments import Docs, IndexFolder, Json, argument, arguments, option
+from jpr.cli import output
+from jpr.cli.arguments import Arguments, Docs, IndexFolder, Json, argument, option
 from jpr.errors import ConfigError
 from jpr.formats.replies import reply_json
 from jpr.types import DECODERS, INDEPENDENT, TREES
 
 
-@arguments
-class AskArguments:
+class AskArguments(Arguments):
     question: str = argument("Question to answer.")
     docs: Docs = None
     index: IndexFolder = None
@@ -26,9 +25,9 @@ class AskArguments:
     def __post_init__(self) -> None:
         if not self.question.strip():
             raise ConfigError("the question is empty")
-        checks.one_source(self.docs, self.index)
-        checks.positive_k(self.k)
-        checks.one_of("--decode ", self.decode, DECODERS)
+        self.exclude("docs", "index")
+        self.check_positive("k")
+        self.check_choice("decode", DECODERS)
         if self.beta is not None and self.decode not in (None, *TREES):
             raise ConfigError(f"--beta has no effect with --decode {self.decode}; remove it")
         if self.beta is not None and not isfinite(self.beta):
@@ -59,6 +58,6 @@ def run(options: AskArguments) -> None:
         return
     from jpr.cli.render import reply_parts
 
-    output.render(reply_parts(reply, independent, explain=options.explain))
+    output.write(output.rendered(reply_parts(reply, independent, explain=options.explain)))
     if options.docs is None and options.index is None and sys.stdout.isatty():
         output.note("answered from the bundled encyclopedia; --docs FOLDER searches your files")

@@ -5,15 +5,15 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from jpr.cli import checks, files, output
-from jpr.cli.arguments import Corpus, Origin, Questions, Split, argument, arguments, option
+from jpr.cli import files, output
+from jpr.cli.arguments import Arguments, Corpus, Origin, Questions, Split, argument, option
 from jpr.errors import ConfigError, DataError
+from jpr.formats.format import detect, writable
 from jpr.io.atomic import publish
 from jpr.types import Passage, Question, Ranking
 
 
-@arguments
-class ConvertArguments:
+class ConvertArguments(Arguments):
     source: Path = argument("File or folder to read.")
     target: Path = argument("File to write.")
     to: str = option("Output", "Format to write.", metavar="FORMAT", default=...)
@@ -23,7 +23,7 @@ class ConvertArguments:
     questions: Questions = None
 
     def __post_init__(self) -> None:
-        checks.separate(self.target, self.source, self.corpus, self.questions)
+        self.check_separate("target", "source", "corpus", "questions")
 
 
 def run(options: ConvertArguments) -> None:
@@ -36,8 +36,9 @@ def run(options: ConvertArguments) -> None:
     Example: jpr convert enwiki.xml.bz2 passages.tsv --to tsv --split words:100
     Example: jpr convert run.trec run.jsonl --to ctxs --corpus passages.tsv --questions dev.jsonl
     """
-    source, origin = files.recognize(options.source, options.from_)
-    target, format = files.writable_format(options.to)
+    kinds = files.all_formats()
+    origin = detect(options.source, kinds, options.from_)
+    source, target = kinds[origin], kinds[writable(kinds, options.to)]
     if options.split and target.name != "passages":
         raise ConfigError(f"--split is for passages; {options.to} holds {target.name}")
     if source.name != "rankings" and (options.corpus or options.questions):
@@ -54,10 +55,9 @@ def run(options: ConvertArguments) -> None:
         if source.name == "rankings":
             records = files.fill_in(records, options.corpus, options.questions)
         records = files.split_passages(extract(records) if extract else records, options.split)
-        assert target.write is not None
         counted = output.counted(f"writing {target.name}", records)
         with closing(counted), publish(options.target) as stream:
-            target.write(counted, stream, format.name)
+            target.write(counted, stream, options.to)
 
 
 def _questions_of(rankings: Iterable[Ranking]) -> Iterator[Question]:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import jpr
-from jpr.cli import output
-from jpr.cli.arguments import Json, argument, arguments, option
+from jpr.cli import files, output
+from jpr.cli.arguments import Arguments, Json, argument, option
 from jpr.errors import ConfigError, FormatError
 
 ASSETS = Path(jpr.__file__).parent / "assets"
@@ -52,8 +52,7 @@ _CAN = {
 Found = dict[str, Any]
 
 
-@arguments
-class DoctorArguments:
+class DoctorArguments(Arguments):
     index: Path | None = argument("Folder of an index to check.", default=None)
     questions: Path | None = option(
         "Input", "Questions with answers: which retriever of the index finds them?", "-q"
@@ -97,15 +96,11 @@ def run(options: DoctorArguments) -> None:
 
 def _compare_retrievers(index: Path, file: Path, found: Found, json: bool) -> None:
     """Score every retriever of an index on questions, against the one that is the default."""
-    from jpr.cli import files
     from jpr.evaluation import tables
     from jpr.evaluation.first_stage import MEASURES, score_retrievers
 
-    questions = jpr.load_questions(file)
-    files.check_searchable(file, questions)
-    kinds = [
-        kind for kind, there in (("bm25", found["lexical"]), ("dense", found["dense"])) if there
-    ]
+    questions = files.load_searchable(file)
+    kinds = [kind for kind, part in (("bm25", "lexical"), ("dense", "dense")) if found[part]]
     kinds = ["hybrid", *kinds] if len(kinds) > 1 else kinds
     with output.progress("retrieving", len(kinds) * len(questions)) as progress:
         evaluation = score_retrievers(index, questions, kinds, progress)
@@ -113,12 +108,8 @@ def _compare_retrievers(index: Path, file: Path, found: Found, json: bool) -> No
     if json:
         output.write_json({**found, "retrievers": tables.as_json(evaluation, compared)})
         return
-    output.table(tables.HEADER, tables.rows(evaluation))
-    if len(kinds) > 1:
-        output.write("")
-        output.table(tables.COMPARED, tables.compared_rows(evaluation, compared))
-    scores = {run.name: evaluation.scores(run)[0].value for run in evaluation.runs}
-    best = max(kinds, key=lambda kind: scores[kind])
+    output.write(tables.as_text(evaluation, compared, output.table))
+    best = max(evaluation.runs, key=lambda run: evaluation.scores(run)[0].value).name
     output.note(f"{best} has the highest {MEASURES[0]!r}; this index uses {kinds[0]} by default")
 
 
@@ -145,7 +136,7 @@ def examine() -> Found:
         "cores": output.cpu_count(),
         "instruction_sets": instruction_sets(cpuinfo),
         "memory_gib": memory,
-        "models": {name: _size(ASSETS / name) for name in ("encoder", "joint")},
+        "models": {name: files.size_of(ASSETS / name) or None for name in ("encoder", "joint")},
         "onnxruntime": onnxruntime,
         "torch": torch,
         "extras": {name: all(map(find_spec, brings)) for name, brings in EXTRAS.items()},
@@ -155,11 +146,6 @@ def examine() -> Found:
             "gpu_bf16": any(gpu["bf16"] for gpu in gpus or ()),
         },
     }
-
-
-def _size(folder: Path) -> int | None:
-    """Return the bytes of a model; None if it is absent."""
-    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) or None
 
 
 def instruction_sets(cpuinfo: str) -> list[str] | None:

@@ -1,17 +1,15 @@
 """`jpr evaluate`."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import jpr
-from jpr.cli import checks, files, output
-from jpr.cli.arguments import Corpus, Json, Strict, argument, arguments, option
-from jpr.errors import ConfigError, DataError
+from jpr.cli import files, output
+from jpr.cli.arguments import Arguments, Corpus, Json, Strict, argument, option
+from jpr.errors import ConfigError
 from jpr.formats.runs.align import align, align_predictions, fill_texts, texts_for
 from jpr.io.locks import cache_folder
 from jpr.types import Question, Ranking
@@ -19,7 +17,6 @@ from jpr.types import Question, Ranking
 if TYPE_CHECKING:
     from jpr.evaluation.evaluation import Evaluation
 
-T = TypeVar("T")
 DEFAULT = ("MRecall@5", "MRecall@10", "alpha_nDCG(0.9)@5", "alpha_nDCG(0.9)@10")
 DEFAULT_BY_IDS = ("MRecall_clusters@5", "MRecall_clusters@10", *DEFAULT[2:])
 _ANSWER_MEASURES = {measure.name: measure for measure in (jpr.AnswerF1, jpr.EM)}
@@ -28,8 +25,7 @@ STYLES = ("terminal", "markdown", "latex")
 _EXAMPLE = Path(__file__).parent.parent / "assets" / "example"
 
 
-@arguments
-class EvaluateArguments:
+class EvaluateArguments(Arguments):
     runs: list[Path] | None = argument("Runs: files of rankings.", "RUN", default=None)
     questions: Path | None = option("Input", "File of questions with answers.", "-q")
     measure: list[str] | None = option(
@@ -52,15 +48,15 @@ class EvaluateArguments:
         for_runs = ("runs", "corpus", "qrels", "pool")
         if self.example:
             why = "--example uses the bundled files; remove these"
-            checks.reject(why, self, *for_runs, "questions", "baseline", "answers")
+            self.reject(why, *for_runs, "questions", "baseline", "answers")
         if self.answers:
             why = "has no effect with --answers; remove it"
-            checks.reject(why, self, *for_runs, "strict", "plots")
+            self.reject(why, *for_runs, "strict", "plots")
         if not self.example and not self.paths:
             raise ConfigError("no run is given; try: jpr evaluate --example")
         if not self.example and self.questions is None and self.qrels is None:
             raise ConfigError("give the questions: --questions FILE")
-        checks.one_of("--table ", self.table, STYLES)
+        self.check_choice("table", STYLES)
         if self.plots:
             from jpr.evaluation.plots import check_matplotlib
 
@@ -122,15 +118,12 @@ def _score_runs(options: EvaluateArguments, names: Sequence[str]) -> "Evaluation
     else:
         questions = jpr.load_questions(options.questions)
     pool = [options.pool] if options.pool else []
-    loaded = _rankings([*options.paths, *pool], options.corpus)
+    loaded = _read_runs([*options.paths, *pool], options.corpus, questions)
     if options.plots and not qrels:
         longest = max((len(r.hits) for path in options.paths for r in loaded[path]), default=1)
         measures += [one for one in curve_measures(longest) if one not in measures]
-    with (
-        output.warnings_as_notes(),
-        _naming_files(loaded, partial(align, questions)),
-        output.progress("searching answers", len(questions)) as progress,
-    ):
+    n = len(questions)
+    with output.warnings_as_notes(), output.progress("searching answers", n) as progress:
         return jpr.evaluate(
             questions,
             {str(path): loaded[path] for path in options.paths},
@@ -152,32 +145,26 @@ def _score_answers(options: EvaluateArguments) -> "Evaluation":
             raise ConfigError(f"{name!r} does not score answers; choose {known}")
     assert options.questions
     questions = jpr.load_questions(options.questions)
-    systems = {path: jpr.load_predictions(path) for path in options.paths}
-    with _naming_files(systems, partial(align_predictions, questions)):
-        named = {str(path): given for path, given in systems.items()}
-        return jpr.evaluate_answers(questions, named, [_ANSWER_MEASURES[name] for name in names])
+    systems = {}
+    for path in options.paths:
+        systems[str(path)] = predictions = jpr.load_predictions(path)
+        with files.naming(path):
+            align_predictions(questions, predictions)
+    return jpr.evaluate_answers(questions, systems, [_ANSWER_MEASURES[name] for name in names])
 
 
-@contextmanager
-def _naming_files(given: Mapping[Path, T], align: Callable[[T], object]) -> Iterator[None]:
-    """On an error about records, find the file they are in and name it."""
-    try:
-        yield
-    except DataError:
-        for path, records in given.items():
-            with files.naming(path):
-                align(records)
-        raise
-
-
-def _rankings(paths: Iterable[Path], corpus: Path | None) -> dict[Path, list[Ranking]]:
-    """Read runs, and in one pass over the corpus the texts that they lack."""
-    runs = {path: jpr.load_rankings(path) for path in paths}
-    if corpus is not None:
+def _read_runs(
+    paths: Iterable[Path], corpus: Path | None, questions: Sequence[Question]
+) -> dict[Path, list[Ranking]]:
+    """Read runs, with the texts that they lack; reject one that does not match the questions."""
+    runs, texts = {path: jpr.load_rankings(path) for path in paths}, {}
+    if corpus is not None:  # one pass for all runs
         texts = texts_for(chain.from_iterable(runs.values()), files.read_corpus(corpus))
-        for path in runs:
-            with files.naming(path):
+    for path in runs:
+        with files.naming(path):
+            if corpus is not None:
                 runs[path] = fill_texts(runs[path], texts.values())
+            align(questions, runs[path])
     return runs
 
 
@@ -207,13 +194,5 @@ def _print(evaluation: "Evaluation", options: EvaluateArguments) -> None:
         output.write_json(tables.as_json(evaluation, compared))
         return
     styles = {"markdown": tables.markdown, "latex": tables.latex}
-    both: list[tuple[Sequence[str], list[tuple[str, ...]]]]
-    both = [(tables.HEADER, tables.rows(evaluation))]
-    if compared:
-        both.append((tables.COMPARED, tables.compared_rows(evaluation, compared)))
-    for header, rows in both:
-        if options.table in styles:
-            output.write(styles[options.table](header, rows))
-        else:
-            output.table(header, rows)
-        output.write("")
+    table = styles.get(options.table, output.table)
+    output.write(tables.as_text(evaluation, compared, table) + "\n")

@@ -6,11 +6,11 @@ from math import isfinite
 from pathlib import Path
 
 import jpr
-from jpr.cli import checks, files, output
-from jpr.cli.arguments import Corpus, Questions, Settings, argument, arguments, option
+from jpr.cli import files, output
+from jpr.cli.arguments import Arguments, Corpus, Questions, Settings, argument, option
 from jpr.errors import ConfigError, DataError
 from jpr.io.atomic import publish_folder
-from jpr.io.settings import parse_settings
+from jpr.io.settings import below, not_one_of, parse_settings, reject
 from jpr.types import Ranking
 
 PRECISIONS = ("int8", "fp32")
@@ -30,14 +30,13 @@ class ExportSettings:
     beta: float | None = None
 
     def __post_init__(self) -> None:
-        checks.one_of("--set precision=", self.precision, PRECISIONS)
+        problems = [*not_one_of(self, precision=PRECISIONS), *below(self, 1, "k")]
         if self.prior is not None and not isfinite(self.prior):
-            raise ConfigError(f"--set prior={self.prior}: must be a finite number")
-        checks.positive_k(self.k)
+            problems.append(f"prior = {self.prior}; give a finite number")
+        reject(problems)
 
 
-@arguments
-class ExportArguments:
+class ExportArguments(Arguments):
     model: Path = argument("Folder of a joint model or an encoder.")
     out: Path | None = option("Output", "New folder to write.", "-o")
     sample: Path | None = option("Input", "int8: run with texts, to find scales.", metavar="RUN")
@@ -56,9 +55,9 @@ class ExportArguments:
         if self.out is None and self.calibrate is None:
             raise ConfigError("give --out DIR to export, or --calibrate RUN")
         if self.out is None:
-            checks.reject("needs --out DIR", self, "sample")
+            self.reject("needs --out DIR", "sample")
         if self.calibrate is None:
-            checks.reject("only for --calibrate", self, "questions", "corpus")
+            self.reject("only for --calibrate", "questions", "corpus")
         self._check_model()
         precision, is_int8 = self.settings.precision, self.settings.precision == "int8"
         if self.out is not None and is_int8 and self.sample is None:
@@ -123,8 +122,8 @@ def _export(options: ExportArguments, out: Path) -> None:
             passages = [hit.passage for ranking in rankings for hit in ranking.hits]
             questions = [ranking.question.text for ranking in spread(rankings, _TEXTS)]
             export_encoder(options.model, folder, spread(passages, _TEXTS), questions)
-    size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
-    output.note(f"wrote the model to {out}: {options.settings.precision}, {size / 1e6:.1f} MB")
+    size, precision = files.size_of(out), options.settings.precision
+    output.note(f"wrote the model to {out}: {precision}, {size / 1e6:.1f} MB")
 
 
 def _read_sample(sample: Path) -> list[Ranking]:
@@ -133,9 +132,10 @@ def _read_sample(sample: Path) -> list[Ranking]:
         rankings = [ranking for ranking in jpr.load_rankings(sample) if ranking.hits]
         if not rankings:
             raise DataError("holds no ranking with passages")
-        for id, text, hits in ((r.question.id, r.question.text, r.hits) for r in rankings):
-            if not text.strip() or any(hit.passage.is_bare for hit in hits):
-                problem = f"question {id!r} or its passages have no texts"
+        for ranking in rankings:
+            question = ranking.question
+            if not question.text.strip() or any(hit.passage.is_bare for hit in ranking.hits):
+                problem = f"question {question.id!r} or its passages have no texts"
                 raise DataError(f"{problem}; add them with jpr convert --questions --corpus")
     return rankings
 

@@ -1,6 +1,6 @@
 """Files as all commands read them: corpora, runs with their texts, and what a file holds."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
@@ -11,7 +11,7 @@ from jpr.errors import ConfigError, DataError
 from jpr.formats import corpus as passages
 from jpr.formats import questions, runs
 from jpr.formats.corpus import read_passages
-from jpr.formats.format import Format, RecordKind, detect, head_of, writable
+from jpr.formats.format import Format, RecordKind, head_of
 from jpr.formats.questions import check_lengths, load_questions
 from jpr.formats.runs import load_rankings, predictions
 from jpr.formats.runs.align import align, check_unique_passages, fill_texts
@@ -36,28 +36,18 @@ def naming(path: Path) -> Iterator[None]:
 
 
 @cache
-def record_kinds() -> tuple[RecordKind, ...]:
-    """Return every kind of record."""
+def all_formats() -> dict[Format[Any], RecordKind]:
+    """Return every format, with the kind of record it is for."""
     from jpr.formats.runs import trec
 
-    return passages.KIND, questions.KIND, runs.KIND, predictions.KIND, trec.KIND
+    kinds = (passages.KIND, questions.KIND, runs.KIND, predictions.KIND, trec.KIND)
+    return {format: kind for kind in kinds for format in kind.formats}
 
 
-@cache
-def _kinds() -> dict[Format[Any], RecordKind]:
-    return {format: kind for kind in record_kinds() for format in kind.formats}
-
-
-def recognize(path: Path, name: str | None = None) -> tuple[RecordKind, Format[Any]]:
-    """Return the kind and format of a file, by the format's name or by its first record."""
-    format = detect(path, list(_kinds()), name)
-    return _kinds()[format], format
-
-
-def writable_format(name: str) -> tuple[RecordKind, Format[Any]]:
-    """Return a format that can be written, by its name."""
-    format = writable(list(_kinds()), name)
-    return _kinds()[format], format
+def size_of(path: Path) -> int:
+    """Return the bytes of a file, or of all files in a folder."""
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files if file.is_file())
 
 
 def read_corpus(
@@ -79,8 +69,7 @@ def read_corpus(
         with bar("reading files", len(found.files)) as progress:
             yield from documents.read_documents(corpus, found, _cut(split), note, progress)
         return
-    files = [corpus] if corpus.is_file() else [path for path in corpus.rglob("*") if path.is_file()]
-    total = sum(path.stat().st_size for path in files) // _MB
+    total = size_of(corpus) // _MB
     with bar("reading passages, MB", total) as progress, watch_reading() as reading:
         shown = 0
         for count, passage in enumerate(split_passages(read_passages(corpus), split)):
@@ -167,10 +156,12 @@ def _check_texts(ranking: Ranking) -> None:
         raise DataError(f"{problem}; give the texts with --corpus")
 
 
-def check_searchable(path: Path, questions: Sequence[Question]) -> None:
-    """Reject questions of a file that have no text or are too long."""
+def load_searchable(path: Path) -> list[Question]:
+    """Read questions; reject those that have no text or are too long."""
+    questions = load_questions(path)
     with naming(path):
         for question in questions:
             if not question.text.strip():
                 raise DataError(f"question {question.id!r} has no text to search for")
         check_lengths(questions)
+    return questions

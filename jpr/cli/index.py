@@ -3,19 +3,18 @@
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import jpr
-from jpr.cli import checks, files, output
-from jpr.cli.arguments import Settings, Split, Workers, argument, arguments, option
+from jpr.cli import files, output
+from jpr.cli.arguments import Arguments, Settings, Split, Workers, argument, label, option
 from jpr.errors import ConfigError, DataError
 from jpr.io.cluster import open_cluster
 from jpr.io.settings import parse_settings
 from jpr.io.text_files import read_lines
-from jpr.retrieve.engines import ENGINES, FILES, MILVUS, NO_ENCODER, IndexOptions, check_engine
+from jpr.retrieve import engines
 from jpr.stages import Progress
 from jpr.types import Passage
 
@@ -29,22 +28,7 @@ _TOO_LONG = (
 )
 
 
-@dataclass(frozen=True)
-class IndexSettings:
-    """What `jpr index --set` takes; the help of `run` says what the keys mean."""
-
-    device: str = "auto"
-    precision: str | None = None
-    nprobe: int | None = None
-    replace: bool = False
-    collection: str | None = None
-    graph: str | None = None
-    engine: str | None = None
-    """Engine of the index; for engines that are added to `jpr.retrieve.engines`."""
-
-
-@arguments
-class IndexArguments:
+class IndexArguments(Arguments):
     corpus: Path | None = argument("File or folder of passages or documents.", default=None)
     out: Path | None = option("Output", "Folder of the index.", "-o")
     encoder: str | None = option(
@@ -73,29 +57,31 @@ class IndexArguments:
             raise ConfigError("--add and --remove are two steps; run one after the other")
         if self.settings.replace and not self.add:
             raise ConfigError("replace=true needs --add; without it the whole index is replaced")
-        if self.encoder == NO_ENCODER and self.vectors is not None:
+        if self.encoder == engines.NO_ENCODER and self.vectors is not None:
             raise ConfigError("--encoder none and --vectors exclude each other; remove one")
         if self.settings.precision and self.vectors is None:
             raise ConfigError(f"--set precision={self.settings.precision} is for --vectors DIR")
         self._check_engine()
 
     @cached_property
-    def settings(self) -> IndexSettings:
+    def settings(self) -> engines.IndexSettings:
         """The parsed `--set` pairs."""
-        return parse_settings(IndexSettings, self.set or ())
+        return parse_settings(engines.IndexSettings, self.set or ())
 
     @property
     def engine(self) -> str:
         """Name of the engine that holds the index."""
-        return self.settings.engine or (MILVUS if self.milvus else FILES)
+        return self.settings.engine or (engines.MILVUS if self.milvus else engines.FILES)
 
     def _check_engine(self) -> None:
-        checks.one_of("--set engine=", self.engine, ENGINES)
-        settings, has = self.settings, ENGINES[self.engine].options
-        own, more = ("add", "remove", "workers", "milvus"), ("nprobe", "collection", "graph")
-        given = {f"--{name}": getattr(self, name) or None for name in own}
-        given |= {f"--set {name}": getattr(settings, name) for name in more}
-        extra = [name for name, value in given.items() if value is not None and name not in has]
+        """Reject options that only other engines have."""
+        known = engines.ENGINES
+        if self.engine not in known:
+            raise ConfigError(f"--set engine={self.engine}: choose one of {', '.join(known)}")
+        settings = (pair.partition("=")[0].strip() for pair in self.set or ())
+        given = [*map(label, self.given()), *(f"--set {key}" for key in settings)]
+        others = {option for engine in known.values() for option in engine.options}
+        extra = sorted(others.intersection(given) - set(known[self.engine].options))
         if self.out is not None and extra:
             why = f"not supported by the engine {self.engine}; remove these"
             raise ConfigError(f"{', '.join(extra)}: {why}")
@@ -122,7 +108,7 @@ def run(options: IndexArguments) -> None:
     """
     corpus, out, vectors = options.corpus, options.out, options.vectors
     if out is not None:
-        check_engine(out, options.engine)
+        engines.check_engine(out, options.engine)
     if out is not None and corpus is None:
         _remove(options.remove or "", options, out)
         return
@@ -137,7 +123,7 @@ def _remove(given: str, options: IndexArguments, out: Path) -> None:
     is_file = Path(given).is_file()
     ids = [id for _, id in read_lines(Path(given)) if id] if is_file else given.split(",")
     try:
-        output.note(ENGINES[options.engine].load().remove(ids, out))
+        output.note(engines.ENGINES[options.engine].load().remove(ids, out))
     except DataError as error:
         raise error if is_file else DataError(f"{error}; no file is called {given}") from error
 
@@ -156,26 +142,22 @@ def _write_vectors(options: IndexArguments, corpus: Path, folder: Path) -> None:
 def _index(options: IndexArguments, corpus: Path, out: Path) -> None:
     from jpr.encode.encoder_folder import BUNDLED_ENCODER
 
-    settings, encoder = options.settings, options.encoder
+    encoder = options.encoder
     has_own = encoder is not None or options.add or options.vectors is not None
     if not has_own and not BUNDLED_ENCODER.is_dir():
         output.note("no encoder is bundled with this installation: the index is lexical only")
-        encoder = NO_ENCODER
-    index_options = IndexOptions(
+        encoder = engines.NO_ENCODER
+    index_options = engines.IndexOptions(
         out,
         corpus.name,
         encoder=encoder,
         vectors=options.vectors,
         encode=partial(_encode, options),
-        device=settings.device,
-        replacing=settings.replace,
-        nprobe=settings.nprobe,
         uri=options.milvus,
-        collection=settings.collection,
-        graph=settings.graph,
+        settings=options.settings,
     )
     passages = index_options.checked(files.read_corpus(corpus, options.split))
-    engine = ENGINES[options.engine].load()
+    engine = engines.ENGINES[options.engine].load()
     write = engine.add if options.add else engine.build
     output.note(write(passages, index_options))
 

@@ -7,12 +7,9 @@ import sys
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from jpr.io.json_files import strict_json
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 T = TypeVar("T")
 _UNLIMITED = 10_000
@@ -57,8 +54,8 @@ def write_json(value: object) -> None:
     write(text)
 
 
-def render(parts: Iterable["RenderableType"], width: int | None = None) -> None:
-    """Write what rich renders, without trailing spaces; piped output has lines of any length."""
+def rendered(parts: Iterable[object], width: int | None = None) -> str:
+    """Return what rich prints, without trailing spaces; piped output has lines of any length."""
     from rich.console import Console
 
     console = Console(highlight=False)
@@ -66,7 +63,7 @@ def render(parts: Iterable["RenderableType"], width: int | None = None) -> None:
     with console.capture() as captured:  # rich itself would exit on a closed pipe
         for part in parts:
             console.print(part)
-    write("\n".join(line.rstrip() for line in captured.get().splitlines()).rstrip("\n"))
+    return "\n".join(line.rstrip() for line in captured.get().splitlines()).rstrip("\n")
 
 
 def count(n: int, noun: str) -> str:
@@ -76,8 +73,8 @@ def count(n: int, noun: str) -> str:
 
 def table(
     header: Sequence[str], rows: Sequence[Sequence[str]], first_number: int = 2, folded: int = 0
-) -> None:
-    """Write a table; columns from `first_number` are right-aligned, `folded` may be folded."""
+) -> str:
+    """Return a table; columns from `first_number` are right-aligned, `folded` may be folded."""
     from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
@@ -93,7 +90,7 @@ def table(
     widths[folded] = min(widths[folded], 12)
     needed = sum(widths) + 2 * (len(widths) - 1)
     width = Console().width if sys.stdout.isatty() else 200
-    render([grid], width if width >= needed else _UNLIMITED)
+    return rendered([grid], width if width >= needed else _UNLIMITED)
 
 
 @contextmanager

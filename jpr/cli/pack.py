@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import jpr
 from jpr.cli import files, output
-from jpr.cli.arguments import Corpus, IndexFolder, Strict, argument, arguments, option
+from jpr.cli.arguments import Arguments, Corpus, IndexFolder, Strict, argument, option
 from jpr.errors import ConfigError
 from jpr.io.checksums import sha256
 from jpr.types import Question
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from jpr.train.sources import RunSurvey
 
 
-@arguments
-class PackArguments:
+class PackArguments(Arguments):
     runs: list[Path] | None = argument(
         "Runs, one per --questions and in their order.", "RUN", default=None
     )
@@ -56,12 +55,11 @@ def run(options: PackArguments) -> None:
     from jpr.train import packing, sources
 
     settings = packing.PackSettings(options.k, options.strict)
-    loaded = {path: jpr.load_questions(path) for path in options.questions}
+    load = files.load_searchable if options.index else jpr.load_questions
+    loaded = {path: load(path) for path in options.questions}
     for path, questions in loaded.items():
         if without := sum(not sources.has_answers(question) for question in questions):
             output.note(f"{path}: left out {output.count(without, 'question')} without answers")
-        if options.index:
-            files.check_searchable(path, questions)
     if options.index:
         index, k = jpr.open_retriever(options.index), options.k
         found = [sources.from_retriever(_name(path), q, index, k) for path, q in loaded.items()]

@@ -3,14 +3,13 @@
 from pathlib import Path
 
 from jpr.batch import read_to_file
-from jpr.cli import checks, files, output
-from jpr.cli.arguments import Corpus, Out, Questions, Settings, Workers, argument, arguments, option
+from jpr.cli import files, output
+from jpr.cli.arguments import Arguments, Corpus, Out, Questions, Settings, Workers, argument, option
 from jpr.io.cluster import StageSpec, open_runner
 from jpr.io.settings import parse_settings
 
 
-@arguments
-class ReadArguments:
+class ReadArguments(Arguments):
     source: Path = argument("Run: file of rankings.", "RUN")
     out: Out
     k: int | None = option("Input", "Read the first k passages.", min=1, show_default="all")
@@ -37,16 +36,16 @@ class ReadArguments:
     def __post_init__(self) -> None:
         from jpr.read.load import FusionSettings, settings_class
 
-        checks.separate(self.out, self.source, self.corpus, self.questions)
+        self.check_separate("out", "source", "corpus", "questions")
         for_spans = ("min_ratio", "choose")
         if self.llm is not None:
-            checks.reject("has no effect with --llm; remove it", self, *for_spans, "workers")
+            self.reject("has no effect with --llm; remove it", *for_spans, "workers")
         elif settings_class(self.model, self.llm) is FusionSettings:
-            checks.reject("has no effect with a T5; remove it", self, *for_spans)
+            self.reject("has no effect with a T5; remove it", *for_spans)
         else:
-            checks.reject("needs a T5 reader (--model FOLDER) or --llm; remove it", self, "set")
+            self.reject("needs a T5 reader (--model FOLDER) or --llm; remove it", "set")
             if self.choose:
-                checks.reject("has no effect with --choose, which reads all passages", self, "k")
+                self.reject("has no effect with --choose, which reads all passages", "k")
 
 
 def run(options: ReadArguments) -> None:

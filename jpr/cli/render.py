@@ -11,12 +11,11 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 from math import exp, isfinite
-from typing import NamedTuple
 
 from rich.console import RenderableType
 from rich.padding import Padding
 from rich.table import Table
-from rich.text import Text
+from rich.text import Span, Text
 from rich.tree import Tree
 
 from jpr.cli.output import count
@@ -24,6 +23,7 @@ from jpr.text import normalize_answer
 from jpr.types import ExpectedAnswer, Passage, Prefix, Reply
 
 _COLORS = ("green", "cyan", "magenta", "yellow", "blue", "red")  # colors of the answers, in turn
+_LESS_LIKELY = "underline"
 _CONTEXT = 140  # characters shown before and after an answer
 _LEGEND = (
     "The percentages of all answers in the {} add up to 100%. Unlikely answers, and "
@@ -42,24 +42,20 @@ def reply_parts(
     if not reply.ranking.hits:
         return
     if explain and reply.answers:
-        yield _indented(2, Text(_LEGEND.format(candidates), "dim"))
+        yield Padding.indent(Text(_LEGEND.format(candidates), "dim"), 2)
     for at, passage in enumerate(hit.passage for hit in reply.ranking.hits):
         head = Text("\n").append(f"[{at + 1}] ", "dim").append(_title(passage), "bold")
         yield head.append(f"  {_source(passage)}", "dim")
-        yield _indented(4, _excerpt(passage.text, _marks(reply, at)))
+        yield Padding.indent(_excerpt(passage.text, _marks(reply, at)), 4)
         if explain:
-            yield _indented(4, _adds(reply, at))
+            yield Padding.indent(_adds(reply, at), 4)
     if independent:
         yield Text("\nChosen jointly and independently", "bold")
-        yield _indented(2, _side_by_side(reply, independent))
+        yield Padding.indent(_side_by_side(reply, independent), 2)
     if reply.nodes:
         name = reply.decoder if reply.beta is None else f"{reply.decoder}, β = {reply.beta:g}"
         yield Text(f"\nSearch over {candidates} ({name})", "bold")
-        yield _indented(2, _tree(reply))
-
-
-def _indented(columns: int, part: RenderableType) -> RenderableType:
-    return Padding(part, (0, 0, 0, columns))
+        yield Padding.indent(_tree(reply), 2)
 
 
 def _style(answer: int) -> str:
@@ -102,27 +98,18 @@ def _percent(probability: float) -> str:
     return "<1%" if probability < 0.01 else f"{probability:.0%}"
 
 
-class Mark(NamedTuple):
-    """A marked part of a text; `sign` stands around it in piped text."""
-
-    start: int
-    end: int
-    style: str
-    sign: str
-
-
-def _marks(reply: Reply, at: int) -> list[Mark]:
+def _marks(reply: Reply, at: int) -> list[Span]:
     """Return the spans of answers in a passage, or of what it may add."""
     id = reply.ranking.hits[at].passage.id
     found = [
-        Mark(*span, _style(answer), "**")
+        Span(*span, _style(answer))
         for answer, listed in enumerate(reply.answers)
         for one in listed.support
         if one.passage.id == id
         for span in one.spans
     ]
     others = (span for one in _may_add(reply, at)[:1] for span in one.spans)
-    return sorted(found or [Mark(*span, "underline", "*") for span in others])
+    return sorted(found or [Span(*span, _LESS_LIKELY) for span in others])
 
 
 def _may_add(reply: Reply, at: int) -> list[ExpectedAnswer]:
@@ -144,7 +131,7 @@ def _may_add(reply: Reply, at: int) -> list[ExpectedAnswer]:
     return list(found.values())
 
 
-def _excerpt(text: str, marks: Sequence[Mark]) -> Text:
+def _excerpt(text: str, marks: Sequence[Span]) -> Text:
     """Return the text around the marks, or its beginning."""
     shown, end = Text(), 0
     for first, last in _windows(text, marks):
@@ -154,7 +141,7 @@ def _excerpt(text: str, marks: Sequence[Mark]) -> Text:
     return shown.append(" …" if end < len(text.rstrip()) else "")
 
 
-def _windows(text: str, marks: Sequence[Mark]) -> list[tuple[int, int]]:
+def _windows(text: str, marks: Sequence[Span]) -> list[tuple[int, int]]:
     """Return the spans to show, of whole words; marks are sorted.
 
     >>> _windows("one two", [])
@@ -172,12 +159,13 @@ def _windows(text: str, marks: Sequence[Mark]) -> list[tuple[int, int]]:
     return windows
 
 
-def _marked(text: str, window: tuple[int, int], marks: Sequence[Mark]) -> Text:
+def _marked(text: str, window: tuple[int, int], marks: Sequence[Span]) -> Text:
     """Return part of a text with its marks; of overlapping ones, the first."""
     shown, (at, end) = Text(), window
     for mark in marks:
         if at <= mark.start and mark.end <= end:
-            sign = "" if sys.stdout.isatty() else mark.sign
+            sign = "*" if mark.style == _LESS_LIKELY else "**"
+            sign = "" if sys.stdout.isatty() else sign
             shown.append(_flat(text[at : mark.start]))
             shown.append(f"{sign}{_flat(text[mark.start : mark.end])}{sign}", mark.style)
             at = mark.end
@@ -234,5 +222,5 @@ def _cell(reply: Reply, at: int, *, repeats: bool = True) -> Text:
         elif repeats:
             shown.append(f"  = {_flat(text)}", "dim")
     for one in _may_add(reply, at)[:1]:
-        shown.append("  ? ", "dim").append(_flat(one.text), "underline")
+        shown.append("  ? ", "dim").append(_flat(one.text), _LESS_LIKELY)
     return shown

@@ -5,15 +5,14 @@ from pathlib import Path
 
 import jpr
 from jpr.batch import rerank_to_file
-from jpr.cli import checks, files, output
-from jpr.cli.arguments import Corpus, Out, Questions, Settings, Workers, argument, arguments, option
+from jpr.cli import files, output
+from jpr.cli.arguments import Arguments, Corpus, Out, Questions, Settings, Workers, argument, option
 from jpr.errors import ConfigError
 from jpr.io.cluster import StageSpec, open_runner
 from jpr.rerank.methods import JOINT, METHODS, RerankOptions, make_reranker
 
 
-@arguments
-class RerankArguments:
+class RerankArguments(Arguments):
     source: Path = argument("Run: file of rankings.", "RUN")
     out: Out
     k: str | None = option(
@@ -30,17 +29,17 @@ class RerankArguments:
     workers: Workers = None
 
     def __post_init__(self) -> None:
-        checks.separate(self.out, self.source, self.corpus, self.questions)
-        checks.separate(self.trees, self.out, self.source, self.corpus, self.questions)
-        checks.one_of("--method ", self.method, METHODS)
+        self.check_separate("out", "source", "corpus", "questions")
+        self.check_separate("trees", "out", "source", "corpus", "questions")
+        self.check_choice("method", METHODS)
         is_number = self.k is not None and self.k.isdecimal() and int(self.k) > 0
         if self.k not in (None, "auto") and not is_number:
             raise ConfigError(f"-k {self.k}: give a whole number of 1 or more, or auto")
         by, why = METHODS[self.method], f"has no effect with --method {self.method}; remove it"
         if not by.takes_model:
-            checks.reject(why, self, "model")
+            self.reject(why, "model")
         if not by.decodes:
-            checks.reject(why, self, "trees")
+            self.reject(why, "trees")
             if self.k == "auto":
                 raise ConfigError(f"-k auto: {why}")
 

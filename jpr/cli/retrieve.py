@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import jpr
 from jpr.batch import retrieve_to_file
-from jpr.cli import checks, files, output
-from jpr.cli.arguments import Json, Workers, argument, arguments, option
+from jpr.cli import files, output
+from jpr.cli.arguments import Arguments, Json, Workers, argument, option
 from jpr.errors import ConfigError
 from jpr.io.cluster import StageSpec, open_runner
 from jpr.retrieve.duplicates import DistinctRetriever
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 _SHOWN = 10
 
 
-@arguments
-class RetrieveArguments:
+class RetrieveArguments(Arguments):
     index: Path = argument("Folder of an index made by `jpr index`.")
     question: str | None = argument("Question to search for.", default=None)
     questions: Path | None = option("Input", "File of questions to search for.", "-q")
@@ -42,18 +41,18 @@ class RetrieveArguments:
     json: Json = False
 
     def __post_init__(self) -> None:
-        checks.positive_k(self.k)
+        self.check_positive("k")
         if (self.question is None) == (self.questions is None):
             raise ConfigError("give either a question or --questions FILE")
         if self.questions is None:
-            checks.reject("needs --questions; remove it", self, "out", "workers")
+            self.reject("needs --questions; remove it", "out", "workers")
             if not (self.question or "").strip():
                 raise ConfigError("the question is empty")
             return
-        checks.reject("for a single question; remove it", self, "json")
+        self.reject("for a single question; remove it", "json")
         if self.out is None:
             raise ConfigError("--questions needs --out FILE for the run")
-        checks.separate(self.out, self.questions)
+        self.check_separate("out", "questions")
 
 
 def run(options: RetrieveArguments) -> None:
@@ -73,8 +72,7 @@ def run(options: RetrieveArguments) -> None:
         return
     assert options.questions
     assert options.out
-    questions, k = jpr.load_questions(options.questions), options.k
-    files.check_searchable(options.questions, questions)
+    questions, k = files.load_searchable(options.questions), options.k
     retriever = open_index(options.index, *how)
     key, there = retriever.key, (options.index.resolve(), *how, 1)
     spec = StageSpec(open_index, there, key, str(options.index))

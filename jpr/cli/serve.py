@@ -5,23 +5,18 @@ import sys
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import jpr
-from jpr.cli import checks, output
-from jpr.cli.arguments import Docs, IndexFolder, arguments, option
+from jpr.cli import output
+from jpr.cli.arguments import Arguments, Docs, IndexFolder, option
 from jpr.cli.doctor import EXTRAS
 from jpr.errors import ConfigError, MissingExtraError
 from jpr.io.settings import parse_settings
 
-if TYPE_CHECKING:
-    from jpr.pipeline import Pipeline
-
 _TOKEN = "JPR_TOKEN"
 
 
-@arguments
-class ServeArguments:
+class ServeArguments(Arguments):
     docs: Docs = None
     index: IndexFolder = None
     mcp: bool = option("Output", "Serve MCP on standard input and output.", default=False)
@@ -33,10 +28,10 @@ class ServeArguments:
     )
 
     def __post_init__(self) -> None:
-        checks.one_source(self.docs, self.index)
+        self.exclude("docs", "index")
         if self.mcp:
             why = "--mcp serves standard input and output; remove these"
-            checks.reject(why, self, "host", "port", "token_file", "limit")
+            self.reject(why, "host", "port", "token_file", "limit")
 
 
 def run(options: ServeArguments) -> None:
@@ -99,7 +94,6 @@ def read_token(file: Path | None) -> str | None:
     return token
 
 
-def _pipeline(options: ServeArguments) -> "Pipeline":
-
+def _pipeline(options: ServeArguments) -> "jpr.Pipeline":
     with output.warnings_as_notes():
         return jpr.open_pipeline(options.docs, options.index, watched=output.progress)

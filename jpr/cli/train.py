@@ -2,26 +2,21 @@
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from jpr.cli import output
-from jpr.cli.arguments import argument, arguments, option
+from jpr.cli.arguments import Arguments, argument, option
 from jpr.errors import ConfigError, MissingExtraError
 from jpr.io.json_files import write_json
-
-if TYPE_CHECKING:
-    from jpr.train.loop import Report
 
 _PACKAGES = ("torch", "safetensors")  # packages of which the manifest holds the versions
 
 
-@arguments
-class TrainArguments:
+class TrainArguments(Arguments):
     recipe: Path = argument("TOML file.", "RECIPE")
     set: list[str] | None = option(
         "Input", "Change a value of the recipe; repeatable.", metavar="TABLE.KEY=VALUE"
@@ -98,7 +93,7 @@ def _plot(folder: Path) -> None:
 
 
 @contextmanager
-def _display(steps: int) -> Iterator["Report"]:
+def _display(steps: int) -> Iterator[Callable[[Mapping[str, object]], None]]:
     """Show a bar with loss, speed and best score; if standard error is piped, only evaluations."""
     latest: dict[str, object] = {}
     with output.progress("training", steps) as progress:

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jpr.cli import files, output
-from jpr.cli.arguments import Json, Origin, argument, arguments
+from jpr.cli.arguments import Arguments, Json, Origin, argument
 from jpr.errors import ConfigError, FormatError
+from jpr.formats.format import detect
 from jpr.formats.runs.align import check_unique_passages
 from jpr.text import pattern_source
 from jpr.types import Passage, Prediction, Question, Ranking
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
 Facts = dict[str, int | float]
 
 
-@arguments
-class ValidateArguments:
+class ValidateArguments(Arguments):
     file: Path | None = argument("File or folder to check.", default=None)
     from_: Origin = None
     json: Json = False
@@ -43,8 +43,9 @@ def run(options: ValidateArguments) -> None:
     if options.file is None:
         _list_formats(options.json)
         return
-    file = options.file
-    kind, format = files.recognize(file, options.from_)
+    file, kinds = options.file, files.all_formats()
+    format = detect(file, kinds, options.from_)
+    kind = kinds[format]
     try:
         counted = output.counted("reading", kind.read(file, format.name))
         with files.naming(file), closing(counted):
@@ -62,14 +63,15 @@ def run(options: ValidateArguments) -> None:
 
 
 def _list_formats(as_json: bool) -> None:
-    kinds = [(kind.name, format) for kind in files.record_kinds() for format in kind.formats]
-    rows = [(one.name, kind, one.about, one.write is not None) for kind, one in kinds]
+    formats = files.all_formats().items()
+    rows = [(one.name, kind.name, one.about, one.write is not None) for one, kind in formats]
     if as_json:
         names = ("format", "kind", "about", "write")
         output.write_json({"formats": [dict(zip(names, row, strict=True)) for row in rows]})
         return
+    header = ("format", "kind", "description", "written")
     cells = [(*texts, "yes" if is_written else "") for *texts, is_written in rows]
-    output.table(("format", "kind", "description", "written"), cells, first_number=4, folded=2)
+    output.write(output.table(header, cells, first_number=4, folded=2))
 
 
 def _passages(passages: Iterable[Passage]) -> Facts:

@@ -1,6 +1,6 @@
 """An evaluation as text: rows, Markdown, LaTeX, JSON."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import PurePath
 
@@ -96,6 +96,18 @@ def _oracle(run: RunScores, i: int) -> str:
         return ""
     value, bound = run.oracle.values[:, i].mean(), run.oracle.bounds[:, i].mean()
     return _percent(value) if bound == value else f"{_percent(value)} to {_percent(bound)}"
+
+
+def as_text(
+    evaluation: Evaluation,
+    comparisons: Sequence[Comparison],
+    table: Callable[[Sequence[str], Sequence[Sequence[str]]], str],
+) -> str:
+    """Return the scores and, if there are any, the comparisons as tables."""
+    shown = [table(HEADER, rows(evaluation))]
+    if comparisons:
+        shown.append(table(COMPARED, compared_rows(evaluation, comparisons)))
+    return "\n\n".join(shown)
 
 
 def markdown(header: Sequence[str], table: Sequence[Sequence[str]]) -> str:

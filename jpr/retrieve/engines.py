@@ -25,6 +25,20 @@ NO_ENCODER = "none"  # in place of an encoder: a lexical index without vectors
 
 
 @dataclass(frozen=True)
+class IndexSettings:
+    """What `jpr index --set` takes; its help says what the keys mean."""
+
+    device: str = "auto"
+    precision: str | None = None
+    nprobe: int | None = None
+    replace: bool = False
+    collection: str | None = None
+    graph: str | None = None
+    engine: str | None = None
+    """Name of an engine that is added to `ENGINES`."""
+
+
+@dataclass(frozen=True)
 class IndexOptions:
     """What to build or change, and how."""
 
@@ -35,12 +49,8 @@ class IndexOptions:
     """Complete vectors of the passages (`jpr.encode.vectors.vectors_for`)."""
     encode: "Callable[[Iterable[Passage], int, TextEncoder, Path], StoredVectors] | None" = None
     """Encodes that many passages into a folder; by default `vectors_for`, in this process."""
-    device: str = "auto"
-    replacing: bool = False  # let an added passage replace one with the same id
-    nprobe: int | None = None
     uri: str | None = None  # address of a server
-    collection: str | None = None
-    graph: str | None = None
+    settings: IndexSettings = IndexSettings()
 
     @property
     def encoder_folder(self) -> str:
@@ -52,7 +62,7 @@ class IndexOptions:
         """Open the encoder."""
         from jpr.encode.encoder_folder import load_encoder
 
-        return load_encoder(self.encoder_folder or None, self.device)
+        return load_encoder(self.encoder_folder or None, self.settings.device)
 
     def checked(self, passages: "Iterator[Passage]") -> "Iterator[Passage]":
         """Yield passages; vectors of other passages are an error."""

@@ -21,7 +21,7 @@ def build(passages: Iterable[Passage], options: IndexOptions) -> str:
         source=options.source,
         vectors=options.make_vectors(),
         encoder_folder=options.encoder_folder,
-        nprobe=options.nprobe,
+        nprobe=options.settings.nprobe,
     )
     return _summary(made, options.folder)
 
@@ -35,7 +35,7 @@ def add(passages: Iterable[Passage], options: IndexOptions) -> str:
         passages,
         options.folder,
         source=options.source,
-        replacing=options.replacing,
+        replacing=options.settings.replace,
         vectors=options.make_vectors(),
     )
     return _summary(made, options.folder)

@@ -52,8 +52,8 @@ GRAPHS = {"hnsw": "HNSW", "ivf": "IVF_SQ8"}
 
 def build(passages: Iterable[Passage], options: IndexOptions) -> str:
     """Upload a corpus with its vectors, stored or of the encoder, and write `milvus.json`."""
-    uri, folder = options.uri, options.folder
-    alias, graph = options.collection or "jpr", options.graph or "hnsw"
+    uri, folder, settings = options.uri, options.folder, options.settings
+    alias, graph = settings.collection or "jpr", settings.graph or "hnsw"
     if uri is None:
         raise ConfigError("engine milvus needs the address of a server, or a file x.db: --milvus")
     if options.encoder == NO_ENCODER:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from rich.text import Span
 
 from jpr.bundled import ask
 from jpr.cli import main, output, render
-from jpr.cli.render import Mark
 from jpr.types import Answer, ExpectedAnswer, Reply
 from tests.cli.running import fails, jpr
 from tests.formats.corpus.document_samples import pdf, with_password
@@ -182,13 +182,11 @@ class Terminal(io.StringIO):
 def test_a_terminal_has_colours_and_its_width(
     reply: Reply, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    screen = Terminal()
-    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setattr(sys, "stdout", Terminal())
     for name, value in {"TERM": "xterm", "COLUMNS": "50"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("NO_COLOR", raising=False)
-    output.render(render.reply_parts(reply, reply, explain=True))
-    shown = screen.getvalue()
+    shown = output.rendered(render.reply_parts(reply, reply, explain=True))
     assert "\x1b[1;32m" in shown
     assert "**" not in shown
     assert "adds" in shown
@@ -196,7 +194,7 @@ def test_a_terminal_has_colours_and_its_width(
 
 def test_what_stands_around_answers_is_shown_in_whole_words() -> None:
     text = " ".join(["word"] * 100)
-    mark = Mark(200, 204, "bold", "**")
+    mark = Span(200, 204, "bold")
     assert render._windows(text, []) == [(0, 279)]
     assert render._windows(text, [mark]) == [(65, 339)]
     assert render._windows(text, [mark, mark._replace(start=400, end=404)]) == [(65, 499)]
@@ -209,6 +207,6 @@ def test_what_stands_around_answers_is_shown_in_whole_words() -> None:
 
 
 def test_of_overlapping_answers_the_first_is_marked() -> None:
-    marks = [Mark(0, 9, "", "**"), Mark(4, 16, "", "**"), Mark(10, 16, "", "*")]
+    marks = [Span(0, 9, "bold"), Span(4, 16, "bold"), Span(10, 16, "underline")]
     marked = render._marked("old stone castle\x1b[2J", (0, 20), marks)
     assert marked.plain == "**old stone** *castle*[2J"

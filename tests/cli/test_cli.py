@@ -8,7 +8,7 @@ import pytest
 import typer.main
 
 from jpr.cli import app
-from jpr.cli.files import record_kinds
+from jpr.cli.files import all_formats
 from tests.cli.running import fails, jpr, questions_file, run_file
 
 
@@ -178,7 +178,7 @@ def test_convert_splits_articles(tmp_path: Path) -> None:
 
 
 def test_format_names_are_unique() -> None:
-    names = [format.name for kind in record_kinds() for format in kind.formats]
+    names = [format.name for format in all_formats()]
     assert len(set(names)) == len(names)
     assert all(name in jpr("validate") for name in names)
     assert len(json.loads(jpr("validate", "--json"))["formats"]) == len(names)

@@ -101,7 +101,7 @@ def test_names_of_runs_are_no_markup(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("columns", [60, 80, 110, 120])
 def test_a_narrow_terminal_shows_every_number_in_full(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: int
+    monkeypatch: pytest.MonkeyPatch, columns: int
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setenv("TERM", "xterm")
@@ -110,8 +110,7 @@ def test_a_narrow_terminal_shows_every_number_in_full(
         "a run with a long name – another one", "alpha_nDCG(0.9)@10", "multi", "1,172", "+24.1",
         "-11.1 to +77.8", "104", "113", "<0.0001", "<0.0001",
     )  # fmt: skip
-    output.table(tables.COMPARED, [row])
-    printed = re.sub("\x1b.*?m", "", capsys.readouterr().out)
+    printed = re.sub("\x1b.*?m", "", output.table(tables.COMPARED, [row]))
     assert all(cell in printed for cell in row[1:])
     assert "…" not in printed
     lines = printed.splitlines()

@@ -15,7 +15,7 @@ from jpr.encode.encoder_folder import load_encoder
 from jpr.encode.vectors import vectors_for
 from jpr.errors import ConfigError, DataError, FormatError, MissingExtraError
 from jpr.retrieve import milvus
-from jpr.retrieve.engines import IndexOptions
+from jpr.retrieve.engines import IndexOptions, IndexSettings
 from jpr.retrieve.filters import Filter
 from jpr.retrieve.index import build_index
 from jpr.retrieve.milvus_retriever import (
@@ -84,8 +84,7 @@ def build(
         encoder=encoder,
         vectors=vectors,
         uri=uri,
-        collection=collection or f"jpr_{folder.name}",
-        graph=graph,
+        settings=IndexSettings(collection=collection or f"jpr_{folder.name}", graph=graph),
         model=model or WordEncoder(),
     )
     summary = milvus.build(options.checked(iter(passages)), options)
