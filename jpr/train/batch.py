@@ -45,10 +45,11 @@ def concatenate_pieces(tokens: Tensor, starts: Tensor, lengths: Tensor) -> Tenso
 class AnswerSpans:
     """Where answers are in built candidates: each occurrence that was not cut."""
 
-    candidates: Tensor  # (S,) ascending: the candidate, counted through all questions
-    answers: Tensor  # (S,) the pack's number of the answer within its question
-    first: Tensor  # (S,) its first token, counted through all candidates
-    last: Tensor  # (S,) its last token
+    candidates: Ints  # (S,) ascending: the candidate, counted through all questions
+    answers: Ints  # (S,) the pack's number of the answer within its question
+    positions: Ints  # (S,) its first token, counted through the passages of its pack …
+    first: Ints  # (S,) … and through all candidates
+    last: Ints  # (S,) its last token, counted through all candidates
 
 
 class BatchBuilder:
@@ -58,11 +59,11 @@ class BatchBuilder:
         """Move the tokens to the device."""
         _check(pack, prompts)
         own: list[int] = []
-        self._word_starts: dict[str, int] = {}
+        self._words: dict[str, tuple[int, int]] = {}  # where each fixed word starts, its length
         for word, tokens in {**prompts.words, NUMBER: prompts.settings.number_tokens}.items():
-            self._word_starts[word] = len(own)
+            self._words[word] = len(own), len(tokens)
             own += tokens
-        self._pack, self._prompts = pack, prompts
+        self._pack, self._layout = pack, prompts.layout
         self.settings, self.device = prompts.settings, torch.device(device)
         words = np.array(own, dtype=np.uint16)
         self.tokens = as_tensor(words, pack.question_tokens, *pack.passage_tokens).to(device)
@@ -79,7 +80,7 @@ class BatchBuilder:
 
         `numbers` (Q, C) are those of their index tokens; by default each has its position.
         """
-        pack, layout, exists = self._pack, self._prompts.layout, batch.present
+        exists, layout = batch.present, self._layout
         if numbers is None:
             numbers = np.broadcast_to(np.arange(exists.shape[1]), exists.shape)
         number, index_tokens = numbers[exists], len(self.settings.number_tokens)
@@ -89,87 +90,65 @@ class BatchBuilder:
                 "give fewer candidates or use a model with a pointer head"
             )
         asked, edges = batch.flat()
-        rows = pack.candidates[edges].astype(np.int64)
-        passages = self.first_passage + pack.passage_starts[rows]
-        known: dict[str, Ints | int] = {
-            **self._word_starts,
-            QUESTION: self._first_question + pack.question_starts[asked],
-            TITLE: passages,
-            TEXT: passages + pack.title_lengths[rows],
-            NUMBER: self._word_starts[NUMBER] + number * (index_tokens > 1),
-        }
-        starts = [np.broadcast_to(known[piece], edges.shape) for piece in layout.pieces]
-        lengths = _piece_lengths(pack, self._prompts, asked, edges)
-        pieces = torch.from_numpy(np.stack(starts, 1)), torch.from_numpy(lengths)
+        starts, lengths = self._pieces(asked, edges, number * (index_tokens > 1))
         return PackedCandidates(
-            concatenate_pieces(self.tokens, *pieces),
+            concatenate_pieces(self.tokens, torch.from_numpy(starts), torch.from_numpy(lengths)),
             lengths=self._tensor(lengths.sum(1)),
             counts=tuple(exists.sum(1).tolist()),
             marks=self._tensor(lengths[:, : layout.pooled].sum(1)),
             passage_starts=self._tensor(lengths[:, : layout.title].sum(1)),
             index_ids=self._tensor(number),
-            prior=-torch.log1p(self._tensor(pack.ranks(asked, edges)[1]).float()),
+            prior=-torch.log1p(self._tensor(self._pack.ranks(asked, edges)[1]).float()),
         )
 
     def answer_spans(self, batch: CandidateBatch) -> AnswerSpans:
         """Return where answers are in what `build` returns for the same batch."""
-        found = find_answers(self._pack, self._prompts, batch)
-        columns = found.place, found.answer, found.first, found.first + found.length - 1
-        return AnswerSpans(*map(self._tensor, columns))
+        pack, (asked, edges) = self._pack, batch.flat()
+        bounds = np.stack([edges, edges + 1]).astype(np.uint32)  # else numpy copies all edges
+        covers = np.searchsorted(pack.cover_edges, bounds).astype(np.uint32)
+        begin, end = np.searchsorted(pack.span_covers, covers)
+        counts = (end - begin) * pack.ranks(asked, edges)[0]
+        place = np.repeat(np.arange(len(edges)), counts)
+        span = np.arange(len(place)) + np.repeat(begin - segment_starts(counts), counts)
+        offset, length = pack.span_offsets[span].astype(np.int64), pack.span_lengths[span]
+        row = pack.candidates[edges[place]]
+        title = pack.title_lengths[row].astype(np.int64)
+        in_text = offset >= title
+        piece = np.where(in_text, self._layout.text, self._layout.title)
+        within = offset - title * in_text
+        _, lengths = self._pieces(asked, edges)
+        first = segment_starts(lengths.ravel()).reshape(lengths.shape)[place, piece] + within
+        answer = pack.cover_answers[pack.span_covers[span]].astype(np.int64)
+        columns = place, answer, pack.passage_starts[row] + offset, first, first + length - 1
+        kept = within + length <= lengths[place, piece]
+        return AnswerSpans(*(column[kept] for column in columns))
 
+    def _pieces(self, asked: Ints, edges: Ints, number: Ints | int = 0) -> tuple[Ints, Ints]:
+        """Return where the pieces of each prompt start in `tokens`, and their lengths (R, pieces).
 
-@dataclass(frozen=True, slots=True)
-class Occurrences:
-    """Answers in the candidates of a batch: each occurrence that is not cut in its prompt."""
-
-    place: Ints  # (S,) ascending: the candidate, counted through all questions
-    answer: Ints  # (S,) the pack's number of the answer within its question
-    position: Ints  # (S,) its first token among those of the pack's passages …
-    first: Ints  # (S,) … and among those of the prompts, end to end
-    length: Ints  # (S,)
-
-
-def find_answers(pack: Pack, prompts: Prompts, batch: CandidateBatch) -> Occurrences:
-    """Return the answers that the candidates of a batch contain."""
-    asked, edges = batch.flat()
-    bounds = np.stack([edges, edges + 1]).astype(np.uint32)  # of another type, it would be copied
-    covers = np.searchsorted(pack.cover_edges, bounds).astype(np.uint32)
-    begin, end = np.searchsorted(pack.span_covers, covers)
-    counts = (end - begin) * pack.ranks(asked, edges)[0]
-    place = np.repeat(np.arange(len(edges)), counts)
-    span = np.arange(len(place)) + np.repeat(begin - segment_starts(counts), counts)
-    offset, length = pack.span_offsets[span].astype(np.int64), pack.span_lengths[span]
-    row = pack.candidates[edges[place]]
-    title = pack.title_lengths[row].astype(np.int64)
-    in_text = offset >= title
-    piece = np.where(in_text, prompts.layout.text, prompts.layout.title)
-    within = offset - title * in_text
-    lengths = _piece_lengths(pack, prompts, asked, edges)
-    first = segment_starts(lengths.ravel()).reshape(lengths.shape)[place, piece] + within
-    answer, position = pack.cover_answers[pack.span_covers[span]], pack.passage_starts[row] + offset
-    kept = within + length <= lengths[place, piece]
-    return Occurrences(place[kept], answer[kept], position[kept], first[kept], length[kept])
-
-
-def _piece_lengths(pack: Pack, prompts: Prompts, asked: Ints, edges: Ints) -> Ints:
-    """Return how many tokens each piece of each prompt has (R, pieces)."""
-    s, rows = prompts.settings, pack.candidates[edges].astype(np.int64)
-    title = pack.title_lengths[rows].astype(np.int64)
-    questions = pack.question_starts[asked + 1] - pack.question_starts[asked]
-    known: dict[str, Ints | int] = {
-        **{word: len(tokens) for word, tokens in prompts.words.items()},
-        QUESTION: questions.clip(max=s.max_question_tokens),
-        TITLE: title.clip(max=s.max_title_tokens),
-        TEXT: pack.passage_starts[rows + 1] - pack.passage_starts[rows] - title,
-        NUMBER: 1,
-    }
-    if "." in known:  # not without a title
-        known["."] = known["."] * (known[TITLE] > 0)
-    pieces = [np.broadcast_to(known[piece], edges.shape) for piece in prompts.layout.pieces]
-    lengths = np.stack(pieces, 1)
-    room = s.max_tokens - 1 - (lengths.cumsum(1) - lengths)
-    lengths[:, :-1] = np.minimum(lengths, room.clip(min=0))[:, :-1]
-    return lengths
+        `number` says which of the number tokens each prompt has.
+        """
+        pack, s = self._pack, self.settings
+        rows = pack.candidates[edges].astype(np.int64)
+        question, after = pack.question_starts[asked], pack.question_starts[asked + 1]
+        passage, end = pack.passage_starts[rows], pack.passage_starts[rows + 1]
+        title = pack.title_lengths[rows].astype(np.int64)
+        asked_tokens = (after - question).clip(max=s.max_question_tokens)
+        title_tokens = title.clip(max=s.max_title_tokens)
+        known: dict[str, tuple[Ints | int, Ints | int]] = {
+            **self._words,
+            QUESTION: (self._first_question + question, asked_tokens),
+            TITLE: (self.first_passage + passage, title_tokens),
+            TEXT: (self.first_passage + passage + title, end - passage - title),
+            NUMBER: (self._words[NUMBER][0] + number, 1),
+        }
+        if "." in known:  # not without a title
+            known["."] = known["."][0], known["."][1] * (title_tokens > 0)
+        pieces = [np.broadcast_arrays(*known[piece], edges)[:2] for piece in self._layout.pieces]
+        starts, lengths = (np.stack(column, 1) for column in zip(*pieces, strict=True))
+        room = s.max_tokens - 1 - (lengths.cumsum(1) - lengths)
+        lengths[:, :-1] = np.minimum(lengths, room.clip(min=0))[:, :-1]
+        return starts, lengths
 
 
 def _check(pack: Pack, prompts: Prompts) -> None:

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from jpr.coverage import starts
 from jpr.models.candidates import EncodedBatch, PackedCandidates
 from jpr.models.heads import IndexHead, segment_logsumexp
 from jpr.models.joint import JointModel, masked_log_softmax
@@ -78,15 +79,20 @@ class AnswerLikelihoods:
 def answer_likelihoods(encoded: EncodedBatch, spans: AnswerSpans) -> AnswerLikelihoods:
     """Add up, for each candidate and answer, the likelihood of all its spans."""
     assert encoded.answers is not None  # the model has an answer head
-    counts = torch.tensor(encoded.counts, device=spans.answers.device)
-    question = torch.repeat_interleave(counts, output_size=sum(encoded.counts))[spans.candidates]
-    names, answer = torch.unique(question << 16 | spans.answers, return_inverse=True)
-    both, which = torch.unique(spans.candidates * len(names) + answer, return_inverse=True)
-    begins, ends = encoded.answers.unbind(1)
-    log_prob = segment_logsumexp(begins[spans.first] + ends[spans.last], which, len(both))
+    counts = np.array(encoded.counts)
+    question = np.repeat(np.arange(len(counts)), counts)[spans.candidates]
+    names, answer = np.unique(question << 16 | spans.answers, return_inverse=True)
+    both, which = np.unique(spans.candidates * len(names) + answer, return_inverse=True)
     candidate, answer = both // len(names), both % len(names)
-    place = candidate - (counts.cumsum(0) - counts)[names[answer] >> 16]
-    return AnswerLikelihoods(names >> 16, answer, place, log_prob)
+    place = candidate - starts(counts)[names[answer] >> 16]
+
+    def tensor(values: Ints) -> Tensor:
+        return torch.from_numpy(values).to(encoded.mask.device, non_blocking=True)
+
+    begins, ends = encoded.answers.unbind(1)
+    of_spans = begins[tensor(spans.first)] + ends[tensor(spans.last)]
+    log_prob = segment_logsumexp(of_spans, tensor(which), len(both))
+    return AnswerLikelihoods(tensor(names >> 16), tensor(answer), tensor(place), log_prob)
 
 
 def answer_loss(log_probs: Tensor, prefixes: Tensor, known: AnswerLikelihoods) -> Tensor:
@@ -195,14 +201,14 @@ class JointLoss:
     def _answer_spans(
         self, samples: Sequence[Sample], built: Sequence[PackedCandidates]
     ) -> AnswerSpans:
-        found = []
-        row = token = 0
+        """Return the spans of all samples, counted through the candidates of all."""
+        found, row, token = [], 0, 0
         for one, candidates in zip(samples, built, strict=True):
-            spans = self.builders[one.dataset].answer_spans(one.batch)
-            positions = spans.first + token, spans.last + token
-            found.append((spans.candidates + row, spans.answers, *positions))
+            own = self.builders[one.dataset].answer_spans(one.batch)
+            counted = own.candidates + row, own.answers, own.positions
+            found.append((*counted, own.first + token, own.last + token))
             row, token = row + len(candidates.lengths), token + len(candidates.ids)
-        return AnswerSpans(*map(torch.cat, zip(*found, strict=True)))
+        return AnswerSpans(*map(np.concatenate, zip(*found, strict=True)))
 
 
 def _concatenated(several: Sequence[PackedCandidates]) -> PackedCandidates:

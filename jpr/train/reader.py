@@ -19,7 +19,7 @@ from jpr.models.t5 import T5
 from jpr.models.t5_checkpoint import read_t5
 from jpr.read.generate import READER_JSON, read_reader_json, write_reader
 from jpr.rerank.prompt import Prompts, PromptSettings
-from jpr.train.batch import BatchBuilder, find_answers
+from jpr.train.batch import BatchBuilder
 from jpr.train.distributed import ALONE, World, autocast
 from jpr.train.dynamic_oracle import Ints, has_answer
 from jpr.train.joint import extra_tokens, open_dataset
@@ -74,7 +74,7 @@ class PackReader:
     ) -> tuple[Tensor, int]:
         """Return the loss per token of each question's answers (Q,), and the tokens read."""
         batch, config = top_candidates(dataset, batch, self.k), self.model.config
-        positions = answer_positions(dataset, batch, self.prompts, self.options.longest, noise)
+        positions = answer_positions(builder, batch, self.options.longest, noise)
         ends = self.options.separator, config.eos_token_id
         targets = target_tokens(builder, positions, *ends, config.pad_token_id)
         exists = torch.from_numpy(positions != NONE).to(targets.device)
@@ -99,9 +99,8 @@ def top_candidates(dataset: Dataset, batch: CandidateBatch, k: int) -> Candidate
 
 
 def answer_positions(
-    dataset: Dataset,
+    builder: BatchBuilder,
     batch: CandidateBatch,
-    prompts: Prompts,
     max_tokens: int,
     noise: NDArray[np.floating] | None = None,
 ) -> Ints:
@@ -110,12 +109,12 @@ def answer_positions(
     Every answer comes once, from the first passage that contains it uncut, in order of appearance
     or, with noise (Q, …), in random order. Answers beyond `max_tokens` in all are left out.
     """
-    found = find_answers(dataset.pack, prompts, batch)
-    columns = np.nonzero(batch.present)[0][found.place], found.answer, found.position, found.length
+    spans = builder.answer_spans(batch)
+    question, lengths = np.nonzero(batch.present)[0][spans.candidates], spans.last - spans.first + 1
+    columns = np.stack([question, spans.answers, spans.positions, lengths], 1)
     answers: list[dict[int, tuple[int, int]]] = [{} for _ in batch.questions]
-    for i in np.lexsort((found.length, found.first)):
-        question, answer, start, length = (int(column[i]) for column in columns)
-        answers[question].setdefault(answer, (start, length))
+    for of, answer, start, length in columns[np.lexsort((lengths, spans.first))].tolist():
+        answers[of].setdefault(answer, (start, length))
     rows = []
     for at, of_question in enumerate(answers):
         chosen = list(dict.fromkeys(of_question.values()))

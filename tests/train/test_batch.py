@@ -168,7 +168,7 @@ def test_where_answers_are(pack: Pack, settings: PromptSettings, data: st.DataOb
     given = asked_for(questions, edges)
     candidates = builder.build(given, np.zeros_like(given.edges))
     made = builder.answer_spans(given)
-    found = torch.stack([made.candidates, made.answers, made.first, made.last], 1).tolist()
+    found = np.stack([made.candidates, made.answers, made.first, made.last], 1).tolist()
     passages = [
         RANKINGS[question].hits[rank].passage
         for question, places in zip(questions, ranks, strict=True)

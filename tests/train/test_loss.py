@@ -1,5 +1,6 @@
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -149,10 +150,11 @@ def test_an_answer_is_reported_by_all_its_spans() -> None:
     none = torch.empty(0)
     encoded = EncodedBatch(none, none, none, none, none, none, (2, 1), ends)
     spans = AnswerSpans(
-        candidates=torch.tensor([0, 1, 1, 1, 2]),
-        answers=torch.tensor([2, 2, 4, 4, 4]),
-        first=torch.tensor([0, 3, 3, 5, 7]),
-        last=torch.tensor([0, 4, 3, 5, 7]),
+        candidates=np.array([0, 1, 1, 1, 2]),
+        answers=np.array([2, 2, 4, 4, 4]),
+        positions=np.zeros(5, dtype=np.int64),  # not used here
+        first=np.array([0, 3, 3, 5, 7]),
+        last=np.array([0, 4, 3, 5, 7]),
     )
     found = answer_likelihoods(encoded, spans)
     assert found.question.tolist() == [0, 0, 1]

@@ -77,7 +77,7 @@ def test_targets_are_the_answers_of_the_passages_in_their_order(home: Path) -> N
     builder = BatchBuilder(dataset.pack, prompts)
     for batch in dataset.batches(dataset.usable, 0, 3):
         short = top_candidates(dataset, batch, K)
-        places = answer_positions(dataset, short, prompts, 8)
+        places = answer_positions(builder, short, 8)
         tokens = target_tokens(builder, places, 1001, 1002, 1003)
         for row, question in zip(tokens.tolist(), batch.questions.tolist(), strict=True):
             words = [WORD.get(token, str(token)) for token in row if token != 1003]
@@ -111,18 +111,18 @@ def test_questions_without_an_answer_in_what_is_read_are_not_drawn() -> None:
 def test_what_does_not_fit_is_left_out_and_noise_orders(home: Path) -> None:
     dataset = Dataset(invented_pack(N, C))
     _, prompts, _ = load_reader(recipe(home).reader)
-    batch = dataset.batch(np.arange(N), C)
-    assert (answer_positions(dataset, batch, prompts, 1) == NONE).all()
-    short = answer_positions(dataset, batch, prompts, 2)
+    batch, builder = dataset.batch(np.arange(N), C), BatchBuilder(dataset.pack, prompts)
+    assert (answer_positions(builder, batch, 1) == NONE).all()
+    short = answer_positions(builder, batch, 2)
     assert short.shape[1] == 2
     assert set(short[:, 1].tolist()) <= {END, NONE}
-    plain = answer_positions(dataset, batch, prompts, 8)
+    plain = answer_positions(builder, batch, 8)
     two = (plain == SEPARATOR).any(axis=1)
     assert two.any()
     orders = set()
     for number in range(20):
         noise = np.full((N, 1), number / 20)  # a column for two answers
-        turned = answer_positions(dataset, batch, prompts, 8, noise)
+        turned = answer_positions(builder, batch, 8, noise)
         assert np.array_equal(np.sort(turned), np.sort(plain))
         orders |= {bool(x) for x in (turned[two, 0] == plain[two, 0])}
     assert orders == {True, False}
@@ -132,19 +132,21 @@ def test_an_answer_that_is_not_read_is_no_target(home: Path) -> None:
     dataset = Dataset(invented_pack(N, C))
     batch = dataset.batch(np.arange(N), C)
     _, prompts, _ = load_reader(recipe(home).reader)
-    whole = answer_positions(dataset, batch, prompts, 8)
     builder = BatchBuilder(dataset.pack, prompts)
+    whole = answer_positions(builder, batch, 8)
     read = builder.answer_spans(batch)
     assert len(read.answers) == len(dataset.pack.span_covers)
     for settings in (prompts.settings, replace(prompts.settings, max_question_tokens=1)):
         tight = Prompts(prompts.tokenizer, replace(settings, max_tokens=128))
-        assert np.array_equal(answer_positions(dataset, batch, tight, 8), whole)
+        builder = BatchBuilder(dataset.pack, tight)
+        assert np.array_equal(answer_positions(builder, batch, 8), whole)
     words = (
         sum(map(len, prompts.words.values())) + 1 + 2 + 1
     )  # with question and title: no text is read
     none = Prompts(prompts.tokenizer, prompts.settings)
     object.__setattr__(none, "settings", _Cut(prompts.settings, words))
-    assert (answer_positions(dataset, batch, none, 8) == NONE).all()
+    builder = BatchBuilder(dataset.pack, none)
+    assert (answer_positions(builder, batch, 8) == NONE).all()
 
 
 class _Cut:
@@ -153,6 +155,7 @@ class _Cut:
     def __init__(self, settings: PromptSettings, max_tokens: int) -> None:
         self.max_question_tokens = settings.max_question_tokens
         self.max_title_tokens, self.max_tokens = settings.max_title_tokens, max_tokens
+        self.number_tokens = settings.number_tokens
 
 
 def test_a_reader_learns_to_write_the_answers(home: Path) -> None:
