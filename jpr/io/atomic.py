@@ -116,9 +116,9 @@ def publish_path(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def publish_folder(folder: Path) -> Iterator[Path]:
+def publish_folder(folder: Path, *, replace: bool = False) -> Iterator[Path]:
     """Make a new folder; yield the one to fill, which is renamed at the end."""
-    if folder.exists() or folder.is_symlink():
+    if not replace and (folder.exists() or folder.is_symlink()):
         raise ConfigError(f"{folder}: exists already; name a new folder, or remove it first")
     temporary = temporary_path(folder)
     made = temporary / "made"
@@ -130,6 +130,8 @@ def publish_folder(folder: Path) -> Iterator[Path]:
                 made.mkdir()
                 yield made
                 sync_folder(made)
+                if replace and folder.exists():
+                    folder.rename(temporary / "old")
                 made.rename(folder)
             finally:
                 shutil.rmtree(temporary, ignore_errors=True)

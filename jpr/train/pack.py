@@ -6,7 +6,6 @@ appears whole or not at all.
 
 import hashlib
 import json
-import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jpr.errors import ConfigError, DataError, FormatError
-from jpr.io.atomic import explain_write_errors, sync_folder, temporary_path
+from jpr.io.atomic import publish_folder
 from jpr.io.checksums import check_sums, sealed, sha256, unsealed
 from jpr.io.json_files import read_json, read_object
 
@@ -146,28 +145,16 @@ def vocabulary_sha256(words: Mapping[str, int]) -> str:
 def write_pack(folder: Path, pack: Pack, *, part_mb: int = 48) -> None:
     """Write a pack; an existing one is replaced when the new one is complete."""
     check_target(folder)
-    made, old = temporary_path(folder), folder.with_name(f".{folder.name}.old")
-    with explain_write_errors(folder):
-        try:
-            for path in (made, old):
-                shutil.rmtree(path, ignore_errors=True)
-            made.mkdir(parents=True)
-            hashes = {}
-            for name, values in _arrays(pack, part_mb):
-                np.save(made / name, values)
-                hashes[name] = sha256(made / name)
-            (made / IDS).write_text(json.dumps(pack.question_ids), encoding="utf-8")
-            hashes[IDS] = sha256(made / IDS)
-            fixed = {"format": FORMAT, "kind": "pack", "counts": pack.counts(), "files": hashes}
-            about = json.dumps(sealed({**pack.about, **fixed}), indent=1)
-            (made / ABOUT).write_text(about + "\n", encoding="utf-8")
-            sync_folder(made)
-            if folder.exists():
-                folder.rename(old)
-            made.rename(folder)
-        finally:
-            shutil.rmtree(made, ignore_errors=True)
-            shutil.rmtree(old, ignore_errors=True)
+    with publish_folder(folder, replace=True) as made:
+        hashes = {}
+        for name, values in _arrays(pack, part_mb):
+            np.save(made / name, values)
+            hashes[name] = sha256(made / name)
+        (made / IDS).write_text(json.dumps(pack.question_ids), encoding="utf-8")
+        hashes[IDS] = sha256(made / IDS)
+        fixed = {"format": FORMAT, "kind": "pack", "counts": pack.counts(), "files": hashes}
+        about = json.dumps(sealed({**pack.about, **fixed}), indent=1)
+        (made / ABOUT).write_text(about + "\n", encoding="utf-8")
 
 
 def check_target(folder: Path) -> None:
