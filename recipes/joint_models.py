@@ -33,6 +33,7 @@ from jpr.rerank.decoding import Decoding
 from jpr.rerank.evidence import Vocabulary
 from jpr.train.batch import BatchBuilder
 from jpr.train.development import Chooser, chosen_places
+from jpr.train.distributed import World
 from jpr.train.joint import load_model, open_dataset, train_joint
 from jpr.train.recipe import DataConfig, ModelConfig, read_recipe
 from jpr.types import Node
@@ -162,7 +163,7 @@ def trained(name: str, folder: Path, device: str, steps: int) -> float:
         replace(config, loop=loop, model=model, objective=objective),
         folder,
         report=lambda line: print(name, json.dumps(line), flush=True),
-        device=device,
+        world=World(device=device),
     )
     return done.seconds
 

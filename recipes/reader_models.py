@@ -46,6 +46,7 @@ from jpr.rerank.evidence import Vocabulary, find_evidence
 from jpr.rerank.torch_scorer import TorchScorer
 from jpr.train.batch import BatchBuilder, concatenate_pieces
 from jpr.train.development import Chooser, chosen_places
+from jpr.train.distributed import World
 from jpr.train.joint import load_model, open_dataset
 from jpr.train.pack import Pack
 from jpr.train.reader import PackReader, load_reader, top_candidates, train_reader
@@ -171,7 +172,7 @@ def trained(
         replace(recipe, k=size.k, loop=loop, reader=begun, data=(dataset,)),
         folder,
         report=lambda line: print(reader, source, json.dumps(line), flush=True),
-        device=options.device,
+        world=World(device=options.device),
     )
     return folder
 

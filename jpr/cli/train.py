@@ -52,9 +52,9 @@ def run(options: TrainArguments) -> None:
     display = _display(config.loop.steps) if world.is_first else nullcontext(lambda _line: None)
     with display as report:
         if isinstance(config, JointTraining):
-            progress = train_joint(config, folder, report=report, device=world.device, world=world)
+            progress = train_joint(config, folder, report=report, world=world)
         else:
-            progress = train_reader(config, folder, report=report, device=world.device, world=world)
+            progress = train_reader(config, folder, report=report, world=world)
     if world.is_first:
         packs = [dataset.pack for dataset in config.data] + list(config.dev.packs)
         inputs = {"recipe": recipe} | {pack: Path(pack, "pack.json") for pack in packs}

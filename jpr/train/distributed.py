@@ -15,21 +15,18 @@ class World:
 
     rank: int = 0
     size: int = 1
+    device: str = "cpu"  # of this process
 
     @classmethod
     def join(cls) -> "World":
-        """Join the other processes if torchrun started this one."""
+        """Take a GPU if there is one; join the other processes if torchrun started this one."""
+        device = "cuda" if torch.cuda.is_available() else "cpu"
         if "WORLD_SIZE" not in os.environ:
-            return cls()
-        if torch.cuda.is_available():
+            return cls(device=device)
+        if device == "cuda":
             torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-        dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
-        return cls(dist.get_rank(), dist.get_world_size())
-
-    @property
-    def device(self) -> str:
-        """The device of this process: its own GPU if there is one."""
-        return "cuda" if torch.cuda.is_available() else "cpu"
+        dist.init_process_group("nccl" if device == "cuda" else "gloo")
+        return cls(dist.get_rank(), dist.get_world_size(), device)
 
     @property
     def is_first(self) -> bool:

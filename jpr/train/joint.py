@@ -105,19 +105,18 @@ def train_joint(
     out: Path,
     *,
     report: Report = lambda _line: None,
-    device: str = "cpu",
     world: World = ALONE,
 ) -> RunProgress:
     """Train into a folder by a recipe; if the folder holds the state of the same run, resume."""
     torch.manual_seed(config.loop.seed)
     model, prompts = load_model(config.model)
     fresh = _fresh(config.model, model)
-    teacher = _load_teacher(config.objective.teacher, prompts, device)
+    teacher = _load_teacher(config.objective.teacher, prompts, world.device)
     datasets = [
-        open_dataset(_with_scores(one, out / f"scores-{at}.npy", device, world))
+        open_dataset(_with_scores(one, out / f"scores-{at}.npy", world))
         for at, one in enumerate(config.data)
     ]
-    model = model.to(device)
+    model = model.to(world.device)
     model.encoder.checkpointing = config.model.checkpointing
     if isinstance(model.head, PointerHead):
         model.head.prior.requires_grad_(config.model.prior)
@@ -132,7 +131,8 @@ def train_joint(
     dev = {Path(pack).name: open_dataset(DataConfig(pack)) for pack in config.dev.packs}
     if any(not len(dataset.pack) for dataset in dev.values()):
         raise DataError("a development pack has no questions")
-    builders = {one: BatchBuilder(one.pack, prompts, device) for one in (*datasets, *dev.values())}
+    every = (*datasets, *dev.values())
+    builders = {one: BatchBuilder(one.pack, prompts, world.device) for one in every}
     home = Path(config.model.init or config.model.weights)
     words = Vocabulary.of(prompts.tokenizer)
     deciding = JOINT if config.objective.kind == "joint" else INDEPENDENT
@@ -161,16 +161,16 @@ def train_joint(
     return train(model, loss, config.loop, out, hooks, fresh=fresh, world=world)
 
 
-def _with_scores(config: DataConfig, file: Path, device: str, world: World) -> DataConfig:
+def _with_scores(config: DataConfig, file: Path, world: World) -> DataConfig:
     """Score the candidates with the scorer that a data set names, if any, once per folder."""
     if not config.scorer:
         return config
     if world.is_first and not file.exists():
         model, prompts = load_model(ModelConfig(init=config.scorer))
         dataset = open_dataset(DataConfig(config.pack))
-        builder = BatchBuilder(dataset.pack, prompts, device)
+        builder = BatchBuilder(dataset.pack, prompts, world.device)
         with publish_binary(file) as stream:
-            np.save(stream, score_pack(model.to(device).eval(), dataset, builder))
+            np.save(stream, score_pack(model.to(world.device).eval(), dataset, builder))
     world.wait()
     return replace(config, scores=str(file), scorer="")
 

@@ -159,22 +159,21 @@ def train_reader(
     out: Path,
     *,
     report: Report = lambda _line: None,
-    device: str = "cpu",
     world: World = ALONE,
 ) -> RunProgress:
     """Train into a folder by a recipe; if the folder holds the state of the same run, resume."""
     datasets = [with_targets(open_dataset(one), config.k) for one in config.data]
     torch.manual_seed(config.loop.seed)
     model, prompts, options = load_reader(config.reader)
-    model = model.to(device)
+    model = model.to(world.device)
     model.encoder.checkpointing = config.reader.checkpointing
     reader = PackReader(model, prompts, options, config.k)
     dev = [with_targets(open_dataset(DataConfig(pack)), config.k) for pack in config.dev.packs]
-    builders = {one: BatchBuilder(one.pack, prompts, device) for one in (*datasets, *dev)}
+    builders = {one: BatchBuilder(one.pack, prompts, world.device) for one in (*datasets, *dev)}
     sampler = Sampler(datasets, batch=config.batch, candidates=0, k=config.k, seed=config.loop.seed)
 
     def loss_of(step: int, part: int, parts: int) -> PartialLoss:
-        total, read = torch.zeros((), device=device), 0
+        total, read = torch.zeros((), device=world.device), 0
         for one in sampler.part(step, part, parts, 0):
             noise = one.noise[0] if config.reader.order == "shuffled" else None
             loss, tokens = reader.loss(one.dataset, builders[one.dataset], one.batch, noise)

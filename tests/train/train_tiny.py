@@ -3,6 +3,7 @@
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -66,6 +67,6 @@ def run(folder: Path, changes: Sequence[str], environment: Mapping[str, str]) ->
     """Train as one of several processes, if the environment says so."""
     torch.set_num_threads(1)
     os.environ |= environment
-    world = World.join()
+    world = replace(World.join(), device="cpu")  # as the run it is compared with
     train_joint(recipe(folder, changes), folder / "out", world=world)
     world.leave()
