@@ -14,6 +14,8 @@ import jpr
 from jpr.cli import files, output
 from jpr.cli.arguments import Arguments, Json, argument, option
 from jpr.errors import ConfigError, FormatError
+from jpr.io.locks import cache_folder
+from jpr.types import Ranking
 
 ASSETS = Path(jpr.__file__).parent / "assets"
 EXTRAS = {
@@ -97,20 +99,25 @@ def run(options: DoctorArguments) -> None:
 def _compare_retrievers(index: Path, file: Path, found: Found, json: bool) -> None:
     """Score every retriever of an index on questions, against the one that is the default."""
     from jpr.evaluation import tables
-    from jpr.evaluation.first_stage import MEASURES, score_retrievers
+    from jpr.evaluation.measures import MRecall
 
-    questions = files.load_searchable(file)
+    questions, measures = files.load_searchable(file), [MRecall @ 5, MRecall @ 10]
     kinds = [kind for kind, part in (("bm25", "lexical"), ("dense", "dense")) if found[part]]
     kinds = ["hybrid", *kinds] if len(kinds) > 1 else kinds
+    runs: dict[str, list[Ranking]] = {kind: [] for kind in kinds}
     with output.progress("retrieving", len(kinds) * len(questions)) as progress:
-        evaluation = score_retrievers(index, questions, kinds, progress)
+        for kind, run in runs.items():
+            for ranking in jpr.open_retriever(index, kind).retrieve_many(questions, 100):
+                run.append(ranking)
+                progress(1)
+        evaluation = jpr.evaluate(questions, runs, measures, cache=cache_folder())
     compared = jpr.compare(evaluation, kinds[0])
     if json:
         output.write_json({**found, "retrievers": tables.as_json(evaluation, compared)})
         return
     output.write(tables.as_text(evaluation, compared, output.table))
     best = max(evaluation.runs, key=lambda run: evaluation.scores(run)[0].value).name
-    output.note(f"{best} has the highest {MEASURES[0]!r}; this index uses {kinds[0]} by default")
+    output.note(f"{best} has the highest {measures[0]!r}; this index uses {kinds[0]} by default")
 
 
 def _index_lines(found: Found) -> Iterator[tuple[str, str]]:
