@@ -43,32 +43,26 @@ def break_ties(ranking: Ranking) -> Ranking:
 def pool_runs(
     questions: Sequence[Question], runs: Sequence[Sequence[Ranking]], relevant: Clusters
 ) -> list[Ranking]:
-    """Return each question's passages from all runs and judgements, by descending id."""
+    """Return each question's passages from all runs and judgements, by descending id.
+
+    The same id must have the same text.
+    """
     pooled = []
     for question, *rankings in zip(questions, *runs, strict=True):
         hits: dict[str, Hit] = {}
-        for ranking in rankings:
-            hits = _joined(hits, ranking) if hits else {h.passage.id: h for h in ranking.hits}
+        for hit in chain.from_iterable(ranking.hits for ranking in rankings):
+            known = hits.setdefault(hit.passage.id, hit).passage
+            if known.text != hit.passage.text and known.is_bare:  # another run may have its text
+                hits[known.id] = hit
+            elif known.text != hit.passage.text and not hit.passage.is_bare:
+                raise DataError(
+                    f"question {question.id!r}: passage {known.id!r} has two different texts; "
+                    "the runs are from different corpora"
+                )
         for id in chain.from_iterable(relevant.get(question.id, {}).values()):
             hits.setdefault(id, Hit(Passage(id, "", ""), 0.0))
         pooled.append(Ranking(question, tuple(hits[id] for id in sorted(hits, reverse=True))))
     return pooled
-
-
-def _joined(hits: dict[str, Hit], ranking: Ranking) -> dict[str, Hit]:
-    """Add a ranking's passages; the same id must have the same text."""
-    for hit in ranking.hits:
-        known = hits.setdefault(hit.passage.id, hit).passage
-        if known.text == hit.passage.text:
-            continue
-        if known.is_bare:  # another run may have its text
-            hits[known.id] = hit
-        elif not hit.passage.is_bare:
-            raise DataError(
-                f"question {ranking.question.id!r}: passage {known.id!r} has two different texts; "
-                "the runs are from different corpora"
-            )
-    return hits
 
 
 def positions_in(rankings: Sequence[Ranking], pooled: Sequence[Ranking]) -> list[list[int]]:

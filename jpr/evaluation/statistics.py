@@ -84,10 +84,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
     """
-    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
-    corrected = [0.0] * len(p_values)
-    highest = 0.0
-    for place, i in enumerate(order):
-        highest = max(highest, min(1.0, (len(p_values) - place) * p_values[i]))
-        corrected[i] = highest
-    return corrected
+    p = np.array(p_values, dtype=np.float64)
+    order = np.argsort(p, kind="stable")
+    corrected = np.minimum(1.0, np.arange(len(p), 0, -1) * p[order])
+    p[order] = np.maximum.accumulate(corrected)
+    found: list[float] = p.tolist()
+    return found

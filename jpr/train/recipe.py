@@ -250,10 +250,9 @@ def read_recipe(path: Path, changes: Sequence[str] = ()) -> JointTraining:
 def read_any_recipe(path: Path, changes: Sequence[str] = ()) -> JointTraining | ReaderTraining:
     """Read a recipe: a reader's if it has a table `[reader]`."""
     given = read_tables(path, changes)
-    kind: type[JointTraining | ReaderTraining] = JointTraining
     if "reader" in given:
-        kind = ReaderTraining
-    return parse_table(kind, given, str(path))
+        return parse_table(ReaderTraining, given, str(path))
+    return parse_table(JointTraining, given, str(path))
 
 
 _RENAMED = {
