@@ -7,9 +7,9 @@ appears whole or not at all.
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,17 +122,11 @@ class Pack:
         }
 
 
-def element_type(array: Any) -> Any:  # noqa: ANN401  types
-    """Return the type of the elements of an array type, of numpy before and from 2.5."""
-    element = get_args(array)[-1]
-    return (get_args(element) or (element,))[0]
-
-
-TYPES: dict[str, type] = {
-    name: element_type(kind)
-    for name, kind in get_type_hints(Pack).items()
-    if get_origin(kind) in (np.ndarray, NDArray)
+_KINDS: dict[Any, type] = {
+    NDArray[kind]: kind  # type: ignore[valid-type]  # a key here
+    for kind in (np.uint8, np.uint16, np.uint32, np.int64, np.float16)
 }
+TYPES = {one.name: _KINDS[one.type] for one in fields(Pack) if one.type in _KINDS}
 """The arrays that are one file each, with their types; the tokens of passages are several files."""
 
 

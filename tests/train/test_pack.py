@@ -6,11 +6,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from typing_extensions import TypeAliasType
 
 from jpr.errors import ConfigError, DataError, FormatError
-from jpr.train.pack import TYPES, Pack, element_type, vocabulary_sha256, write_pack
+from jpr.train.pack import TYPES, Pack, vocabulary_sha256, write_pack
 from tests.train.tiny import invented_pack
 
 
@@ -165,10 +164,15 @@ def test_a_vocabulary_is_named_by_its_words_in_any_order() -> None:
     assert vocabulary_sha256({"a": 0, "b": 1}) != vocabulary_sha256({"a": 1, "b": 0})
 
 
+def test_the_types_of_arrays_are_those_of_the_fields() -> None:
+    assert len(TYPES) == 14  # the tokens of passages, in several files, are not among them
+    assert TYPES["question_tokens"] is np.uint16
+    pack = invented_pack()
+    assert all(getattr(pack, name).dtype == kind for name, kind in TYPES.items())
+
+
 def test_element_types_are_known_of_either_kind_of_alias() -> None:
-    """From numpy 2.5, `NDArray` is an alias that type hints keep."""
+    """From numpy 2.5, `NDArray` is an alias that keeps its parameter; it can be a key too."""
     scalar = TypeVar("scalar", bound=np.generic)
     kept = TypeAliasType("kept", np.ndarray[Any, np.dtype[scalar]], type_params=(scalar,))
-    assert element_type(NDArray[np.uint16]) is np.uint16
-    assert element_type(kept[np.uint16]) is np.uint16
-    assert len(TYPES) == 14
+    assert {kept[np.uint16]: 1, kept[np.int64]: 2}[kept[np.int64]] == 2
