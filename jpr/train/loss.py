@@ -173,30 +173,40 @@ class JointLoss:
         prefixes = torch.from_numpy(sequences[:, :-1]).to(encoded.mask.device)
         whole = np.concatenate([targets[..., : max(encoded.counts)] for _, targets in steps])
         targets = torch.from_numpy(whole).to(encoded.mask.device, non_blocking=True)
-        if objective.kind == "pointwise":
-            logits = first_logits(model, encoded)
-            loss = pointwise_loss(logits, targets[:, 0], encoded.mask)
-            log_probs = masked_log_softmax(logits, ~encoded.mask)[:, None]
-        else:
-            # Over all index tokens: an index head first has to learn to choose a token that was
-            # given, and would not if the others were masked.
-            log_probs = model.log_probs(encoded, prefixes.clamp(min=0), all_index_tokens=True)
-            loss = choice_loss(log_probs, targets, objective.normalize)
-        weight = objective.answer_weight
-        if encoded.answers is not None and weight:
+        log_probs, loss = self._choice(encoded, prefixes, targets)
+        if encoded.answers is not None and objective.answer_weight:
             known = answer_likelihoods(encoded, self._answer_spans(samples, built))
-            loss = loss + weight * answer_loss(log_probs, prefixes, known)
+            loss = loss + objective.answer_weight * answer_loss(log_probs, prefixes, known)
         if self.teacher is not None:
-            with torch.no_grad():
-                theirs = self.teacher.encode(candidates)
-                chosen = masked_log_softmax(first_logits(self.teacher, theirs), ~theirs.mask)
-            taught = distillation(log_probs[:, 0], chosen, encoded.mask)
-            if encoded.answers is not None and theirs.answers is not None and weight:
-                shares = chosen.exp()[encoded.mask].repeat_interleave(candidates.lengths)
-                spans = answer_distillation(encoded.answers, theirs.answers, shares)
-                taught = taught + weight * spans
+            taught = self._distillation(self.teacher, candidates, encoded, log_probs[:, 0])
             loss = (1 - objective.teacher_weight) * loss + objective.teacher_weight * taught
         return PartialLoss(loss / self.config.batch, len(candidates.ids))
+
+    def _choice(
+        self, encoded: EncodedBatch, prefixes: Tensor, targets: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return log P of all candidates after each prefix, and the loss of choosing them."""
+        if self.config.objective.kind == "pointwise":
+            logits = first_logits(self.model, encoded)
+            loss = pointwise_loss(logits, targets[:, 0], encoded.mask)
+            return masked_log_softmax(logits, ~encoded.mask)[:, None], loss
+        # Over all index tokens: an index head first has to learn to choose a token that was given,
+        # and would not if the others were masked.
+        log_probs = self.model.log_probs(encoded, prefixes.clamp(min=0), all_index_tokens=True)
+        return log_probs, choice_loss(log_probs, targets, self.config.objective.normalize)
+
+    def _distillation(
+        self, teacher: JointModel, candidates: PackedCandidates, ours: EncodedBatch, first: Tensor
+    ) -> Tensor:
+        """Return the loss against a teacher, given our log P of the first step (Q, C)."""
+        with torch.no_grad():
+            theirs = teacher.encode(candidates)
+            chosen = masked_log_softmax(first_logits(teacher, theirs), ~theirs.mask)
+        loss, weight = distillation(first, chosen, ours.mask), self.config.objective.answer_weight
+        if ours.answers is not None and theirs.answers is not None and weight:
+            shares = chosen.exp()[ours.mask].repeat_interleave(candidates.lengths)
+            loss = loss + weight * answer_distillation(ours.answers, theirs.answers, shares)
+        return loss
 
     def _answer_spans(
         self, samples: Sequence[Sample], built: Sequence[PackedCandidates]
