@@ -162,17 +162,14 @@ def _arrays(pack: Pack, part_mb: int) -> Iterator[tuple[str, NDArray[Any]]]:
     """Yield arrays by the names of their files; each file of tokens is filled with passages."""
     for name, kind in TYPES.items():
         yield f"{name}.npy", np.asarray(getattr(pack, name), dtype=kind)
-    starts, first, number = pack.passage_starts, 0, 0
+    tokens, starts, first, number = pack.passage_tokens, pack.passage_starts, 0, 0
+    whole = tokens[0] if len(tokens) == 1 else np.concatenate(tokens)  # one may exceed the memory
     room = part_mb * (1 << 20) // np.dtype(np.uint16).itemsize - 64  # for the file's header
     while first < starts[-1] or not number:  # without tokens, one empty file
         last = int(starts[np.searchsorted(starts, first + room, side="right") - 1])
         if last <= first < starts[-1]:  # a passage longer than a file has one of its own
             last = int(starts[np.searchsorted(starts, first, side="right")])
-        pieces, before = [], 0
-        for tokens in pack.passage_tokens:
-            pieces.append(tokens[max(first - before, 0) : max(last - before, 0)])
-            before += len(tokens)
-        yield f"{_TOKENS}-{number:03d}.npy", np.concatenate(pieces, dtype=np.uint16)
+        yield f"{_TOKENS}-{number:03d}.npy", np.asarray(whole[first:last], dtype=np.uint16)
         first, number = last, number + 1
 
 
