@@ -35,7 +35,7 @@ from jpr.train.batch import BatchBuilder
 from jpr.train.development import Chooser, chosen_places
 from jpr.train.distributed import World
 from jpr.train.joint import load_model, open_dataset, train_joint
-from jpr.train.recipe import DataConfig, ModelConfig, read_recipe
+from jpr.train.recipe import DataConfig, JointTraining, ModelConfig, read_recipe
 from jpr.types import Node
 from recipes.command_line import parser_of
 
@@ -149,6 +149,7 @@ def trained(name: str, folder: Path, device: str, steps: int) -> float:
     if not run.recipe:
         return 0.0
     config = read_recipe(RECIPES / f"{run.recipe}.toml", run.changes)
+    assert isinstance(config, JointTraining)
     loop = replace(config.loop, seed=run.seed, steps=steps or config.loop.steps)
     if (folder / "model.safetensors").exists():
         return seconds_of(folder, loop.steps)

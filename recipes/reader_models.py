@@ -50,7 +50,7 @@ from jpr.train.distributed import World
 from jpr.train.joint import load_model, open_dataset
 from jpr.train.pack import Pack
 from jpr.train.reader import PackReader, load_reader, top_candidates, train_reader
-from jpr.train.recipe import DataConfig, ModelConfig, ReaderConfig, ReaderTraining, read_any_recipe
+from jpr.train.recipe import DataConfig, ModelConfig, ReaderConfig, ReaderTraining, read_recipe
 from jpr.train.sampler import CandidateBatch, Dataset
 from recipes.command_line import parser_of
 
@@ -161,7 +161,7 @@ def trained(
     if (folder / "model.safetensors").exists():
         return folder
     halve(models)
-    recipe = read_any_recipe(RECIPE)
+    recipe = read_recipe(RECIPE)
     assert isinstance(recipe, ReaderTraining)
     ids = Pack.open(f"packs/t5_{train}").question_ids
     places = chosen(source, train, ids, size.k)

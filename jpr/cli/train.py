@@ -41,10 +41,10 @@ def run(options: TrainArguments) -> None:
     from jpr.train.distributed import World
     from jpr.train.joint import train_joint
     from jpr.train.reader import train_reader
-    from jpr.train.recipe import JointTraining, read_any_recipe
+    from jpr.train.recipe import JointTraining, read_recipe
 
     recipe = options.recipe
-    config = read_any_recipe(recipe, options.set or [])
+    config = read_recipe(recipe, options.set or [])
     folder, settings = options.out or Path(recipe.stem), asdict(config)
     world = World.join()
     if world.is_first:

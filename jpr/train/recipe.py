@@ -242,13 +242,8 @@ def _no_data(data: Sequence[DataConfig]) -> list[str]:
     return [] if data else ["there is no [[data]]; name a pack to train on"]
 
 
-def read_recipe(path: Path, changes: Sequence[str] = ()) -> JointTraining:
-    """Read the recipe of a reranker, with changes such as `loop.steps=100`."""
-    return parse_table(JointTraining, read_tables(path, changes), str(path))
-
-
-def read_any_recipe(path: Path, changes: Sequence[str] = ()) -> JointTraining | ReaderTraining:
-    """Read a recipe: a reader's if it has a table `[reader]`."""
+def read_recipe(path: Path, changes: Sequence[str] = ()) -> JointTraining | ReaderTraining:
+    """Read a recipe, with changes such as `loop.steps=100`: a reader's if it has `[reader]`."""
     given = read_tables(path, changes)
     if "reader" in given:
         return parse_table(ReaderTraining, given, str(path))

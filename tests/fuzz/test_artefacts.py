@@ -16,7 +16,7 @@ from jpr.rerank.joint import JointReranker
 from jpr.retrieve.index import build_index
 from jpr.retrieve.retrievers import open_retriever
 from jpr.train.pack import Pack, write_pack
-from jpr.train.recipe import read_any_recipe
+from jpr.train.recipe import read_recipe
 from jpr.types import Passage, Question
 from tests.damage import without_sums
 from tests.rerank.tiny import write_pointer, write_t5
@@ -119,4 +119,4 @@ def test_recipes(whole: Path, name: str, data: st.DataObject) -> None:
     source = (RECIPES / name).read_bytes()
     path = whole.parent / "recipe.toml"
     path.write_bytes(data.draw(damaged(source) | st.binary(max_size=100)))
-    explained(read_any_recipe, path)
+    explained(read_recipe, path)

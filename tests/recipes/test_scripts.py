@@ -43,6 +43,7 @@ def test_every_model_has_a_recipe_that_can_be_read() -> None:
     assert {run.recipe for run in runs} == files
     for run in runs:
         read = read_recipe(RECIPES / "joint" / f"{run.recipe}.toml", run.changes)
+        assert isinstance(read, JointTraining)
         begins = Path(read.model.init).name
         assert not begins or begins in {
             *joint_models.RUNS,

@@ -25,7 +25,7 @@ from jpr.train.reader import (
     train_reader,
     with_targets,
 )
-from jpr.train.recipe import DataConfig, ReaderTraining, read_any_recipe
+from jpr.train.recipe import DataConfig, ReaderTraining, read_recipe
 from jpr.train.sampler import Dataset
 from jpr.types import Hit, Passage, Question, Ranking
 from recipes.reader_models import write_answers
@@ -226,4 +226,4 @@ def test_a_recipe_with_a_reader_is_a_readers(home: Path, tmp_path: Path) -> None
         f"[[data]]\npack = {str(home / 'pack')!r}\n",
         encoding="utf-8",
     )
-    assert isinstance(read_any_recipe(path), ReaderTraining)
+    assert isinstance(read_recipe(path), ReaderTraining)

@@ -25,6 +25,7 @@ def problem_of(given: dict[str, Any]) -> str:
 
 def test_the_example_is_a_recipe() -> None:
     recipe = read_recipe(RECIPE)
+    assert isinstance(recipe, JointTraining)
     assert recipe.k == 5
     assert recipe.data[0].pack == "packs/train"
 
