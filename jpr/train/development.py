@@ -114,7 +114,5 @@ def score_pack(
             encoded = model.encode(builder.build(batch))
             none = torch.zeros(len(batch.questions), 0, dtype=torch.long, device=builder.device)
             log_probs = model.log_probs(encoded, none)[:, 0]
-        width = log_probs.shape[1]
-        present = batch.present[:, :width]
-        scores[batch.edges[:, :width][present]] = log_probs.float().cpu().numpy()[present]
+        scores[batch.edges[batch.present]] = log_probs[encoded.mask].float().cpu().numpy()
     return scores

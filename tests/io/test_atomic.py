@@ -142,6 +142,19 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
         pass
 
 
+def test_a_folder_is_replaced_when_the_new_one_is_complete(tmp_path: Path) -> None:
+    folder = tmp_path / "b"
+    for content in ("old", "new"):
+        with publish_folder(folder, replace=True) as made:
+            (made / content).touch()
+    with (
+        pytest.raises(ConfigError, match="No such file"),
+        publish_folder(folder, replace=True) as m,
+    ):
+        (m / "nowhere" / "x").touch()
+    assert [path.name for path in tmp_path.rglob("*")] == ["b", "new"]
+
+
 def test_what_a_killed_process_left_the_next_takes_over(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", _KILLED, tmp_path / "b"]) as killed:
         assert killed.wait() == -signal.SIGKILL
