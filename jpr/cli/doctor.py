@@ -129,7 +129,13 @@ def _index_lines(found: Found) -> Iterator[tuple[str, str]]:
 
 def examine() -> Found:
     """Return what is installed; null is absent or unknown."""
-    onnxruntime, torch = _library("onnxruntime", _of_onnxruntime), _library("torch", _of_torch)
+    from jpr.io.manifest import usable_cores
+
+    cores = usable_cores()
+    onnxruntime = _library(
+        "onnxruntime", lambda it: {"providers": it.get_available_providers(), "threads": cores}
+    )
+    torch = _library("torch", _of_torch)
     gpus = torch.get("gpus") if torch else None
     cpuinfo, memory = "", None
     with suppress(OSError):  # only Linux has it
@@ -140,7 +146,7 @@ def examine() -> Found:
         "jpr": jpr.__version__,
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
-        "cores": output.cpu_count(),
+        "cores": cores,
         "instruction_sets": instruction_sets(cpuinfo),
         "memory_gib": memory,
         "models": {name: files.size_of(ASSETS / name) or None for name in ("encoder", "joint")},
@@ -180,10 +186,6 @@ def _library(name: str, describe: Callable[[Any], Found]) -> Found | None:
             return {"version": str(library.__version__), **describe(library)}
     except (ImportError, AttributeError, OSError, RuntimeError) as error:
         return {"problem": " ".join(str(error).split())[:200]}
-
-
-def _of_onnxruntime(onnxruntime: Any) -> Found:  # noqa: ANN401  it may be absent
-    return {"providers": onnxruntime.get_available_providers(), "threads": output.cpu_count()}
 
 
 def _of_torch(torch: Any) -> Found:  # noqa: ANN401  it may be absent

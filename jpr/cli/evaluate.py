@@ -107,6 +107,7 @@ def _score_runs(options: EvaluateArguments, names: Sequence[str]) -> "Evaluation
     """Score runs by the named measures, followed by those of the plotted curve."""
     from jpr.evaluation.measures import parse_measure
     from jpr.evaluation.plots import curve_measures
+    from jpr.io.manifest import usable_cores
 
     for name in names:
         if name in _ANSWER_MEASURES:
@@ -131,7 +132,7 @@ def _score_runs(options: EvaluateArguments, names: Sequence[str]) -> "Evaluation
             pool=loaded[options.pool] if options.pool else [],
             qrels=qrels,
             strict=options.strict,
-            workers=output.cpu_count(),
+            workers=usable_cores(),
             cache=cache_folder(),
             progress=progress,
         )

@@ -1,7 +1,6 @@
 """Standard output and standard error: results, notes, tables, progress bars."""
 
 import json
-import os
 import re
 import sys
 import warnings
@@ -131,8 +130,3 @@ def spinner(what: str) -> Iterator[None]:
 
     with Console(stderr=True).status(what):
         yield
-
-
-def cpu_count() -> int:
-    """Return the number of cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

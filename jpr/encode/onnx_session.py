@@ -14,6 +14,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as states
 from jpr.encode.encoder import Vectors
 from jpr.errors import FormatError
 from jpr.io.atomic import explain_read_errors
+from jpr.io.manifest import usable_cores
 
 Floats = NDArray[np.float32]
 OnnxInputs = dict[str, NDArray[np.generic]]
@@ -37,7 +38,7 @@ def open_session(path: Path, threads: int = 0) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     # The library's default counts all cores of the machine, even those not allowed to us. But an
     # explicit number leaves its threads unpinned, a tenth slower: so only where they differ.
-    allowed = _cores()
+    allowed = usable_cores()
     options.intra_op_num_threads = threads or (allowed if allowed < (os.cpu_count() or 1) else 0)
     # The graph is exported as it should run; a fused layer norm, for one, is slower on the CPU.
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
@@ -62,7 +63,7 @@ class OnnxModel:
     def __init__(self, path: Path, threads: int = 0) -> None:
         """Open a model to run on `threads` threads; 0 is one per core."""
         self.session = open_session(path, 1)
-        self._threads = threads or _cores()
+        self._threads = threads or usable_cores()
         self._workers: dict[int, ThreadPoolExecutor] = {}
         """By process: a fork does not inherit its parent's threads."""
 
@@ -103,10 +104,3 @@ class OnnxTower:
         """Return one vector per row of token ids."""
         texts = (one_text(row) for row in rows)
         return np.concatenate([vectors for (vectors,) in self._model.read(["vectors"], texts)])
-
-
-def _cores() -> int:
-    """Return how many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -39,6 +39,11 @@ def commit() -> str:
         return "unknown"
 
 
+def usable_cores() -> int:
+    """Return the number of cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def _version(package: str) -> str:
     try:
         return version(package)
