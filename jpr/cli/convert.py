@@ -45,7 +45,9 @@ def run(options: ConvertArguments) -> None:
         raise ConfigError(
             f"--corpus and --questions are for rankings; {options.source} holds {source.name}"
         )
-    extract = _EXTRACTED.get(target.name) if source.name == "rankings" else None
+    extracted: dict[str, Callable[[Iterable[Ranking]], Iterator[Any]]]
+    extracted = {"questions": _questions_of, "passages": _passages_of}
+    extract = extracted.get(target.name) if source.name == "rankings" else None
     if extract is None and source is not target:
         raise ConfigError(
             f"{source.name} cannot be written as {target.name}; choose a format for {source.name}"
@@ -75,7 +77,3 @@ def _passages_of(rankings: Iterable[Ranking]) -> Iterator[Passage]:
                 raise DataError("the run holds only ids; give the texts with --corpus")
             seen.add(hit.passage.id)
             yield hit.passage
-
-
-_EXTRACTED: dict[str, Callable[[Iterable[Ranking]], Iterator[Any]]]
-_EXTRACTED = {"questions": _questions_of, "passages": _passages_of}
