@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jpr.cli import output
 from jpr.errors import ConfigError, DataError
@@ -17,10 +17,6 @@ from jpr.formats.runs import load_rankings, predictions
 from jpr.formats.runs.align import align, check_unique_passages, fill_texts
 from jpr.io.text_files import watch_reading
 from jpr.types import Passage, Question, Ranking
-
-if TYPE_CHECKING:
-    from jpr.formats.corpus.documents import Cut
-    from jpr.retrieve.document_index import ProgressBar
 
 _MB = 1 << 20
 
@@ -51,26 +47,23 @@ def size_of(path: Path) -> int:
 
 
 def read_corpus(
-    corpus: Path,
-    split: str | None = None,
-    *,
-    note: Callable[[str], None] = output.note,
-    bar: "ProgressBar" = output.progress,
+    corpus: Path, split: str | None = None, *, quiet: bool = False
 ) -> Iterator[Passage]:
-    """Yield the passages of a corpus, split as `--split` says, while `bar` shows the progress.
+    """Yield the passages of a corpus, split as `--split` says, and show the progress.
 
-    A folder of documents is read and split as by `jpr ask --docs`; `note` receives the files that
-    are left out.
+    A folder of documents is read and split as by `jpr ask --docs`, with a note on each file that is
+    left out. `quiet` shows no bar and no notes: for a corpus that is read twice.
     """
     from jpr.formats.corpus import documents
 
     if corpus.is_dir() and documents.text_folder.sniff(head_of(corpus)):
         found = documents.find_documents(corpus)
-        with bar("reading files", len(found.files)) as progress:
+        note = (lambda _: None) if quiet else output.note
+        with output.progress("reading files", len(found.files), quiet=quiet) as progress:
             yield from documents.read_documents(corpus, found, _cut(split), note, progress)
         return
-    total = size_of(corpus) // _MB
-    with bar("reading passages, MB", total) as progress, watch_reading() as reading:
+    bar = output.progress("reading passages, MB", size_of(corpus) // _MB, quiet=quiet)
+    with bar as progress, watch_reading() as reading:
         shown = 0
         for count, passage in enumerate(split_passages(read_passages(corpus), split)):
             yield passage
@@ -87,7 +80,7 @@ def split_passages(passages: Iterable[Passage], split: str | None) -> Iterator[P
     return (piece for passage in passages for piece in cut(passage))
 
 
-def _cut(split: str | None) -> "Cut":
+def _cut(split: str | None) -> Callable[[Passage], Iterable[Passage]]:
     """Return what splits a passage as `--split` says; without it, as documents are split."""
     from jpr.encode.encoder_folder import BUNDLED_ENCODER
     from jpr.encode.tokenizer import read_tokenizer

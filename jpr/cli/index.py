@@ -130,11 +130,9 @@ def _remove(given: str, options: IndexArguments, out: Path) -> None:
 
 def _write_vectors(options: IndexArguments, corpus: Path, folder: Path) -> None:
     """Write the vectors of a corpus to the folder of `--vectors`."""
-    from jpr.retrieve.document_index import no_progress_bar
-
     encoder = jpr.load_encoder(options.encoder, options.settings.device)
-    total = sum(1 for _ in files.read_corpus(corpus, options.split, note=lambda _: None))
-    passages = files.read_corpus(corpus, options.split, bar=no_progress_bar)
+    total = sum(1 for _ in files.read_corpus(corpus, options.split))
+    passages = files.read_corpus(corpus, options.split, quiet=True)
     vectors = _encode(options, passages, total, encoder, folder)
     output.note(f"wrote {len(vectors):,} vectors of dimension {encoder.dimension} to {folder}")
 

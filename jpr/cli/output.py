@@ -93,9 +93,9 @@ def table(
 
 
 @contextmanager
-def progress(what: str, total: int | None) -> Iterator[Callable[..., None]]:
+def progress(what: str, total: int | None, *, quiet: bool = False) -> Iterator[Callable[..., None]]:
     """Show a progress bar on a terminal; yield what reports items done and, if given, a text."""
-    if not sys.stderr.isatty():
+    if quiet or not sys.stderr.isatty():
         yield lambda done, shown="": None
         return
     from rich import markup
