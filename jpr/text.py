@@ -91,18 +91,8 @@ def tokens(text: str) -> list[str]:
     return list(_compiled(_TOKEN).findall(fold(text)))
 
 
-def has_answer(text: str, answer: str) -> bool:
-    """Return whether the text contains the tokens of the answer in a row.
-
-    >>> has_answer("It stars Glenn\\nQuinn.", "glenn quinn"), has_answer("a party", "art")
-    (True, False)
-    """
-    needle = _joined(tokens(answer))
-    return needle != "  " and needle in _joined(tokens(text))
-
-
 def answer_spans(text: str, answer: str) -> list[tuple[int, int]]:
-    """Return the (start, end) offsets of an answer in a text, in line with `has_answer`.
+    """Return the (start, end) offsets of an answer in a text.
 
     >>> text = "Zoë\u0308's band, ZOË’S BAND."
     >>> [text[first:last] for first, last in answer_spans(text, "band")]
