@@ -8,8 +8,9 @@ JSON line each (`jpr.formats.replies`). A line of answers is
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from jpr.formats.replies import answers_line, tree_line
 from jpr.formats.runs import write_rankings
@@ -43,7 +44,7 @@ def retrieve_to_file(
         [path],
         _key([Ranking(question, ()) for question in questions], k, key),
         lambda done: run(partial(_retrieve, k=k), retriever, questions[done:], questions_together),
-        _write_ranking,
+        _run_lines,
         progress,
     )
 
@@ -64,7 +65,7 @@ def rerank_to_file(
         [path, trees] if trees else [path],
         _key(rankings, k, reranker.key),
         lambda done: run(work, reranker, rankings[done:], BATCH),
-        _write_reply if trees else _write_ranking,
+        _reply_lines if trees else _run_lines,
         progress,
     )
 
@@ -81,7 +82,7 @@ def read_to_file(
         [path],
         _key(rankings, len(rankings), reader.key),
         lambda done: zip(rankings[done:], run(_read, reader, rankings[done:], BATCH), strict=True),
-        _write_answers,
+        lambda read: [answers_line(*read)],
         progress,
     )
 
@@ -102,17 +103,14 @@ def _read(reader: Reader, rankings: Iterable[Ranking]) -> Iterator[tuple[Answer,
     return reader.read_many(rankings)
 
 
-def _write_ranking(ranking: Ranking, streams: Sequence[TextIO]) -> None:
-    write_rankings([ranking], streams[0])
+def _run_lines(ranking: Ranking) -> list[str]:
+    stream = StringIO()
+    write_rankings([ranking], stream)
+    return [stream.getvalue()]
 
 
-def _write_reply(reply: Reply, streams: Sequence[TextIO]) -> None:
-    write_rankings([reply.ranking], streams[0])
-    streams[1].write(tree_line(reply))
-
-
-def _write_answers(read: tuple[Ranking, tuple[Answer, ...]], streams: Sequence[TextIO]) -> None:
-    streams[0].write(answers_line(*read))
+def _reply_lines(reply: Reply) -> list[str]:
+    return [*_run_lines(reply.ranking), tree_line(reply)]
 
 
 def _key(rankings: Sequence[Ranking], k: int, key: str) -> str:

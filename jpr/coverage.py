@@ -7,11 +7,11 @@ at once.
 import hashlib
 import warnings
 import zipfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, fields
 from functools import partial
-from itertools import chain
+from itertools import chain, compress
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from jpr.errors import ConfigError
 from jpr.io.atomic import publish_binary
-from jpr.stages import Progress, batched
+from jpr.stages import Progress
 from jpr.text import AnswerMatcher
 from jpr.types import Question, Ranking
 
@@ -82,10 +82,8 @@ class Coverage:
 
     def covers(self, question: int) -> list[frozenset[int]]:
         """Return, for each passage of one question, the answers it contains."""
-        sets: list[set[int]] = [set() for _ in range(self.n_passages[question])]
-        for rank, answer in np.argwhere(self.matrix(question).T).tolist():
-            sets[rank].add(answer)
-        return [frozenset(answers) for answers in sets]
+        answers, columns = range(self.n_answers[question]), self.matrix(question).T.tolist()
+        return [frozenset(compress(answers, column)) for column in columns]
 
     def reorder(self, positions: Sequence[Sequence[int]]) -> "Coverage":
         """Return the coverage of other rankings of the same passages.
@@ -134,10 +132,11 @@ def cover(
         return known
     found: list[list[tuple[int, ...]]] = []
     timed_out: list[str] = []
-    for rows, slow in _search(rankings, strict, workers):
-        found += rows
-        timed_out += slow
-        progress(len(rows))
+    for ranking, (row, ran_out) in zip(rankings, _search(rankings, strict, workers), strict=True):
+        found.append(row)
+        if ran_out:
+            timed_out.append(ranking.question.id)
+        progress(1)
     if timed_out:
         problem = f"{len(timed_out)} regular expressions timed out and count as not found"
         warnings.warn(f"{problem}: questions {', '.join(timed_out[:5])}", stacklevel=2)
@@ -164,31 +163,27 @@ def cover_by_ids(
     return Coverage.of_lists(n_answers, covers)
 
 
-_Chunk = list[tuple[Question, list[tuple[str, str]]]]
-_Found = tuple[list[list[tuple[int, ...]]], list[str]]
+_Found = tuple[list[tuple[int, ...]], bool]
+"""The answers in each passage of a question, and whether its regular expression timed out."""
 
 
 def _search(rankings: Sequence[Ranking], strict: bool, workers: int) -> Iterator[_Found]:
-    search = partial(_search_chunk, strict=strict)
-    texts = ((r.question, [(h.passage.title, h.passage.text) for h in r.hits]) for r in rankings)
-    chunks = batched(texts, _CHUNK)
+    search = partial(_search_passages, strict=strict)
+    questions = (ranking.question for ranking in rankings)
+    texts = ([(hit.passage.title, hit.passage.text) for hit in r.hits] for r in rankings)
     if workers <= 1 or len(rankings) < _MIN_PARALLEL:
-        yield from map(search, chunks)
+        yield from map(search, questions, texts)
         return
     # spawn: a forked copy of a process with threads (a progress display has one) may deadlock
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(search, chunks)
+        yield from pool.map(search, questions, texts, chunksize=_CHUNK)
 
 
-def _search_chunk(chunk: _Chunk, strict: bool) -> _Found:
-    rows: list[list[tuple[int, ...]]] = []
-    timed_out: list[str] = []
-    for question, passages in chunk:
-        matcher = AnswerMatcher(question, strict=strict)
-        rows.append([matcher.found_in(title, text) for title, text in passages])
-        if matcher.timed_out:
-            timed_out.append(question.id)
-    return rows, timed_out
+def _search_passages(
+    question: Question, passages: Iterable[tuple[str, str]], strict: bool
+) -> _Found:
+    matcher = AnswerMatcher(question, strict=strict)
+    return [matcher.found_in(title, text) for title, text in passages], matcher.timed_out
 
 
 def _key(rankings: Sequence[Ranking], strict: bool) -> str:

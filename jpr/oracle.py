@@ -92,28 +92,21 @@ def best_cover(coverage: Coverage, k: int) -> Order:
     positions = choice.positions()
     bounds = choice.gains.sum(axis=1).astype(np.int64)
     for question in np.flatnonzero(bounds < found(coverage)).tolist():
-        cover = max_cover(coverage.covers(question), k)
-        positions[question], bounds[question] = list(cover.passages), cover.bound
+        positions[question], bounds[question] = max_cover(coverage.covers(question), k)
     return Order(positions, bounds)
 
 
-@dataclass(frozen=True, slots=True)
-class Cover:
-    """The most answers that `k` passages can contain together, or the best found so far."""
-
-    passages: tuple[int, ...]  # the passages chosen, each with an answer that those before it lack
-    covered: int
-    bound: int  # no choice covers more than this; equal to `covered` if the choice is proven best
-
-
-def max_cover(covers: Sequence[frozenset[int]], k: int, work: int = 20_000) -> Cover:
+def max_cover(
+    covers: Sequence[frozenset[int]], k: int, work: int = 20_000
+) -> tuple[list[int], int]:
     """Choose k passages that together contain the most answers, by branch and bound.
 
-    Maximum coverage is NP-hard: after `work` steps it returns the best choice so far, and the
-    bound for every choice.
+    Maximum coverage is NP-hard: after `work` steps it returns the best choice so far. The second
+    result is a number of answers that no choice exceeds; a choice that has as many is proven best.
+    A passage without an answer that those before it lack is not chosen.
 
     >>> max_cover([frozenset({0, 1, 2}), frozenset({0, 1, 3}), frozenset({2, 4})], k=2)
-    Cover(passages=(1, 2), covered=5, bound=5)
+    ([1, 2], 5)
     """
     sets = _undominated(covers)
     best = _greedy_choice(sets, k)
@@ -138,7 +131,7 @@ def max_cover(covers: Sequence[frozenset[int]], k: int, work: int = 20_000) -> C
     if best[0] < limit:
         explore(0, (), list(sets.items()))
     covered, passages = best
-    return Cover(passages, covered, limit if work <= 0 else covered)
+    return list(passages), limit if work <= 0 else covered
 
 
 def _undominated(covers: Sequence[frozenset[int]]) -> dict[int, int]:

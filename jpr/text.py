@@ -20,7 +20,7 @@ training imports this module and does without it.
 import re
 import string
 import unicodedata
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
@@ -91,18 +91,8 @@ def tokens(text: str) -> list[str]:
     return list(_compiled(_TOKEN).findall(fold(text)))
 
 
-def has_answer(text: str, answer: str) -> bool:
-    """Return whether the text contains the tokens of the answer in a row.
-
-    >>> has_answer("It stars Glenn\\nQuinn.", "glenn quinn"), has_answer("a party", "art")
-    (True, False)
-    """
-    needle = _joined(tokens(answer))
-    return needle != "  " and needle in _joined(tokens(text))
-
-
 def answer_spans(text: str, answer: str) -> list[tuple[int, int]]:
-    """Return the (start, end) offsets of an answer in a text, in line with `has_answer`.
+    """Return the (start, end) offsets of an answer in a text.
 
     >>> text = "Zoë\u0308's band, ZOË’S BAND."
     >>> [text[first:last] for first, last in answer_spans(text, "band")]
@@ -211,7 +201,7 @@ class AnswerMatcher:
         self._timeouts = 0
         self._time_limit = time_limit
         by_pattern = question.regex and not question.answers
-        self._pattern = compile_pattern(pattern_source(question)) if by_pattern else None
+        self._pattern = answer_pattern(question) if by_pattern else None
         self._answers = [
             [
                 _Needle(words)
@@ -259,8 +249,9 @@ def compile_pattern(source: str) -> "regex.Pattern[str]":
     return regex.compile(source, flags)
 
 
-def pattern_source(question: Question) -> str:
-    r"""Return a question's expression in NFD, as the texts are; refuse one that is not valid.
+@lru_cache(maxsize=64)  # the passages of one question follow each other
+def answer_pattern(question: Question) -> "regex.Pattern[str]":
+    r"""Compile a question's expression in NFD, as the texts are; refuse one that is not valid.
 
     A needless backslash is removed first: the NFD of `\š` would be `\s` and a caron.
     """
@@ -269,10 +260,8 @@ def pattern_source(question: Question) -> str:
     if not question.regex:
         raise DataError(f"question {question.id!r} has no regular expression to take answers from")
     bare = regex.sub(r"(\\[\x00-\x7f])|\\(?=[^\x00-\x7f])", r"\1", question.regex)
-    source = unicodedata.normalize("NFD", bare)
     try:
-        compile_pattern(source)
+        return compile_pattern(unicodedata.normalize("NFD", bare))
     except (regex.error, RecursionError, OverflowError) as error:
         problem = f"{question.regex!r} is not a regular expression: {error}"
         raise DataError(f"question {question.id!r}: {problem}; correct it or remove it") from error
-    return source

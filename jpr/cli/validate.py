@@ -11,7 +11,7 @@ from jpr.cli.arguments import Arguments, Json, Origin, argument
 from jpr.errors import ConfigError, FormatError
 from jpr.formats.format import detect
 from jpr.formats.runs.align import check_unique_passages
-from jpr.text import pattern_source
+from jpr.text import answer_pattern
 from jpr.types import Passage, Prediction, Question, Ranking
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _questions(questions: Iterable[Question]) -> Facts:
     sizes = []
     for question in questions:
         if question.regex:
-            pattern_source(question)  # raises an error if it is not valid
+            answer_pattern(question)  # raises an error if it is not valid
         sizes.append((len(question.answers), bool(question.regex), len(question.annotations)))
     return {
         "questions": len(sizes),

@@ -9,9 +9,8 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from io import StringIO
 from pathlib import Path
-from typing import TextIO, TypeVar
+from typing import TypeVar
 
 from jpr.errors import ConfigError
 from jpr.io.atomic import explain_write_errors, publish
@@ -26,10 +25,10 @@ def write_resumably(
     paths: Sequence[Path],
     key: str,
     records_from: Callable[[int], Iterable[T]],
-    write: Callable[[T, Sequence[TextIO]], None],
+    lines_of: Callable[[T], Sequence[str]],
     progress: Progress = lambda _: None,
 ) -> None:
-    """Write files side by side; `write` puts one line of each record into every one of them.
+    """Write files side by side; `lines_of` returns the line of a record for each of them.
 
     `records_from(done)` returns the records after the first `done`. The partial files of an earlier
     call are used if it had the same `key`, and discarded if not.
@@ -47,12 +46,9 @@ def write_resumably(
         streams = [stack.enter_context(stream) for stream in opened]
         progress(done)
         for record in records_from(done):
-            made = [StringIO(newline="\n") for _ in streams]
             with explain_write_errors(names):
-                write(record, made)
-                for stream, line in zip(streams, made, strict=True):
-                    text = line.getvalue()
-                    stream.write(_hashed(text.encode()).decode() + text)
+                for stream, line in zip(streams, lines_of(record), strict=True):
+                    stream.write(_hashed(line.encode()).decode() + line)
                     stream.flush()
             progress(1)
         for part, path in zip(parts, paths, strict=True):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import exp, inf, nextafter
 from time import monotonic
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from jpr.decode.search import Rows
 from jpr.errors import ConfigError, DataError
@@ -44,19 +44,12 @@ class AskJob:
     pipeline: Pipeline
     corpus: str  # its name
     question: str
-    options: DecodeOptions
-    compare: bool = False  # whether to return the passages ranked independently, too
+    ways: tuple[DecodeOptions, ...]  # one for each reply, the compared one last
 
     @property
     def key(self) -> tuple[str, str]:
         """Identifies the candidates: the same question to the same corpus has the same."""
         return self.corpus, self.question
-
-    @property
-    def ways(self) -> list[dict[str, Any]]:
-        """The options of each reply."""
-        ways = [self.options, DecodeOptions(self.options.k, INDEPENDENT)]
-        return [asdict(way) for way in ways[: 1 + self.compare]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,15 +166,15 @@ class ServiceEngine:
             if len(self._cache) > CACHED_QUESTIONS:
                 self._cache.popitem(last=False)
             self._scorer.start()
-            yield place, reply_json(*(opened.reply(**way) for way in ask.ways))
+            yield place, reply_json(*(opened.reply(**asdict(way)) for way in ask.ways))
 
     def _ask_batched(self, asks: Sequence[Placed[AskJob]]) -> Iterator[Placed[Json]]:
         """Answer questions with the same options together."""
-        groups = _grouped(asks, lambda ask: (id(ask.pipeline.retriever), ask.options, ask.compare))
+        groups = _grouped(asks, lambda ask: (id(ask.pipeline.retriever), ask.ways))
         for places, group in groups:
             questions = [as_question(ask.question) for ask in group]
             ask_many = group[0].pipeline.ask_many
-            replies = [list(ask_many(questions, **way)) for way in group[0].ways]
+            replies = [list(ask_many(questions, **asdict(way))) for way in group[0].ways]
             for place, *each in zip(places, *replies, strict=True):
                 yield place, reply_json(*each)
 

@@ -37,7 +37,7 @@ def serve_mcp(pipeline: Pipeline) -> None:
         Each answer has its probability and the ids of the passages that contain it; each passage
         lists the answers that it adds to those before it.
         """
-        reply = await _result(model, AskJob(engine.pipeline, "", question, DecodeOptions(k)))
+        reply = await _result(model, AskJob(engine.pipeline, "", question, (DecodeOptions(k),)))
         assert isinstance(reply, dict)
         return {name: value for name, value in reply.items() if name != "tree"}
 

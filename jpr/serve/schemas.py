@@ -18,7 +18,7 @@ from typing_extensions import TypedDict  # pydantic takes typing's only from Pyt
 
 from jpr.serve.engine import AskJob, DecodeOptions, RerankJob, RerankResult, SearchJob
 from jpr.serve.service import Service
-from jpr.types import Answer, Hit, Passage, Question, Ranking
+from jpr.types import INDEPENDENT, Answer, Hit, Passage, Question, Ranking
 
 Decoder = Literal["tree", "sets", "seq", "beam", "independent"]
 Beta = Annotated[float, Field(ge=-20, le=20)]
@@ -48,8 +48,8 @@ class AskRequest(_StrictModel):
         _check_size(len(self.question), "characters", service.limits.characters)
         pipeline = service.pipeline(self.corpus)
         _check_k(self.k or 1, pipeline.candidates)
-        options = DecodeOptions(self.k, self.decode, self.beta)
-        return AskJob(pipeline, self.corpus or "", self.question, options, self.compare)
+        ways = DecodeOptions(self.k, self.decode, self.beta), DecodeOptions(self.k, INDEPENDENT)
+        return AskJob(pipeline, self.corpus or "", self.question, ways[: 1 + self.compare])
 
 
 class SearchRequest(_StrictModel):

@@ -89,8 +89,7 @@ class UploadedCorpora:
     def _read(self, files: Sequence[UploadedFile], folder: Path) -> list[Passage]:
         """Read files under their own names, from which some kinds take their title."""
         passages: list[Passage] = []
-        names = _names([name for name, _ in files])
-        for name, (_, content) in zip(names, files, strict=True):
+        for name, content in _named(files).items():
             path = folder / name
             ending = path.suffix.lower()
             if ending not in READERS:
@@ -109,20 +108,20 @@ class UploadedCorpora:
         return passages
 
 
-def _names(paths: Sequence[str]) -> list[str]:
-    """Return the names of files without folders; a repeated name gets a number.
+def _named(files: Sequence[UploadedFile]) -> dict[str, bytes]:
+    """Return the contents of files by name, without folders; a repeated name gets a number.
 
-    >>> _names(["a/notes.txt", "notes.txt", "C:\\\\notes.md"])
-    ['notes.txt', 'notes (2).txt', 'notes.md']
+    >>> _named([("a/notes.txt", b"1"), ("notes.txt", b"2"), ("C:\\\\notes.md", b"3")])
+    {'notes.txt': b'1', 'notes (2).txt': b'2', 'notes.md': b'3'}
     """
-    names: dict[str, None] = {}
-    for given in paths:
+    named: dict[str, bytes] = {}
+    for given, content in files:
         valid = given.encode("utf-8", "replace").decode()
         whole = PurePosixPath(valid.replace("\\", "/").replace("\0", ""))
         path = PurePosixPath(whole.name[-60:] or "file")
         name, number = str(path), 1
-        while name in names:
+        while name in named:
             number += 1
             name = f"{path.stem} ({number}){path.suffix}"
-        names[name] = None
-    return list(names)
+        named[name] = content
+    return named

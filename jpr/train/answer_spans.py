@@ -8,20 +8,15 @@ import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from jpr.encode.tokenizer import continuation_tokens, truncated_tokens
-from jpr.text import compile_pattern, is_weak, pattern_source
+from jpr.text import answer_pattern, is_weak
 from jpr.types import Passage, Question
-
-if TYPE_CHECKING:
-    import regex
 
 _LONGEST = int(np.iinfo(np.uint8).max)
 _TIME_LIMIT = 1.0
@@ -96,15 +91,10 @@ def spellings(question: Question, answer: int, passage: Passage) -> Sequence[str
     """Return the spellings of an answer; of a regular expression, its matches in the passage."""
     if question.answers:
         return question.answers[answer]
-    pattern, found = _pattern(question), []
+    pattern, found = answer_pattern(question), []
     for text in (passage.title, passage.text):
         decomposed = unicodedata.normalize("NFD", text)
         with suppress(TimeoutError):  # what was found before stays
             for match in pattern.finditer(decomposed, timeout=_TIME_LIMIT, concurrent=False):
                 found.append(str(match.group()))
     return list(dict.fromkeys(found))
-
-
-@lru_cache(maxsize=64)  # the passages of one question follow each other
-def _pattern(question: Question) -> "regex.Pattern[str]":
-    return compile_pattern(pattern_source(question))

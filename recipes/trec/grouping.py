@@ -29,7 +29,7 @@ from jpr.errors import ConfigError, FormatError
 from jpr.formats.gold import json_rows
 from jpr.io.atomic import publish
 from jpr.stages import Progress
-from jpr.text import normalize_answer, pattern_source, tokens
+from jpr.text import answer_pattern, normalize_answer, tokens
 from jpr.types import Passage, Question
 from recipes.trec.required import squeezed
 from recipes.trec.scan import Matches, Scanner
@@ -89,7 +89,7 @@ def group_answers(
         raise ConfigError(f"workers must be at least 1, not {workers}")
     if not time_limit > 0:
         raise ConfigError(f"time_limit must be more than 0 seconds, not {time_limit}")
-    sources = [pattern_source(question) for question in questions]
+    sources = [answer_pattern(question).pattern for question in questions]
     patterns = tuple(sorted(set(sources)))
     found: defaultdict[str, Matches] = defaultdict(Matches)
     for n_passages, matches in _scan(patterns, passages, workers, cache, time_limit):

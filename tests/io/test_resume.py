@@ -1,9 +1,8 @@
 """Files that grow by a line per record: what is left of a killed run is used, and only that."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import TextIO
 
 import pytest
 
@@ -14,9 +13,8 @@ from jpr.io.text_files import read_lines
 WHOLE = [f"{n}\n" for n in range(6)], [f"{n * n}\n" for n in range(6)]
 
 
-def write(n: int, streams: Sequence[TextIO]) -> None:
-    streams[0].write(f"{n}\n")
-    streams[1].write(f"{n * n}\n")
+def two_lines(n: int) -> list[str]:
+    return [f"{n}\n", f"{n * n}\n"]
 
 
 def two_files(folder: Path, key: str, stop: int = 6) -> list[int]:
@@ -30,7 +28,7 @@ def two_files(folder: Path, key: str, stop: int = 6) -> list[int]:
             computed.append(n)
             yield n
 
-    write_resumably([folder / "n.txt", folder / "squares.txt"], key, numbers, write)
+    write_resumably([folder / "n.txt", folder / "squares.txt"], key, numbers, two_lines)
     return computed
 
 
@@ -88,7 +86,7 @@ def test_what_is_damaged_is_computed_again(tmp_path: Path) -> None:
 
 def test_the_result_is_compressed_if_its_name_says_so(tmp_path: Path) -> None:
     path = tmp_path / "new" / "n.gz"
-    write_resumably([path], "", lambda done: range(done, 3), lambda n, out: print(n, file=out[0]))
+    write_resumably([path], "", lambda done: range(done, 3), lambda n: [f"{n}\n"])
     assert [text for _, text in read_lines(path)] == ["0", "1", "2"]
 
 
@@ -100,7 +98,7 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 def test_two_results_are_two_files(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot share a file"):
-        write_resumably([tmp_path / "n"] * 2, "", lambda done: range(done, 3), write)
+        write_resumably([tmp_path / "n"] * 2, "", lambda done: range(done, 3), two_lines)
 
 
 def test_an_error_of_the_work_is_not_one_of_writing(tmp_path: Path) -> None:
@@ -109,4 +107,4 @@ def test_an_error_of_the_work_is_not_one_of_writing(tmp_path: Path) -> None:
         raise OSError("the model's file has gone")
 
     with pytest.raises(OSError, match="gone"):
-        write_resumably([tmp_path / "n"], "", broken, lambda n, out: print(n, file=out[0]))
+        write_resumably([tmp_path / "n"], "", broken, lambda n: [f"{n}\n"])

@@ -4,8 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jpr.read.grounding import distinct, grounded
-from jpr.text import answer_spans, has_answer
+from jpr.text import answer_spans
 from jpr.types import Answer, Hit, Passage, Support
+from tests.test_text import has_answer
 
 NEW = Passage("1", "Roseanne (2018)", "Mark is played by Ames McNamara. McNamara was born in 2007.")
 OLD = Passage("2", "Glenn Quinn", "He played Mark in the first nine seasons.")

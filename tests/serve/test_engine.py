@@ -37,12 +37,12 @@ def candidates(names: list[str]) -> Ranking:
 
 def jobs(engine: ServiceEngine) -> list[AskJob | RerankJob]:
     asks = [
-        AskJob(engine.pipeline, "", question, options, compare)
+        AskJob(engine.pipeline, "", question, ways)
         for question in (QUESTION, "red ?")
-        for options, compare in (
-            (DecodeOptions(), True),
-            (DecodeOptions(2, "sets", 0.0), False),
-            (DecodeOptions(4), False),
+        for ways in (
+            (DecodeOptions(), DecodeOptions(None, "independent")),
+            (DecodeOptions(2, "sets", 0.0),),
+            (DecodeOptions(4),),
         )
     ]
     reranks = [
@@ -97,7 +97,7 @@ def test_only_the_last_questions_are_cached(pipeline: Pipeline) -> None:
     counts = Counter[str]()
     engine = ServiceEngine(pipeline, lambda name, n: counts.update({name: n}))
     for at in [*range(CACHED_QUESTIONS + 1), 1, 0]:  # 0 had to go, 1 had not
-        results(engine, [AskJob(engine.pipeline, "", f"red {at}", DecodeOptions())])
+        results(engine, [AskJob(engine.pipeline, "", f"red {at}", (DecodeOptions(),))])
     assert counts["reused"] == 1
     assert counts["jobs"] == counts["batches"] == CACHED_QUESTIONS + 3
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from jpr.errors import ConfigError, DataError
-from jpr.text import pattern_source
+from jpr.text import answer_pattern
 from jpr.types import Passage, Question
 from recipes.trec import grouping
 from recipes.trec.grouping import (
@@ -121,7 +121,7 @@ def test_a_question_without_a_valid_expression_is_named(question: Question, says
 
 
 def test_a_backslash_that_is_escaped_is_no_escape() -> None:
-    assert pattern_source(question(r"a\\é")) == "a\\\\e\u0301"
+    assert answer_pattern(question(r"a\\é")).pattern == "a\\\\e\u0301"
 
 
 @pytest.mark.parametrize(
