@@ -152,8 +152,9 @@ class _Runs:
         return found
 
     def names(self, first: Whole, last: Whole) -> Hashes:
-        """Return the hash of each run, which must not be empty."""
-        return self._hashes[last - first, first]
+        """Return the hash of each run."""
+        found: Hashes = self._hashes[last - first, first]
+        return found
 
     def contained(self, names: Hashes, sizes: Whole) -> Flags:
         """Return which passages contain which runs (C, A), given the lengths of the runs.
