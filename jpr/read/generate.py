@@ -24,8 +24,7 @@ from jpr.models.joint_config import read_model_json
 from jpr.models.t5 import T5
 from jpr.models.t5_checkpoint import read_t5, write_t5
 from jpr.models.tries import Tries
-from jpr.read.grounding import distinct, grounded
-from jpr.rerank.answer_text import AnswerLocator
+from jpr.rerank.answer_text import AnswerLocator, distinct, grounded
 from jpr.rerank.evidence import Vocabulary
 from jpr.rerank.prompt import Prompts, PromptSettings
 from jpr.stages import Reader, batched

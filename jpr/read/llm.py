@@ -15,7 +15,7 @@ from typing import Any
 
 from jpr.errors import ConfigError, DataError
 from jpr.read.chat import SETTINGS, ChatEndpoint, ChatFailure
-from jpr.read.grounding import distinct, grounded
+from jpr.rerank.answer_text import distinct, grounded
 from jpr.stages import Reader
 from jpr.types import Answer, Hit, Passage, Ranking
 
