@@ -148,11 +148,9 @@ class JointReranker:
     def _choose(
         self, rankings: Iterable[Ranking], k: int | Auto, *, explain: bool
     ) -> Iterator[Reply]:
-        if k == "auto":
-            yield from self.adaptive()._choose(rankings, self.max_k, explain=explain)
-            return
+        chooser, most = (self.adaptive(), self.max_k) if k == "auto" else (self, k)
         for batch in batched(rankings, self.scorer.batch):
-            yield from self.encode(batch).choose(self.decoding, k, explain=explain)
+            yield from self.encode(batch).choose(chooser.decoding, most, explain=explain)
 
 
 @dataclass(frozen=True, slots=True)
