@@ -119,12 +119,8 @@ class FusionReader(Reader):
     def _answers(self, ranking: Ranking, written: Sequence[GeneratedAnswer]) -> tuple[Answer, ...]:
         if self._is_grounded:
             return placed(written, ranking.hits, self._locator)
-        found = []
-        for one in written:
-            text = self._locator.decoded(one.tokens).strip()
-            answer = grounded(text, one.log_prob, ranking.hits)  # if a passage contains it
-            found.append(answer or Answer(text, one.log_prob))
-        return _in_order(found)
+        texts = ((self._locator.decoded(one.tokens).strip(), one.log_prob) for one in written)
+        return _in_order(grounded(*one, ranking.hits) or Answer(*one) for one in texts)
 
 
 def tries_of(
