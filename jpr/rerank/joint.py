@@ -189,7 +189,7 @@ def model_input(prompts: Prompts, index_tokens: int, ranking: Ranking) -> ModelI
     if 0 < n <= index_tokens:  # else there are none, or too few, which `build` reports
         numbers = random_numbers(n, index_tokens, question)
     passages = [hit.passage for hit in ranking.hits]
-    return ModelInput(prompts.build(question, passages, numbers), numbers)
+    return prompts.build(question, passages, numbers)
 
 
 def random_numbers(n: int, limit: int, question: str) -> list[int]:

@@ -20,7 +20,7 @@ from jpr.errors import FormatError
 from jpr.io.checksums import check_sums
 from jpr.models.joint_config import ENCODER_FILE, EXACT_INPUT, STEP_FILE
 from jpr.rerank.evidence import PassageTokens
-from jpr.rerank.scorer import ModelInput, Opened
+from jpr.rerank.scorer import ModelInput, Opened, rank_prior
 from jpr.types import Prefix
 
 EXACT_CANDIDATES = 10  # candidates that an 8-bit model encodes again in 32 bits
@@ -69,17 +69,16 @@ class OnnxScorer:
         return Opened(ask, [passages for _, passages in read] if self.reads_answers else None)
 
     def _read(self, given: ModelInput) -> tuple["_Question", PassageTokens]:
-        every = range(len(given.prompted))
+        every = range(len(given))
         exact = not self._is_quantized or len(every) <= EXACT_CANDIDATES
         encoded = self._encoded(given, every, exact=exact)
         if not exact:
             log_probs = self._question(given, encoded)([()])[()]
             likely = np.argsort(-log_probs, kind="stable")[:EXACT_CANDIDATES].tolist()
             encoded |= self._encoded(given, likely, exact=True)
-        texts = [one.passage for one in given.prompted]
+        texts = [one.passage for one in given]
         answers = [
-            _log_softmax(encoded[place][1][one.text : -1])
-            for place, one in enumerate(given.prompted)
+            _log_softmax(encoded[place][1][one.text : -1]) for place, one in enumerate(given)
         ]
         ids = np.array([token for text in texts for token in text], dtype=np.int64)
         lengths = np.array([len(text) for text in texts])
@@ -87,21 +86,20 @@ class OnnxScorer:
         return self._question(given, encoded), passages
 
     def _question(self, given: ModelInput, encoded: "_Encoded") -> "_Question":
-        tokens = [encoded[place][0] for place in range(len(encoded))]
-        marks = zip(tokens, given.prompted, strict=True)
-        marked = np.stack([vectors[one.mark] for vectors, one in marks])
+        tokens = [encoded[place][0] for place in range(len(given))]
+        marked = np.stack([vectors[one.mark] for vectors, one in zip(tokens, given, strict=True)])
         known: OnnxInputs = {
             "memory": np.concatenate(tokens) if self._has_tokens else marked,
             "marked": marked,
-            "prior": given.prior,
-            "numbers": np.array(given.numbers, dtype=np.int64),
+            "prior": rank_prior(len(given)),
+            "numbers": np.array([one.number for one in given], dtype=np.int64),
         }
         fixed = {name: value for name, value in known.items() if name in self._step_inputs}
         return _Question(self._step, fixed, len(tokens))
 
     def _encoded(self, given: ModelInput, places: Sequence[int], *, exact: bool) -> "_Encoded":
         how: OnnxInputs = {EXACT_INPUT: np.array(exact)} if self._is_quantized else {}
-        texts = (one_text(given.prompted[place].ids) | how for place in places)
+        texts = (one_text(given[place].ids) | how for place in places)
         outputs = zip(places, self._encoder.read(self._outputs, texts), strict=True)
         no_answers = np.empty((1, 0, 2), dtype=np.float32)
         return {

@@ -65,7 +65,7 @@ def _rows(prompts: Prompts, numbers: int, rankings: Sequence[Ranking]) -> list[l
     found: list[list[int]] = []
     for ranking in spread([r for r in rankings if r.hits], _TEXTS // _PER_QUESTION):
         some = Ranking(ranking.question, tuple(spread(ranking.hits, _PER_QUESTION)))
-        found += [one.ids for one in model_input(prompts, numbers, some).prompted]
+        found += [one.ids for one in model_input(prompts, numbers, some)]
     return found
 
 

@@ -17,18 +17,13 @@ from jpr.rerank.order import ranked
 from jpr.rerank.prompt import Prompted
 from jpr.types import Answer, Node, Prefix, Ranking, Reply
 
+ModelInput = Sequence[Prompted]
+"""The candidates of one question, in first-stage order."""
 
-@dataclass(frozen=True, slots=True)
-class ModelInput:
-    """The candidates of one question as a model takes them, in first-stage order."""
 
-    prompted: Sequence[Prompted]
-    numbers: Sequence[int]  # the index token of each candidate, as an index head counts them
-
-    @property
-    def prior(self) -> NDArray[np.float32]:
-        """The log prior of each candidate, from its first-stage rank."""
-        return -np.log1p(np.arange(len(self.prompted), dtype=np.float32))
+def rank_prior(n: int) -> NDArray[np.float32]:
+    """Return the log prior of n candidates, by their first-stage rank."""
+    return -np.log1p(np.arange(n, dtype=np.float32))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +117,7 @@ class EncodedCandidates:
         """Yield the search of each question that has candidates, up to the threshold."""
         searches = []
         for one in self._inputs:
-            costs = [len(prompt.ids) for prompt in one.prompted]
+            costs = [len(candidate.ids) for candidate in one]
             limits = Limits(k, budget=decoding.budget, costs=costs)
             searches.append(decoding.search(len(costs), limits, self._scorer.ahead))
         for at, nodes in enumerate(decode_many(searches, chooser or self.log_probs)):
