@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tokenizers import Tokenizer
 
 from jpr.encode.encoder_folder import uses_gpu, weight_files, weights_digest
-from jpr.encode.tokenizer import read_tokenizer
+from jpr.encode.tokenizer import read_tokenizer, truncated_tokens
 from jpr.errors import ConfigError, DataError, FormatError, needs_extra
 from jpr.rerank.methods import NoSettings, RerankOptions
 from jpr.rerank.order import checked, ranked
@@ -75,16 +75,13 @@ class PointwiseReranker(Reranker):
 
     def _prompts(self, question: str, passages: Sequence[Passage]) -> list[list[int]]:
         """Return the token ids of each prompt; a long document loses its end, not its question."""
-        s = self._tokenizer
-        before, after = (s.encode(text).ids for text in (f"Query: {question[:5000]} Document:", ""))
-        end = after[-1:]  # </s>
-        asked = before[:-1] if before[-1:] == end else before
-        asked = asked[: _LONGEST // 2]
-        relevant = s.encode("Relevant:", add_special_tokens=False).ids
+        tokenizer, words = self._tokenizer, (f"Query: {question} Document:", "Relevant:")
+        asked, relevant = truncated_tokens(tokenizer, words, _LONGEST // 2)
+        end = tokenizer.encode("").ids[-1:]  # </s>
         room = _LONGEST - len(asked) - len(relevant) - len(end)
-        texts = [f"{p.title} {p.text}".strip()[: 20 * room] for p in passages]
-        found = s.encode_batch_fast(texts, add_special_tokens=False)
-        return [[*asked, *text.ids[:room], *relevant, *end] for text in found]
+        texts = (f"{passage.title} {passage.text}".strip() for passage in passages)
+        found = truncated_tokens(tokenizer, texts, room)
+        return [[*asked, *text, *relevant, *end] for text in found]
 
 
 def _token(tokenizer: Tokenizer, word: str) -> int:
