@@ -102,7 +102,7 @@ def direct(source: Path) -> Callable[[Ranking], object]:
 
     @torch.inference_mode()
     def run(ranking: Ranking) -> None:
-        rows = [torch.tensor(one.ids) for one in model_input(prompts, 0, ranking).prompted]
+        rows = [torch.tensor(one.ids) for one in model_input(prompts, 0, ranking)]
         ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
         mask = (ids != 0).long()
         hidden = model.encoder(input_ids=ids, attention_mask=mask).last_hidden_state

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jpr.decode.search import Limits, Rows, chosen_passages, decode
+from jpr.decode.search import Limits, chosen_passages, decode_many
 from jpr.decode.sequences import independent
 from jpr.decode.tree import tree
 from jpr.encode.tokenizer import read_tokenizer
@@ -31,7 +31,7 @@ from jpr.models.joint_checkpoint import joint_over_t5, read_joint
 from jpr.rerank.joint import model_input
 from jpr.rerank.prompt import Prompts, PromptSettings, read_prompt_settings
 from jpr.rerank.torch_scorer import TorchScorer
-from jpr.types import Prefix, Ranking
+from jpr.types import Ranking
 from recipes.command_line import parser_of
 
 K = 5
@@ -57,11 +57,8 @@ def choices(scorer: TorchScorer, prompts: Prompts, ranking: Ranking) -> tuple[st
     steps = scorer.open([model_input(prompts, scorer.index_tokens, ranking)]).ask
     n = len(ranking.hits)
 
-    def next_log_probs(prefixes: Sequence[Prefix]) -> Rows:
-        return steps([(0, prefix) for prefix in prefixes])
-
-    first = decode(independent(n, Limits(1)), next_log_probs)
-    five = decode(tree(n, Limits(K), 2.0), next_log_probs)
+    (first,) = decode_many([independent(n, Limits(1))], steps)
+    (five,) = decode_many([tree(n, Limits(K), 2.0)], steps)
     ids = [hit.passage.id for hit in ranking.hits]
     return ids[chosen_passages(first)[0]], frozenset(ids[p] for p in chosen_passages(five))
 

@@ -69,7 +69,7 @@ def test_settings_that_are_named_are_there() -> None:
 
 def test_a_wrong_pointer_would_be_seen() -> None:
     names = names_of(ROOT / "jpr" / "decode" / "search.py")
-    assert {"Limits", "Limits.budget", "Selection.fits", "NextLogProbs", "decode"} <= names
+    assert {"Limits", "Limits.budget", "Selection.fits", "Rows", "decode_many"} <= names
     assert not {"depth", "Limits.depth", "numpy"} & names
     assert "loop.steps" in names_of(ROOT / "recipes" / "reader.toml")
 

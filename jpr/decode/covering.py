@@ -101,16 +101,18 @@ class Covering:
             for (question, prefix), row in zip(pairs, self._ask(pairs), strict=True)
         ]
 
-    def row(self, question: int, prefix: Prefix) -> Row:
-        """Return the model's own log P (C,) after a prefix."""
-        (row,) = self._ask([(question, prefix)])
-        return row
+    def overall(self, question: int) -> Floats:
+        """Return P(a) (A,) before anything is chosen."""
+        return self.evidence[question].overall(self._ask([(question, ())])[0])
+
+    def new_mass(self, question: int, prefix: Prefix) -> Floats:
+        """Return P(a | prefix) (A,), 0 for answers that the prefix contains."""
+        return self.evidence[question].new_mass(prefix, self._ask([(question, prefix)])[0])
 
     def worth(self, question: int, prefix: Prefix, passage: int) -> float:
         """Return log P that the next answer is one which a passage adds to a prefix.
 
         It is very small, not −∞, if the passage adds nothing.
         """
-        evidence = self.evidence[question]
-        mass = evidence.new_mass(prefix, self.row(question, prefix))
-        return log(max(mass[evidence.contains[passage]].sum(), _MINIMUM))
+        added = self.new_mass(question, prefix)[self.evidence[question].contains[passage]]
+        return log(max(added.sum(), _MINIMUM))

@@ -11,10 +11,8 @@ from jpr.types import Node, Prefix
 
 Row = NDArray[np.floating]
 Rows = Sequence[Row]
-NextLogProbs = Callable[[Sequence[Prefix]], Rows]
-"""log P(next passage | prefix) of each candidate, one row per prefix."""
 Ask = Callable[[Sequence[tuple[int, Prefix]]], Rows]
-"""The same for several questions: a row for each (question, prefix)."""
+"""log P(next passage | prefix) of each candidate, a row for each (question, prefix)."""
 Search = Generator[Sequence[Prefix], Rows, tuple[Node, ...]]
 
 
@@ -81,20 +79,15 @@ def checked(rows: Rows, n: int) -> Rows:
     return rows
 
 
-def decode(search: Search, next_log_probs: NextLogProbs) -> tuple[Node, ...]:
-    """Run one search.
+def decode_many(searches: Sequence[Search], ask: Ask) -> list[tuple[Node, ...]]:
+    """Run searches side by side, each for the question of its number.
 
     >>> from jpr.decode.sequences import sequence
     >>> table = {(): [-0.1, -0.2, -9.0], (0,): [-9.0, -9.0, -0.1]}
-    >>> scores = lambda prefixes: [np.array(table[prefix]) for prefix in prefixes]
-    >>> chosen_passages(decode(sequence(3, Limits(2)), scores))  # after 0, 2 adds more than 1
-    (0, 2)
+    >>> ask = lambda pairs: [np.array(table[prefix]) for _, prefix in pairs]
+    >>> [chosen_passages(one) for one in decode_many([sequence(3, Limits(2))], ask)]
+    [(0, 2)]
     """
-    return decode_many([search], lambda pairs: next_log_probs([prefix for _, prefix in pairs]))[0]
-
-
-def decode_many(searches: Sequence[Search], ask: Ask) -> list[tuple[Node, ...]]:
-    """Run searches side by side; the model is asked for (number of the search, prefix) pairs."""
     results: dict[int, tuple[Node, ...]] = {}
     received: dict[int, list[Row]] = {number: [] for number in range(len(searches))}
     while received:

@@ -24,8 +24,7 @@ from jpr.models.joint_config import read_model_json
 from jpr.models.t5 import T5
 from jpr.models.t5_checkpoint import read_t5, write_t5
 from jpr.models.tries import Tries
-from jpr.read.grounding import distinct, grounded
-from jpr.rerank.answer_text import AnswerLocator
+from jpr.rerank.answer_text import AnswerLocator, distinct, grounded
 from jpr.rerank.evidence import Vocabulary
 from jpr.rerank.prompt import Prompts, PromptSettings
 from jpr.stages import Reader, batched
@@ -120,12 +119,8 @@ class FusionReader(Reader):
     def _answers(self, ranking: Ranking, written: Sequence[GeneratedAnswer]) -> tuple[Answer, ...]:
         if self._is_grounded:
             return placed(written, ranking.hits, self._locator)
-        found = []
-        for one in written:
-            text = self._locator.decoded(one.tokens).strip()
-            answer = grounded(text, one.log_prob, ranking.hits)  # if a passage contains it
-            found.append(answer or Answer(text, one.log_prob))
-        return _in_order(found)
+        texts = ((self._locator.decoded(one.tokens).strip(), one.log_prob) for one in written)
+        return _in_order(grounded(*one, ranking.hits) or Answer(*one) for one in texts)
 
 
 def tries_of(

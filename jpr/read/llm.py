@@ -15,7 +15,7 @@ from typing import Any
 
 from jpr.errors import ConfigError, DataError
 from jpr.read.chat import SETTINGS, ChatEndpoint, ChatFailure
-from jpr.read.grounding import distinct, grounded
+from jpr.rerank.answer_text import distinct, grounded
 from jpr.stages import Reader
 from jpr.types import Answer, Hit, Passage, Ranking
 
@@ -94,28 +94,27 @@ class LlmReader(Reader):
 
     def _read(self, ranking: Ranking, cancelled: Future[Any]) -> tuple[Answer, ...]:
         """Return the model's answers; passages without text are not shown to it."""
-        places = [at for at, hit in enumerate(ranking.hits) if hit.passage.text.strip()]
+        shown = [hit for hit in ranking.hits if hit.passage.text.strip()]
         question = ranking.question
-        if not places or question.id in self._skip:
+        if not shown or question.id in self._skip:
             return ()
         if not question.text.strip():
             raise DataError(f"question {question.id!r} has no text; give the questions")
-        messages = _messages(question.text, [ranking.hits[at].passage for at in places])
+        messages = _messages(question.text, [hit.passage for hit in shown])
         try:
             proposals = self._endpoint.complete(messages, _proposals_in, cancelled)
         except ChatFailure as failure:
             problem = f"question {question.id!r}: {self._endpoint.host} {failure}"
             raise DataError(problem) from failure
         kept = proposals[: _PROPOSALS * self._max_answers]
-        found = (self._answer(proposal, ranking.hits, places) for proposal in kept)
+        found = (self._answer(proposal, ranking.hits, shown) for proposal in kept)
         return distinct(answer for answer in found if answer)[: self._max_answers]
 
-    def _answer(self, one: "_Proposal", hits: Sequence[Hit], places: list[int]) -> Answer | None:
+    def _answer(self, one: "_Proposal", hits: Sequence[Hit], shown: list[Hit]) -> Answer | None:
         """Return a proposal as the passages write it; the passages it names come first."""
         text, numbers = one
-        named = {places[number - 1] for number in numbers if 0 < number <= len(places)}
-        order = sorted(range(len(hits)), key=lambda at: at not in named)
-        answer = grounded(text, math.nan, [hits[at] for at in order])
+        named = [shown[number - 1] for number in numbers if 0 < number <= len(shown)]
+        answer = grounded(text, math.nan, sorted(hits, key=lambda hit: hit not in named))
         return Answer(text, math.nan) if answer is None and self._any_text else answer
 
 

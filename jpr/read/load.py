@@ -2,15 +2,11 @@
 
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from jpr.errors import needs_extra
-from jpr.read.spans import SpanReader
+from jpr.read.spans import MAX_ANSWERS, MIN_RATIO, SpanReader
 from jpr.rerank.methods import NoSettings
 from jpr.stages import KeyedReader
-
-if TYPE_CHECKING:
-    from jpr.read.generate import FusionReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +50,10 @@ class ReadOptions:
     model: str  # folder of a model, empty for the bundled one; with `llm`, the model's name there
     llm: str | None  # base URL of an OpenAI-compatible endpoint
     settings: ReaderSettings
-    max_answers: int
-    min_ratio: float
-    choose: int | None  # passages to choose jointly before reading
+    max_answers: int = MAX_ANSWERS
+    min_ratio: float = MIN_RATIO
+    choose: int | None = None  # passages to choose jointly before reading
+    device: str = "auto"
     threads: int = 0  # for ONNX; 0 is one per core
 
     def for_worker(self) -> "ReadOptions":
@@ -67,35 +64,30 @@ class ReadOptions:
 
 def open_reader(options: ReadOptions) -> KeyedReader:
     """Return the reader that the options describe."""
-    settings, limit = options.settings, options.max_answers
-    if isinstance(settings, LlmSettings):
-        from jpr.read.llm import LlmReader
+    model, limit, device = options.model, options.max_answers, options.device
+    match options.settings:
+        case LlmSettings() as settings:
+            from jpr.read.llm import LlmReader
 
-        return LlmReader(options.llm or "", options.model, max_answers=limit, **asdict(settings))
-    if isinstance(settings, FusionSettings):
-        return _fusion_reader(options.model).load(
-            options.model,
-            is_grounded=not settings.any_text,
-            width=settings.beams,
-            stop_penalty=settings.stop_penalty,
-            max_answers=limit,
-        )
-    return SpanReader.load(
-        options.model or None, options.min_ratio, limit, options.choose, threads=options.threads
-    )
+            return LlmReader(options.llm or "", model, max_answers=limit, **asdict(settings))
+        case FusionSettings(width, stop_penalty, any_text):
+            with needs_extra(f"{model}: a T5 that generates answers", "train"):
+                from jpr.read.generate import FusionReader
+
+            return FusionReader.load(
+                model,
+                is_grounded=not any_text,
+                width=width,
+                stop_penalty=stop_penalty,
+                max_answers=limit,
+                device=device,
+            )
+    reading = options.min_ratio, limit, options.choose
+    return SpanReader.load(model or None, *reading, device=device, threads=options.threads)
 
 
-def load_reader(
-    folder: str | Path | None = None, *, device: str = "auto"
-) -> "SpanReader | FusionReader":
+def load_reader(folder: str | Path | None = None, *, device: str = "auto") -> KeyedReader:
     """Open a reader's folder, or the bundled model."""
-    if folder is not None and settings_class(str(folder), None) is FusionSettings:
-        return _fusion_reader(folder).load(folder, device=device)
-    return SpanReader.load(folder, device=device)
-
-
-def _fusion_reader(folder: str | Path) -> "type[FusionReader]":
-    with needs_extra(f"{folder}: a T5 that generates answers", "train"):
-        from jpr.read.generate import FusionReader
-
-    return FusionReader
+    model = "" if folder is None else str(folder)
+    settings = settings_class(model, None)()
+    return open_reader(ReadOptions(model, None, settings, device=device))

@@ -1,4 +1,8 @@
-"""Answers as passages write them: located in their texts, with the passages that support them."""
+"""Answers as passages write them: located in their texts, with the passages that support them.
+
+A model that reads passages gives an answer as tokens (`AnswerLocator`, `candidate_answers`), a
+model that writes freely as a text (`grounded`).
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -11,7 +15,7 @@ from tokenizers import Tokenizer
 
 from jpr.decode.covering import Covering, Evidence
 from jpr.rerank.evidence import Vocabulary
-from jpr.text import normalize_answer, without_surrogates
+from jpr.text import answer_spans, normalize_answer, without_surrogates
 from jpr.types import Answer, ExpectedAnswer, Hit, Node, Passage, Ranking, Support
 
 _MAX_EXPECTED, _MIN_EXPECTED = 5, 0.01
@@ -94,21 +98,24 @@ def _trimmed(text: str, first: int, last: int) -> tuple[int, int]:
 
 def expected_answers(
     covering: Covering, question: int, node: Node, candidates: Ranking, locator: AnswerLocator
-) -> Iterator[ExpectedAnswer]:
-    """Yield the most likely answers that the passage of a new node adds to its prefix."""
+) -> tuple[ExpectedAnswer, ...]:
+    """Return the most likely answers that the passage of a new node adds to its prefix."""
     if not node.is_new:
-        return
-    evidence = covering.evidence[question]
-    overall = evidence.overall(covering.row(question, ()))
-    mass = evidence.new_mass(node.prefix, covering.row(question, node.prefix))
-    mass *= evidence.contains[node.passage]
-    likely = np.argsort(-mass, kind="stable")[:_MAX_EXPECTED].tolist()
-    kept = [answer for answer in likely if mass[answer] >= _MIN_EXPECTED]
+        return ()
+    evidence, overall = covering.evidence[question], covering.overall(question)
+    mass = covering.new_mass(question, node.prefix) * evidence.contains[node.passage]
+    kept = _most_likely(mass, _MAX_EXPECTED, _MIN_EXPECTED)
     passage = candidates.hits[node.passage].passage
     found = locator.locate(passage, [evidence.answers[answer] for answer in kept])
-    for answer, (text, spans) in zip(kept, found, strict=True):
-        written = text or locator.decoded(evidence.answers[answer])  # cut, or across the title
-        yield ExpectedAnswer(written, float(mass[answer]), float(overall[answer]), spans)
+    return tuple(
+        ExpectedAnswer(
+            text or locator.decoded(evidence.answers[answer]),  # cut, or across the title
+            float(mass[answer]),
+            float(overall[answer]),
+            spans,
+        )
+        for answer, (text, spans) in zip(kept, found, strict=True)
+    )
 
 
 def candidate_answers(
@@ -123,9 +130,8 @@ def candidate_answers(
     `overall` (A,) is P(a) over all candidates: a reader of five passages knows what a hundred say.
     The support of the most likely spelling comes first.
     """
-    shown = np.where(evidence.contains[list(chosen)].any(axis=0), overall, 0.0)
-    order = np.argsort(-shown, kind="stable")[:_MAX_ANSWERS].tolist()
-    kept = [answer for answer in order if shown[answer] >= _MIN_ANSWER]
+    contained = evidence.contains[list(chosen)].any(axis=0)
+    kept = _most_likely(np.where(contained, overall, 0.0), _MAX_ANSWERS, _MIN_ANSWER)
     found = [(evidence.answers[answer], log(overall[answer])) for answer in kept]
     passages = [hits[place].passage for place in chosen]
     written = locator.answers(found, passages, evidence.contains[np.ix_(chosen, kept)])
@@ -134,6 +140,34 @@ def candidate_answers(
         for answer, spellings in merged(written)
     ]
     return tuple(sorted(answers, key=lambda answer: -answer.log_prob))
+
+
+def _most_likely(probs: NDArray[np.float64], limit: int, minimum: float) -> list[int]:
+    """Return the answers of at least this probability (A,), most likely first."""
+    order: list[int] = np.argsort(-probs, kind="stable")[:limit].tolist()
+    return [answer for answer in order if probs[answer] >= minimum]
+
+
+def grounded(text: str, log_prob: float, hits: Sequence[Hit]) -> Answer | None:
+    """Return an answer as the first passage that contains it writes it; None if none does.
+
+    >>> passage = Passage("1", "Roseanne", "Ames McNamara played Mark.")
+    >>> grounded("ames mcnamara", -0.1, [Hit(passage, 1.0)]).text
+    'Ames McNamara'
+    """
+    written, supports = "", []
+    for passage in (hit.passage for hit in hits):
+        spans = answer_spans(passage.text, text)
+        field = passage.text if spans else passage.title
+        if found := spans or answer_spans(field, text):
+            written = written or field[slice(*found[0])]
+            supports.append(Support(passage, tuple(spans)))
+    return Answer(written, log_prob, tuple(supports)) if written else None
+
+
+def distinct(answers: Iterable[Answer]) -> tuple[Answer, ...]:
+    """Return the first answer of each normal form, with the support of all of them."""
+    return tuple(answer for answer, _ in merged(answers))
 
 
 def merged(answers: Iterable[Answer]) -> Iterator[tuple[Answer, list[Answer]]]:

@@ -25,7 +25,6 @@ Flags = NDArray[np.bool_]
 Floats = NDArray[np.float32]
 Hashes = NDArray[np.uint64]
 _MIXER, _BASE = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1B54A32D192ED03)
-_INVERSE = np.uint64(pow(int(_BASE), -1, 1 << 64))
 _FILTER_BITS = 16
 _LOWEST = np.finfo(np.float32).min
 
@@ -130,11 +129,12 @@ class _Runs:
         self._unknown = np.append(0, np.cumsum(ids == vocabulary.unknown))
         mixed = (ids.astype(np.uint64) + np.uint64(1)) * _MIXER
         mixed ^= mixed >> np.uint64(32)
-        powers, self._inverses = (
-            np.cumprod(np.append(np.uint64(1), np.full(len(ids), base)))
-            for base in (_BASE, _INVERSE)
-        )
-        self._sums = np.append(np.uint64(0), np.cumsum(mixed * powers[:-1]))
+        self._hashes = np.zeros((_LONGEST + 1, len(ids)), dtype=np.uint64)
+        """Of the runs of 0, 1, 2, … tokens from each place: Σ token · base^place."""
+        for size in range(1, min(_LONGEST, len(ids)) + 1):
+            longer, added = self._hashes[size, : 1 - size or None], mixed[size - 1 :]
+            np.multiply(added, _BASE ** np.uint64(size - 1), out=longer)
+            longer += self._hashes[size - 1, : len(longer)]
 
     def trimmed(self, first: Whole, last: Whole) -> tuple[Whole, Whole]:
         """Strip ignorable words from both ends; a run of nothing else becomes empty."""
@@ -152,8 +152,8 @@ class _Runs:
         return found
 
     def names(self, first: Whole, last: Whole) -> Hashes:
-        """Return the hash of each run: Σ token · base^place, independent of its position."""
-        found: Hashes = (self._sums[last] - self._sums[first]) * self._inverses[first]
+        """Return the hash of each run."""
+        found: Hashes = self._hashes[last - first, first]
         return found
 
     def contained(self, names: Hashes, sizes: Whole) -> Flags:
@@ -165,7 +165,7 @@ class _Runs:
         known = np.zeros(1 << _FILTER_BITS, dtype=np.bool_)
         known[_high_bits(names)] = True
         for size in sizes.tolist():
-            here = (self._sums[size:] - self._sums[:-size]) * self._inverses[:-size]
+            here = self._hashes[size, : len(self._row) - size + 1]
             at = np.flatnonzero(known[_high_bits(here)])
             which = np.minimum(np.searchsorted(names, here[at]), len(names) - 1)
             same = (names[which] == here[at]) & (self._row[at] == self._row[at + size - 1])

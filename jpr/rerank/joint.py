@@ -148,11 +148,9 @@ class JointReranker:
     def _choose(
         self, rankings: Iterable[Ranking], k: int | Auto, *, explain: bool
     ) -> Iterator[Reply]:
-        if k == "auto":
-            yield from self.adaptive()._choose(rankings, self.max_k, explain=explain)
-            return
+        chooser, most = (self.adaptive(), self.max_k) if k == "auto" else (self, k)
         for batch in batched(rankings, self.scorer.batch):
-            yield from self.encode(batch).choose(self.decoding, k, explain=explain)
+            yield from self.encode(batch).choose(chooser.decoding, most, explain=explain)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +189,7 @@ def model_input(prompts: Prompts, index_tokens: int, ranking: Ranking) -> ModelI
     if 0 < n <= index_tokens:  # else there are none, or too few, which `build` reports
         numbers = random_numbers(n, index_tokens, question)
     passages = [hit.passage for hit in ranking.hits]
-    return ModelInput(prompts.build(question, passages, numbers), numbers)
+    return prompts.build(question, passages, numbers)
 
 
 def random_numbers(n: int, limit: int, question: str) -> list[int]:

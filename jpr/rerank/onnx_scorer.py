@@ -8,7 +8,6 @@ rounding changes little, but enough to change which of two good passages comes f
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -21,11 +20,10 @@ from jpr.errors import FormatError
 from jpr.io.checksums import check_sums
 from jpr.models.joint_config import ENCODER_FILE, EXACT_INPUT, STEP_FILE
 from jpr.rerank.evidence import PassageTokens
-from jpr.rerank.scorer import ModelInput, Opened
+from jpr.rerank.scorer import ModelInput, Opened, rank_prior
 from jpr.types import Prefix
 
 EXACT_CANDIDATES = 10  # candidates that an 8-bit model encodes again in 32 bits
-_INITIAL_CACHE = 64  # prefixes that the cache has room for at first
 _ENCODER_INPUTS = ["ids", "lengths"]
 _METADATA = {"memory", "numbers", "weights"}
 _STEP_INPUTS = ["last", "path", "back", "taken", "keys", "values", "memory"]
@@ -71,17 +69,16 @@ class OnnxScorer:
         return Opened(ask, [passages for _, passages in read] if self.reads_answers else None)
 
     def _read(self, given: ModelInput) -> tuple["_Question", PassageTokens]:
-        every = range(len(given.prompted))
+        every = range(len(given))
         exact = not self._is_quantized or len(every) <= EXACT_CANDIDATES
         encoded = self._encoded(given, every, exact=exact)
         if not exact:
             log_probs = self._question(given, encoded)([()])[()]
             likely = np.argsort(-log_probs, kind="stable")[:EXACT_CANDIDATES].tolist()
             encoded |= self._encoded(given, likely, exact=True)
-        texts = [one.passage for one in given.prompted]
+        texts = [one.passage for one in given]
         answers = [
-            _log_softmax(encoded[place][1][one.text : -1])
-            for place, one in enumerate(given.prompted)
+            _log_softmax(encoded[place][1][one.text : -1]) for place, one in enumerate(given)
         ]
         ids = np.array([token for text in texts for token in text], dtype=np.int64)
         lengths = np.array([len(text) for text in texts])
@@ -89,21 +86,20 @@ class OnnxScorer:
         return self._question(given, encoded), passages
 
     def _question(self, given: ModelInput, encoded: "_Encoded") -> "_Question":
-        tokens = [encoded[place][0] for place in range(len(encoded))]
-        marks = zip(tokens, given.prompted, strict=True)
-        marked = np.stack([vectors[one.mark] for vectors, one in marks])
+        tokens = [encoded[place][0] for place in range(len(given))]
+        marked = np.stack([vectors[one.mark] for vectors, one in zip(tokens, given, strict=True)])
         known: OnnxInputs = {
             "memory": np.concatenate(tokens) if self._has_tokens else marked,
             "marked": marked,
-            "prior": given.prior,
-            "numbers": np.array(given.numbers, dtype=np.int64),
+            "prior": rank_prior(len(given)),
+            "numbers": np.array([one.number for one in given], dtype=np.int64),
         }
         fixed = {name: value for name, value in known.items() if name in self._step_inputs}
         return _Question(self._step, fixed, len(tokens))
 
     def _encoded(self, given: ModelInput, places: Sequence[int], *, exact: bool) -> "_Encoded":
         how: OnnxInputs = {EXACT_INPUT: np.array(exact)} if self._is_quantized else {}
-        texts = (one_text(given.prompted[place].ids) | how for place in places)
+        texts = (one_text(given[place].ids) | how for place in places)
         outputs = zip(places, self._encoder.read(self._outputs, texts), strict=True)
         no_answers = np.empty((1, 0, 2), dtype=np.float32)
         return {
@@ -145,50 +141,38 @@ class _Question:
         self._step, self._fixed, self._n = step, fixed, n
         shapes = {tensor.name: tensor.shape for tensor in step.get_inputs()}
         layers, _, inner = shapes["keys"]
-        self._cache = np.empty((2, layers, _INITIAL_CACHE, inner), np.float32)  # keys, and values
-        self._places: dict[Prefix, int] = {}
-        self._used = 0
+        self._nothing = np.empty((2, layers, 0, inner), np.float32)
+        self._known: dict[Prefix, Floats] = {}  # keys and values, (2, layers, 1, inner)
 
     def __call__(self, needed: Sequence[Prefix]) -> dict[Prefix, Floats]:
         """Return log P(candidate | prefix) for these prefixes, and for ancestors not yet known."""
-        ancestors = {prefix[:length] for prefix in needed for length in range(len(prefix))}
-        prefixes = sorted({*needed, *(ancestors - self._places.keys())}, key=len)
-        batches = [prefixes] if prefixes else []
-        if any(prefix and prefix[:-1] not in self._places for prefix in prefixes):
-            batches = [list(same) for _, same in groupby(prefixes, key=len)]  # parents come first
-        found: dict[Prefix, Floats] = {}
-        for batch in batches:
-            found |= zip(batch, self._run(batch), strict=True)
-        return found
+        parents = dict.fromkeys(prefix[:-1] for prefix in needed if prefix)
+        new = [parent for parent in parents if parent not in self._known]
+        found = self(new) if new else {}
+        rest = dict.fromkeys(prefix for prefix in needed if prefix not in found)
+        return found | self._run(list(rest)) if rest else found
 
-    def _run(self, prefixes: Sequence[Prefix]) -> Floats:
-        """Run a step, and cache the keys and values of its prefixes.
+    def _run(self, prefixes: Sequence[Prefix]) -> dict[Prefix, Floats]:
+        """Run a step, and keep the keys and values of its prefixes.
 
         Its input holds those of their ancestors alone: a step takes longer with a larger cache.
         """
         begun = {prefix[:length]: None for prefix in prefixes for length in range(len(prefix))}
-        known = {prefix: at for at, prefix in enumerate([*begun, *prefixes])}
+        places = {prefix: at for at, prefix in enumerate([*begun, *prefixes])}
         path = np.full((len(prefixes), max(map(len, prefixes)) + 1), -1, dtype=np.int64)
         back = np.zeros_like(path)
         taken = np.zeros((len(prefixes), self._n), dtype=np.bool_)
         for at, prefix in enumerate(prefixes):
             lengths = range(len(prefix) + 1)
-            path[at, lengths] = [known[prefix[:length]] for length in lengths]
+            path[at, lengths] = [places[prefix[:length]] for length in lengths]
             back[at, lengths] = lengths[::-1]
             taken[at, list(prefix)] = True
         last = np.array([prefix[-1] if prefix else -1 for prefix in prefixes])
-        keys, values = self._cache[:, :, [self._places[prefix] for prefix in begun]]
+        own = [self._nothing, *(self._known[prefix] for prefix in begun)]
+        keys, values = np.concatenate(own, axis=2)
         given = {"last": last, "path": path, "back": back, "taken": taken}
         given |= {"keys": keys, "values": values, **self._fixed}
-        log_probs: Floats
         log_probs, *new = self._step.run(None, given)
-        self._store(prefixes, np.stack(new))
-        return log_probs
-
-    def _store(self, prefixes: Sequence[Prefix], new: Floats) -> None:
-        """Add keys and values of prefixes (2, layers, P, inner) to the cache."""
-        first, self._used = self._used, self._used + len(prefixes)
-        while self._used > self._cache.shape[2]:
-            self._cache = np.concatenate([self._cache, np.empty_like(self._cache)], axis=2)
-        self._cache[:, :, first : self._used] = new
-        self._places |= {prefix: first + at for at, prefix in enumerate(prefixes)}
+        each = np.split(np.stack(new), len(prefixes), axis=2)
+        self._known |= zip(prefixes, each, strict=True)
+        return dict(zip(prefixes, log_probs, strict=True))

@@ -5,23 +5,21 @@ from math import inf, nextafter
 
 from jpr.errors import ConfigError
 from jpr.rerank.methods import NoSettings, RerankOptions
+from jpr.stages import Reranker
 from jpr.types import Hit, Question, Ranking
 
 Choice = tuple[int, float]  # the position of a chosen candidate, and its score
 
 
-class FirstStageOrder:
+class FirstStageOrder(Reranker):
     """The first k candidates with their first-stage scores: the baseline of rerankers."""
 
     key = "first stage"
 
-    def rank(self, question: Question, candidates: Sequence[Hit], k: int) -> Ranking:
-        """Return the first k candidates."""
-        return Ranking(question, tuple(candidates[: checked(k)]))
-
     def rank_many(self, rankings: Iterable[Ranking], k: int) -> Iterator[Ranking]:
-        """Do the same for the candidates of many questions."""
-        return (self.rank(ranking.question, ranking.hits, k) for ranking in rankings)
+        """Return the first k candidates of each question."""
+        checked(k)
+        return (ranking.top(k) for ranking in rankings)
 
 
 def make(_: NoSettings, __: RerankOptions) -> FirstStageOrder:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 from tokenizers import Tokenizer
 
 from jpr.encode.encoder_folder import uses_gpu, weight_files, weights_digest
-from jpr.encode.tokenizer import read_tokenizer
+from jpr.encode.tokenizer import read_tokenizer, truncated_tokens
 from jpr.errors import ConfigError, DataError, FormatError, needs_extra
 from jpr.rerank.methods import NoSettings, RerankOptions
 from jpr.rerank.order import checked, ranked
-from jpr.types import Hit, Passage, Question, Ranking
+from jpr.stages import Reranker
+from jpr.types import Passage, Question, Ranking
 
 if TYPE_CHECKING:
     from jpr.models.t5 import T5
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 _LONGEST = 512
 
 
-class PointwiseReranker:
+class PointwiseReranker(Reranker):
     """The k candidates that a yes/no T5 finds most relevant, each scored independently."""
 
     def __init__(self, model: "T5", tokenizer: Tokenizer, key: str = "") -> None:
@@ -45,15 +46,13 @@ class PointwiseReranker:
         except DataError as error:
             raise FormatError(folder, 0, str(error)) from error
 
-    def rank(self, question: Question, candidates: Sequence[Hit], k: int) -> Ranking:
-        """Return the k most relevant candidates; ties keep their order."""
-        scores = self._scores(question, [hit.passage for hit in candidates])
-        order = sorted(enumerate(scores), key=lambda choice: -choice[1])
-        return ranked(question, candidates, order[: checked(k)])
-
     def rank_many(self, rankings: Iterable[Ranking], k: int) -> Iterator[Ranking]:
-        """Do the same for the candidates of many questions."""
-        return (self.rank(ranking.question, ranking.hits, k) for ranking in rankings)
+        """Return the k most relevant candidates of each question; ties keep their order."""
+        checked(k)
+        for ranking in rankings:
+            scores = self._scores(ranking.question, [hit.passage for hit in ranking.hits])
+            order = sorted(enumerate(scores), key=lambda choice: -choice[1])
+            yield ranked(ranking.question, ranking.hits, order[:k])
 
     def _scores(self, question: Question, passages: Sequence[Passage]) -> list[float]:
         import torch
@@ -76,16 +75,13 @@ class PointwiseReranker:
 
     def _prompts(self, question: str, passages: Sequence[Passage]) -> list[list[int]]:
         """Return the token ids of each prompt; a long document loses its end, not its question."""
-        s = self._tokenizer
-        before, after = (s.encode(text).ids for text in (f"Query: {question[:5000]} Document:", ""))
-        end = after[-1:]  # </s>
-        asked = before[:-1] if before[-1:] == end else before
-        asked = asked[: _LONGEST // 2]
-        relevant = s.encode("Relevant:", add_special_tokens=False).ids
+        tokenizer, words = self._tokenizer, (f"Query: {question} Document:", "Relevant:")
+        asked, relevant = truncated_tokens(tokenizer, words, _LONGEST // 2)
+        end = tokenizer.encode("").ids[-1:]  # </s>
         room = _LONGEST - len(asked) - len(relevant) - len(end)
-        texts = [f"{p.title} {p.text}".strip()[: 20 * room] for p in passages]
-        found = s.encode_batch_fast(texts, add_special_tokens=False)
-        return [[*asked, *text.ids[:room], *relevant, *end] for text in found]
+        texts = (f"{passage.title} {passage.text}".strip() for passage in passages)
+        found = truncated_tokens(tokenizer, texts, room)
+        return [[*asked, *text, *relevant, *end] for text in found]
 
 
 def _token(tokenizer: Tokenizer, word: str) -> int:

@@ -69,11 +69,12 @@ class PromptSettings:
 
 @dataclass(frozen=True, slots=True)
 class Prompted:
-    """A candidate's token ids, the pooled position, and where its passage begins."""
+    """A candidate of a question as a model takes it."""
 
     ids: list[int]
-    mark: int
-    text: int
+    mark: int  # the pooled position
+    text: int  # where the passage begins
+    number: int  # which index token it has, as an index head counts them
 
     @property
     def passage(self) -> list[int]:
@@ -117,12 +118,11 @@ class Prompts:
         prompted = []
         for title, text, number in zip(titles, texts, numbers, strict=True):
             own = tokens[number : number + 1] if len(tokens) > 1 else tokens  # bert has none
-            prompted.append(
-                self._prompted({QUESTION: asked, TITLE: title, TEXT: text, NUMBER: own})
-            )
+            varying = {QUESTION: asked, TITLE: title, TEXT: text, NUMBER: own}
+            prompted.append(self._prompted(varying, number))
         return prompted
 
-    def _prompted(self, varying: dict[str, list[int]]) -> Prompted:
+    def _prompted(self, varying: dict[str, list[int]], number: int) -> Prompted:
         known = self.words | varying
         pieces = [known[piece] for piece in self.layout.pieces]
         if self.settings.style == "bert" and not varying[TITLE]:
@@ -130,7 +130,8 @@ class Prompts:
         ids = [token for piece in pieces[:-1] for token in piece]
         lengths = [len(piece) for piece in pieces]
         pooled, title = sum(lengths[: self.layout.pooled]), sum(lengths[: self.layout.title])
-        return Prompted([*ids[: self.settings.max_tokens - 1], *pieces[-1]], pooled, title)
+        ids = [*ids[: self.settings.max_tokens - 1], *pieces[-1]]
+        return Prompted(ids, pooled, title, number)
 
 
 def read_prompt_settings(folder: Path) -> PromptSettings:

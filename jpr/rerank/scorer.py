@@ -15,20 +15,15 @@ from jpr.rerank.decoding import Decoding
 from jpr.rerank.evidence import PassageTokens, find_evidence
 from jpr.rerank.order import ranked
 from jpr.rerank.prompt import Prompted
-from jpr.types import Node, Prefix, Ranking, Reply
+from jpr.types import Answer, Node, Prefix, Ranking, Reply
+
+ModelInput = Sequence[Prompted]
+"""The candidates of one question, in first-stage order."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModelInput:
-    """The candidates of one question as a model takes them, in first-stage order."""
-
-    prompted: Sequence[Prompted]
-    numbers: Sequence[int]  # the index token of each candidate, as an index head counts them
-
-    @property
-    def prior(self) -> NDArray[np.float32]:
-        """The log prior of each candidate, from its first-stage rank."""
-        return -np.log1p(np.arange(len(self.prompted), dtype=np.float32))
+def rank_prior(n: int) -> NDArray[np.float32]:
+    """Return the log prior of n candidates, by their first-stage rank."""
+    return -np.log1p(np.arange(n, dtype=np.float32))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +93,23 @@ class EncodedCandidates:
         covering, by_answers = None, decoding.chooses_by_answers
         if self._opened.passages is not None and (by_answers or explain):
             covering = Covering(self.log_probs, self._evidence, decoding.relevance)
-        found = enumerate(self._searched(decoding, k, covering if by_answers else None))
+        chooser = covering if by_answers else None
+        found = enumerate(self._searched(decoding, k, chooser))
         for given in self._rankings:
             at, nodes = next(found) if given.hits else (-1, ())
-            chosen = ((node.passage, node.score) for node in nodes if node.is_new)
-            ranking = ranked(given.question, given.hits, chosen)
-            reply = Reply((), ranking, given, nodes, decoding.decoder, decoding.effective_beta)
+            answers: tuple[Answer, ...] = ()
             if explain and nodes and covering is not None:
-                reply = self._explained(reply, at, covering, is_chooser=by_answers)
-            yield reply
+                evidence, overall = covering.evidence[at], covering.overall(at)
+                chosen, locator = chosen_passages(nodes), self._locator
+                answers = candidate_answers(evidence, overall, given.hits, chosen, locator)
+                if by_answers:
+                    nodes = tuple(
+                        replace(node, expected=expected_answers(covering, at, node, given, locator))
+                        for node in nodes
+                    )
+            choices = ((node.passage, node.score) for node in nodes if node.is_new)
+            ranking = ranked(given.question, given.hits, choices)
+            yield Reply(answers, ranking, given, nodes, decoding.decoder, decoding.effective_beta)
 
     def _searched(
         self, decoding: Decoding, k: int, chooser: Covering | None
@@ -114,24 +117,14 @@ class EncodedCandidates:
         """Yield the search of each question that has candidates, up to the threshold."""
         searches = []
         for one in self._inputs:
-            costs = [len(prompt.ids) for prompt in one.prompted]
+            costs = [len(candidate.ids) for candidate in one]
             limits = Limits(k, budget=decoding.budget, costs=costs)
             searches.append(decoding.search(len(costs), limits, self._scorer.ahead))
         for at, nodes in enumerate(decode_many(searches, chooser or self.log_probs)):
             if chooser is not None:
-                worths = (chooser.worth(at, node.prefix, node.passage) for node in nodes)
-                known = zip(nodes, worths, strict=True)
-                nodes = tuple(replace(node, worth=worth) for node, worth in known)
+                nodes = tuple(
+                    replace(node, worth=chooser.worth(at, node.prefix, node.passage))
+                    for node in nodes
+                )
             ends = (i for i, node in enumerate(nodes) if i and node.worth < decoding.threshold)
             yield nodes[: next(ends, len(nodes))]
-
-    def _explained(self, reply: Reply, at: int, covering: Covering, *, is_chooser: bool) -> Reply:
-        given, nodes, locator = reply.candidates, reply.nodes, self._locator
-        if is_chooser:
-            adds = (expected_answers(covering, at, node, given, locator) for node in nodes)
-            known = zip(nodes, adds, strict=True)
-            nodes = tuple(replace(node, expected=tuple(added)) for node, added in known)
-        evidence, chosen = covering.evidence[at], chosen_passages(nodes)
-        overall = evidence.overall(covering.row(at, ()))
-        answers = candidate_answers(evidence, overall, given.hits, chosen, locator)
-        return replace(reply, answers=answers, nodes=nodes)

@@ -17,7 +17,7 @@ from jpr.models.joint import JointModel
 from jpr.models.joint_checkpoint import read_joint
 from jpr.models.joint_config import ENCODER_FILE, STEP_FILE
 from jpr.rerank.evidence import PassageTokens
-from jpr.rerank.scorer import ModelInput, Opened
+from jpr.rerank.scorer import ModelInput, Opened, rank_prior
 
 
 class TorchScorer:
@@ -50,16 +50,15 @@ class TorchScorer:
     def open(self, inputs: Sequence[ModelInput]) -> Opened:
         """Read the candidates of several questions at once."""
         device = next(self._model.parameters()).device
-        flat = [one for question in inputs for one in question.prompted]
-        numbers = [number for question in inputs for number in question.numbers]
-        prior = torch.cat([torch.from_numpy(question.prior) for question in inputs])
+        flat = [one for question in inputs for one in question]
+        prior = torch.cat([torch.from_numpy(rank_prior(len(question))) for question in inputs])
         candidates = PackedCandidates(
             ids=torch.tensor([token for one in flat for token in one.ids], device=device),
             lengths=torch.tensor([len(one.ids) for one in flat], device=device),
-            counts=tuple(len(question.prompted) for question in inputs),
+            counts=tuple(len(question) for question in inputs),
             marks=torch.tensor([one.mark for one in flat], device=device),
             passage_starts=torch.tensor([one.text for one in flat], device=device),
-            index_ids=torch.tensor(numbers, device=device),
+            index_ids=torch.tensor([one.number for one in flat], device=device),
             prior=prior.to(device),
         )
         return self.open_packed(candidates)

@@ -105,7 +105,7 @@ class DeadlineScorer:
     def open(self, inputs: Sequence[ModelInput]) -> Opened:
         """Encode the candidates, which the deadline does not include: their number is limited."""
         opened = self._scorer.open(inputs)
-        self.tokens = tuple(sum(len(one.ids) for one in each.prompted) for each in inputs)
+        self.tokens = tuple(sum(len(one.ids) for one in each) for each in inputs)
         self.total_tokens += sum(self.tokens)
         self.start()
 

@@ -1,13 +1,13 @@
 """Documents for the tiny model, and what it chooses of them without any adapter."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 
 import pytest
 
 from jpr.rerank.joint import JointReranker
 from jpr.rerank.order import FirstStageOrder
-from jpr.types import Hit, Question, Ranking
+from jpr.types import Ranking
 from tests.rerank.tiny import NAMES, QUESTION, ranking
 
 QUERY = QUESTION.text
@@ -27,9 +27,9 @@ class ThreadNoted(FirstStageOrder):
     def __init__(self) -> None:
         self.threads: set[int] = set()
 
-    def rank(self, question: Question, candidates: Sequence[Hit], k: int) -> Ranking:
+    def rank_many(self, rankings: Iterable[Ranking], k: int) -> Iterator[Ranking]:
         self.threads.add(threading.get_ident())
-        return super().rank(question, candidates, k)
+        return super().rank_many(rankings, k)
 
     @property
     def left_the_callers(self) -> bool:

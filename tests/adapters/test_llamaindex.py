@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 
 import pytest
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
@@ -8,7 +8,7 @@ from jpr.adapters.llamaindex import JprPostprocessor
 from jpr.errors import ConfigError, DataError
 from jpr.rerank.joint import JointReranker
 from jpr.rerank.order import FirstStageOrder
-from jpr.types import Hit, Question, Ranking
+from jpr.types import Ranking
 from tests.adapters.sample import METAS, QUERY, TEXTS, ThreadNoted, expected
 from tests.rerank.tiny import NAMES
 
@@ -39,9 +39,10 @@ def test_only_the_text_is_read_and_not_the_metadata_before_it() -> None:
     class Noted(FirstStageOrder):
         texts: list[str]
 
-        def rank(self, question: Question, candidates: Sequence[Hit], k: int) -> Ranking:
-            self.texts = [hit.passage.text for hit in candidates]
-            return super().rank(question, candidates, k)
+        def rank_many(self, rankings: Iterable[Ranking], k: int) -> Iterator[Ranking]:
+            (given,) = rankings
+            self.texts = [hit.passage.text for hit in given.hits]
+            return super().rank_many([given], k)
 
     noted = Noted()
     JprPostprocessor(reranker=noted).postprocess_nodes(nodes(), query_str=QUERY)

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from jpr.batch import rerank_to_file
-from jpr.decode.search import Limits, decode
+from jpr.decode.search import Limits
 from jpr.decode.tree import tree
 from jpr.encode.encoder_folder import load_encoder
 from jpr.formats.questions import load_questions
@@ -23,6 +23,7 @@ from jpr.rerank.order import FirstStageOrder, ranked
 from jpr.stages import Reranker
 from jpr.types import ExpectedAnswer, Hit, Node, Passage, Prefix, Question, Ranking, Reply
 from tests.cli.running import EXAMPLE, fails, jpr
+from tests.decode.alone import decode
 from tests.encode.tiny import write_encoder
 
 RUN = EXAMPLE / "independent.jsonl"

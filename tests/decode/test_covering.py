@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from jpr.decode.covering import Covering, Evidence
-from jpr.decode.search import Limits, NextLogProbs, Rows, chosen_passages, decode, decode_many
+from jpr.decode.search import Limits, Rows, chosen_passages, decode_many
 from jpr.decode.sequences import independent, sequence
 from jpr.decode.tree import tree
 from jpr.errors import DataError
 from jpr.types import Prefix
+from tests.decode.alone import NextLogProbs, decode
 
 Floats = NDArray[np.float64]
 

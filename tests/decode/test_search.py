@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jpr.decode.search import Limits, Rows, Search, chosen_passages, decode, decode_many
+from jpr.decode.search import Limits, Rows, Search, chosen_passages, decode_many
 from jpr.decode.sequences import beam, independent, sequence
 from jpr.decode.tree import length_penalty, tree
 from jpr.errors import ConfigError, DataError
 from jpr.types import Prefix
+from tests.decode.alone import decode
 
 
 class Chance:

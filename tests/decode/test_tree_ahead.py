@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jpr.decode.search import Limits, Rows, chosen_passages, decode
+from jpr.decode.search import Limits, Rows, chosen_passages
 from jpr.decode.tree import tree
 from jpr.types import Prefix
+from tests.decode.alone import decode
 
 FIRST = np.log([0.24, 0.23, 0.22, 0.21, 0.02, 0.02, 0.02, 0.02])
 

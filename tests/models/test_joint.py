@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jpr.decode.search import Limits, Rows, chosen_passages, decode, decode_many
+from jpr.decode.search import Limits, Rows, chosen_passages, decode_many
 from jpr.decode.sequences import sequence
 from jpr.decode.tree import tree
 from jpr.errors import ConfigError, DataError
@@ -18,6 +18,7 @@ from jpr.models.heads import PointerHead
 from jpr.models.joint import JointModel
 from jpr.models.t5 import T5Decoder
 from jpr.types import Prefix
+from tests.decode.alone import decode
 from tests.models.joint_models import (
     MODELS,
     POINTERS,

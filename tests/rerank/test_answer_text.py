@@ -43,9 +43,7 @@ def test_each_passage_says_what_it_adds_and_where() -> None:
     text = GIVEN.hits[0].passage.text
     places = (0, len(NAMES[0])), (len(text) - len(NAMES[0]), len(text))
     found = AnswerLocator(tokenizer())
-    first, second, third = (
-        tuple(expected_answers(covering, 0, node, GIVEN, found)) for node in decoded
-    )
+    first, second, third = (expected_answers(covering, 0, node, GIVEN, found) for node in decoded)
     assert first == (ExpectedAnswer(NAMES[0], first[0].probability, first[0].overall, places),)
     assert second == (
         ExpectedAnswer(NAMES[1], second[0].probability, second[0].overall, ()),

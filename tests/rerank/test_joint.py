@@ -13,6 +13,7 @@ from jpr.models.joint_checkpoint import read_joint
 from jpr.rerank.decoding import Decoding
 from jpr.rerank.joint import JointReranker, model_input, random_numbers
 from jpr.rerank.prompt import Prompts, PromptSettings
+from jpr.rerank.scorer import rank_prior
 from jpr.rerank.torch_scorer import TorchScorer
 from jpr.types import Hit, Passage, Question, Ranking
 from tests.cli.running import jpr
@@ -133,11 +134,12 @@ def test_an_index_head_gets_numbers_that_say_nothing_of_ranks() -> None:
     prompts = Prompts(tokenizer(), PromptSettings("t5", number_tokens=NUMBER_TOKENS))
     (of_ten, again) = (model_input(prompts, len(NUMBER_TOKENS), ranking()) for _ in range(2))
     assert of_ten == again
-    assert len(set(of_ten.numbers)) == 10
-    assert of_ten.numbers != sorted(of_ten.numbers)
-    tokens = [NUMBER_TOKENS[number] for number in of_ten.numbers]
-    assert [one.ids[one.mark] for one in of_ten.prompted] == tokens
-    assert of_ten.prior.tolist() == sorted(of_ten.prior, reverse=True)  # this is by rank
+    numbers = [one.number for one in of_ten]
+    assert len(set(numbers)) == 10
+    assert numbers != sorted(numbers)
+    tokens = [NUMBER_TOKENS[number] for number in numbers]
+    assert [one.ids[one.mark] for one in of_ten] == tokens
+    assert rank_prior(10).tolist() == sorted(rank_prior(10), reverse=True)  # this is by rank
     firsts = [random_numbers(2, 12, f"question {i}\ud800")[0] for i in range(1200)]
     assert all(60 < firsts.count(number) < 140 for number in range(12))
 
@@ -145,8 +147,8 @@ def test_an_index_head_gets_numbers_that_say_nothing_of_ranks() -> None:
 def test_a_pointer_sees_no_numbers() -> None:
     prompts = Prompts(tokenizer(), PromptSettings("t5", number_tokens=NUMBER_TOKENS[:1]))
     asked = model_input(prompts, 0, ranking())
-    assert list(asked.numbers) == list(range(10))
-    assert {one.ids[one.mark] for one in asked.prompted} == {NUMBER_TOKENS[0]}
+    assert [one.number for one in asked] == list(range(10))
+    assert {one.ids[one.mark] for one in asked} == {NUMBER_TOKENS[0]}
 
 
 def test_more_candidates_than_numbers(tmp_path: Path) -> None:

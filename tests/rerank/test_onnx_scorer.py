@@ -103,7 +103,7 @@ def test_prefixes_in_any_order_and_company(
 
 
 def test_many_prefixes_and_some_once_more(tmp_path: Path) -> None:
-    """What is asked for again, and more than a cache begins with, disturbs nothing."""
+    """What is asked for again, and in other batches, disturbs nothing."""
     folder = exported(tmp_path, write_pointer)
     asked = model_input(Prompts(tokenizer(), PromptSettings()), 0, ranking(NAMES))
     pairs = [(0, prefix) for length in range(4) for prefix in permutations(range(5), length)]

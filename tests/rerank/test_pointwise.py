@@ -66,6 +66,7 @@ def test_long_texts_lose_their_end_and_wrong_folders_are_refused(tmp_path: Path)
     reranker = PointwiseReranker.load(tmp_path)
     long = Question("q", "which colour ? " * 5000)
     assert len(reranker.rank(long, hits(["red " * 3000, "blue"]), 2).hits) == 2
+    assert len(reranker.rank(Question("q", "\ud800 which"), hits(["\ud800 red"]), 1).hits) == 1
     with pytest.raises(DataError, match="has no text"):
         reranker.rank(Question("q", ""), hits(["red"]), 1)
     broken = Tokenizer(models.WordLevel({"<unk>": 0}, unk_token="<unk>"))

@@ -53,7 +53,7 @@ def differences(folder: Path) -> list[float]:
     """
     prompts = Prompts(read_tokenizer(folder / "tokenizer.json"), read_prompt_settings(folder))
     asked = [model_input(prompts, 0, ranking())]
-    assert len(asked[0].prompted) == 10
+    assert len(asked[0]) == 10
     ours, theirs = (
         TorchScorer.load(folder, {}, "cpu").open(asked),
         OnnxScorer(folder, {}, 1).open(asked),

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jpr.read.grounding import distinct, grounded
+from jpr.rerank.answer_text import distinct, grounded
 from jpr.text import answer_spans
 from jpr.types import Answer, Hit, Passage, Support
 from tests.test_text import has_answer
