@@ -25,7 +25,7 @@ from jpr.io.atomic import publish_binary
 from jpr.io.checksums import sealed, unsealed
 from jpr.io.cluster import BatchRunner, run_locally
 from jpr.io.json_files import read_object, write_json
-from jpr.io.settings import parse_table, reject
+from jpr.io.settings import read_sealed, reject
 from jpr.stages import Encoder, Progress, batched
 from jpr.types import Passage
 
@@ -114,7 +114,7 @@ def _digest(passages: Iterable[Passage]) -> str:
 def _begin(folder: Path, encoder: Encoder, precision: str | None, chunk: int | None) -> VectorsHead:
     """Write the head of a new folder, or check that of an earlier run."""
     file = folder / "head.json"
-    found = _read_head(file) if file.exists() else None
+    found = read_sealed(VectorsHead, file, _FORMAT) if file.exists() else None
     kind = precision or (found.kind if found else PRECISIONS[0])
     size = chunk or (found.chunk if found else _CHUNK)
     head = VectorsHead(encoder.key, encoder.dimension, kind, size)
@@ -129,17 +129,6 @@ def _begin(folder: Path, encoder: Encoder, precision: str | None, chunk: int | N
         raise ConfigError(f"{folder}: holds other files than vectors; choose another folder")
     write_json(file, sealed(asdict(head)))
     return head
-
-
-def _read_head(file: Path) -> VectorsHead:
-    given = read_object(file)
-    if given.get("format") != _FORMAT:
-        problem = f"format {given.get('format')} is not supported; this version reads {_FORMAT}"
-        raise FormatError(file, 0, problem)
-    try:
-        return parse_table(VectorsHead, unsealed(file, given), "vectors")
-    except ConfigError as error:
-        raise FormatError(file, 0, f"damaged ({error}); encode the corpus again") from error
 
 
 def _path(folder: Path, number: int) -> Path:
@@ -217,7 +206,7 @@ def open_vectors(folder: str | Path) -> StoredVectors:
     first, last = home / "head.json", home / "done.json"
     if not first.exists():
         raise FormatError(home, 0, "no vectors; make them with: jpr index CORPUS --vectors FOLDER")
-    head = _read_head(first)
+    head = read_sealed(VectorsHead, first, _FORMAT)
     if not last.exists():
         raise FormatError(home, 0, "encoding is not complete; run the same command again to resume")
     count = unsealed(last, read_object(last)).get("passages")
