@@ -103,7 +103,7 @@ class MilvusRetriever(Retriever):
                 f"{folder}: vectors of encoder {manifest.key}, not of {self._encoder.key}; use the "
                 "encoder that the index was built with"
             )
-        self._clauses = clauses(where, manifest.fields) if where else ()
+        self._clauses = clauses(where, manifest.fields)
         digest = sha256(json.dumps(asdict(manifest)).encode()).hexdigest()
         self.key = f"milvus {digest} {self._clauses}"
         self._client = connect(manifest.uri)
