@@ -150,8 +150,9 @@ def open_retriever(
     if kind is not None and kind not in KINDS:
         raise ConfigError(f"retriever {kind!r}: choose one of {', '.join(KINDS)}")
     home = Path(folder)
-    engine = ENGINES[engine_of(home) or FILES]
-    return engine.load().open_retriever(home, kind, encoder, where, threads)
+    engine = ENGINES[engine_of(home) or FILES].load()
+    retriever: KeyedRetriever = engine.open_retriever(home, kind, encoder, where, threads)
+    return retriever
 
 
 def hits_json(ranking: Ranking) -> list[Mapping[str, object]]:
