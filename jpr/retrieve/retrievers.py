@@ -47,9 +47,8 @@ def question_parts(text: str) -> list[str]:
 class KeyedRetriever(Retriever, Protocol):
     """A retriever with a key for everything that its rankings depend on."""
 
-    @property
-    def key(self) -> str:
-        """Identifies corpus, encoder, settings and filters: same key, same rankings."""
+    key: str
+    """Identifies corpus, encoder, settings and filters: same key, same rankings."""
 
 
 class _IndexRetriever(Retriever):
