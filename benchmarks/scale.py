@@ -29,6 +29,7 @@ from jpr.encode.encoder import Vectors
 from jpr.encode.vectors import Chunk, StoredVectors, open_vectors, vectors_for
 from jpr.formats.corpus import read_passages, write_passages
 from jpr.io.atomic import publish
+from jpr.io.cluster import Work
 from jpr.io.manifest import manifest
 from jpr.stages import Encoder
 from jpr.types import Passage
@@ -57,10 +58,12 @@ class Kept:
         raise NotImplementedError
 
     def encode_passages(self, passages: Sequence[Passage]) -> Vectors:
-        """Never asked for: `chunks` is."""
+        """Never asked for: `run` is."""
         raise NotImplementedError
 
-    def chunks(self, _: Encoder, chunks: Iterable[Chunk]) -> Iterator[tuple[int, Vectors]]:
+    def run(
+        self, work: Work, encoder: Encoder, chunks: Iterable[Chunk], batch: int
+    ) -> Iterator[tuple[int, Vectors]]:
         """Yield the stored vectors of chunks that come in order."""
         for (number, passages), block in zip(chunks, self._vectors.blocks(), strict=False):
             yield number, block[: len(passages)]
@@ -98,7 +101,7 @@ def corpus_of(source: Path, vectors: Path, n: int, work: Path) -> tuple[Path, Pa
         write_passages(passages, stream, "tsv")
     kept = Kept(stored)
     head = stored.head
-    vectors_for(passages, kept, own, precision=head.kind, chunk=head.chunk, map_chunks=kept.chunks)
+    vectors_for(passages, kept, own, precision=head.kind, chunk=head.chunk, run=kept.run)
     return corpus, own, n
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from jpr import load_questions
 from jpr.io.json_files import write_json
-from jpr.retrieve.question_parts import question_parts
+from jpr.retrieve.retrievers import question_parts
 from jpr.types import Question
 from recipes.command_line import parser_of
 from recipes.domains import evenly_spaced

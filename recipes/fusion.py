@@ -28,9 +28,8 @@ from jpr.evaluation.evaluation import ALL
 from jpr.io.manifest import commit, manifest
 from jpr.retrieve.index import Index, add_to_index
 from jpr.retrieve.question_mix import QuestionMix
-from jpr.retrieve.question_parts import question_parts
 from jpr.retrieve.rank_fusion import Scored, ScoreMix, strongest
-from jpr.retrieve.retrievers import DEPTH
+from jpr.retrieve.retrievers import DEPTH, question_parts
 from jpr.stages import Encoder
 from jpr.types import NO_META, Hit, Passage, Question, Ranking
 from recipes.command_line import results_parser

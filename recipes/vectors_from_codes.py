@@ -15,6 +15,7 @@ from jpr import read_passages
 from jpr.encode.encoder import Vectors
 from jpr.encode.encoder_folder import load_encoder
 from jpr.encode.vectors import Chunk, vectors_for
+from jpr.io.cluster import Work
 from jpr.stages import Encoder
 from recipes.command_line import parser_of
 
@@ -37,7 +38,9 @@ def main() -> None:
         found: Vectors = codes / 255 * (high - low) + low
         return found
 
-    def look_up(_: Encoder, chunks: Iterable[Chunk]) -> Iterator[tuple[int, Vectors]]:
+    def look_up(
+        work: Work, encoder: Encoder, chunks: Iterable[Chunk], batch: int
+    ) -> Iterator[tuple[int, Vectors]]:
         at = 0
         for number, passages in chunks:
             yield number, rows(at, at + len(passages))
@@ -48,7 +51,7 @@ def main() -> None:
         load_encoder(options.encoder),
         options.vectors,
         precision="float16",
-        map_chunks=look_up,
+        run=look_up,
     )
     print(f"{len(made):,} vectors in {options.vectors}")
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ import jpr
 from jpr.cli import files, output
 from jpr.cli.arguments import Arguments, Settings, Split, Workers, argument, label, option
 from jpr.errors import ConfigError, DataError
-from jpr.io.cluster import open_cluster
+from jpr.io.cluster import StageSpec, open_runner
 from jpr.io.settings import parse_settings
 from jpr.io.text_files import read_lines
 from jpr.retrieve import engines
@@ -168,15 +168,14 @@ def _encode(
     folder: Path,
 ) -> "StoredVectors":
     """Encode passages, in this process or on workers; `precision` is given only for --vectors."""
-    from jpr.encode import vectors
+    from jpr.encode.vectors import vectors_for
 
-    cluster = open_cluster(options.workers) if options.workers is not None else nullcontext()
     device, precision = options.settings.device, options.settings.precision
-    with cluster as client, _encoding_progress(total) as progress:
-        on_workers, here = vectors.encode_on_workers, vectors.encode_here
-        encode = on_workers(client, encoder, device) if client else here
-        return vectors.vectors_for(
-            passages, encoder, folder, precision=precision, map_chunks=encode, progress=progress
+    there, name = (encoder.folder, device, 1), str(encoder.folder or "the bundled encoder")
+    spec = StageSpec(jpr.load_encoder, there, encoder.key, name)
+    with open_runner(options.workers, spec) as run, _encoding_progress(total) as progress:
+        return vectors_for(
+            passages, encoder, folder, precision=precision, run=run, progress=progress
         )
 
 

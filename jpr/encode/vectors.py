@@ -12,26 +12,22 @@ import hashlib
 import json
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from jpr.encode.encoder import TextEncoder, Vectors
-from jpr.encode.encoder_folder import load_encoder
+from jpr.encode.encoder import Vectors
 from jpr.errors import ConfigError, DataError, FormatError
 from jpr.io.atomic import publish_binary
 from jpr.io.checksums import sealed, unsealed
-from jpr.io.cluster import StageSpec, cluster_map
+from jpr.io.cluster import BatchRunner, run_locally
 from jpr.io.json_files import read_object, write_json
-from jpr.io.settings import parse_table, reject
+from jpr.io.settings import read_sealed, reject
 from jpr.stages import Encoder, Progress, batched
 from jpr.types import Passage
-
-if TYPE_CHECKING:
-    from distributed import Client
 
 _ARRAYS = {"float16": ("vectors",), "sq8": ("vectors", "low", "step")}
 PRECISIONS = tuple(_ARRAYS)
@@ -42,25 +38,6 @@ _DAMAGE = (OSError, ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZip
 """Errors of numpy on a damaged archive, which may look encrypted, for instance."""
 
 Chunk = tuple[int, list[Passage]]  # its number and its passages
-MapChunks = Callable[[Encoder, Iterable[Chunk]], Iterator[tuple[int, Vectors]]]
-"""Encodes chunks, in any order."""
-
-
-def encode_here(encoder: Encoder, chunks: Iterable[Chunk]) -> Iterator[tuple[int, Vectors]]:
-    """Encode chunk after chunk in this process."""
-    for number, passages in chunks:
-        yield number, encoder.encode_passages(passages)
-
-
-def encode_on_workers(client: "Client", encoder: TextEncoder, device: str = "auto") -> MapChunks:
-    """Return a function that encodes chunks on a Dask cluster; workers open the same folder."""
-    name = str(encoder.folder or "the bundled encoder")
-
-    def map_chunks(local: Encoder, chunks: Iterable[Chunk]) -> Iterator[tuple[int, Vectors]]:
-        spec = StageSpec(load_encoder, (encoder.folder, device, 1), local.key, name)
-        return cluster_map(client, spec, encode_here, chunks, batch=1)
-
-    return map_chunks
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +62,7 @@ def vectors_for(
     *,
     precision: str | None = None,
     chunk: int | None = None,
-    map_chunks: MapChunks = encode_here,
+    run: BatchRunner = run_locally,
     progress: Progress = lambda _: None,
 ) -> "StoredVectors":
     """Return the vectors of a corpus in a folder, after encoding what is missing there.
@@ -107,7 +84,7 @@ def vectors_for(
             else:
                 yield number, part
 
-    for number, vectors in map_chunks(encoder, missing()):
+    for number, vectors in run(_encode, encoder, missing(), 1):
         if not np.isfinite(vectors).all():
             raise DataError(f"chunk {number}: the encoder returned values that are not finite")
         arrays = {"digest": np.array(digests[number]), **_quantize(vectors, head.kind)}
@@ -122,6 +99,10 @@ def vectors_for(
     return StoredVectors(folder, head, count)
 
 
+def _encode(encoder: Encoder, chunks: Iterable[Chunk]) -> Iterator[tuple[int, Vectors]]:
+    return ((number, encoder.encode_passages(passages)) for number, passages in chunks)
+
+
 def _digest(passages: Iterable[Passage]) -> str:
     digest = hashlib.sha256()
     for passage in passages:
@@ -133,7 +114,7 @@ def _digest(passages: Iterable[Passage]) -> str:
 def _begin(folder: Path, encoder: Encoder, precision: str | None, chunk: int | None) -> VectorsHead:
     """Write the head of a new folder, or check that of an earlier run."""
     file = folder / "head.json"
-    found = _read_head(file) if file.exists() else None
+    found = read_sealed(VectorsHead, file, _FORMAT) if file.exists() else None
     kind = precision or (found.kind if found else PRECISIONS[0])
     size = chunk or (found.chunk if found else _CHUNK)
     head = VectorsHead(encoder.key, encoder.dimension, kind, size)
@@ -148,17 +129,6 @@ def _begin(folder: Path, encoder: Encoder, precision: str | None, chunk: int | N
         raise ConfigError(f"{folder}: holds other files than vectors; choose another folder")
     write_json(file, sealed(asdict(head)))
     return head
-
-
-def _read_head(file: Path) -> VectorsHead:
-    given = read_object(file)
-    if given.get("format") != _FORMAT:
-        problem = f"format {given.get('format')} is not supported; this version reads {_FORMAT}"
-        raise FormatError(file, 0, problem)
-    try:
-        return parse_table(VectorsHead, unsealed(file, given), "vectors")
-    except ConfigError as error:
-        raise FormatError(file, 0, f"damaged ({error}); encode the corpus again") from error
 
 
 def _path(folder: Path, number: int) -> Path:
@@ -236,7 +206,7 @@ def open_vectors(folder: str | Path) -> StoredVectors:
     first, last = home / "head.json", home / "done.json"
     if not first.exists():
         raise FormatError(home, 0, "no vectors; make them with: jpr index CORPUS --vectors FOLDER")
-    head = _read_head(first)
+    head = read_sealed(VectorsHead, first, _FORMAT)
     if not last.exists():
         raise FormatError(home, 0, "encoding is not complete; run the same command again to resume")
     count = unsealed(last, read_object(last)).get("passages")

@@ -1,4 +1,4 @@
-"""Settings: frozen dataclasses made of TOML tables or of `--set KEY=VALUE` pairs.
+"""Settings: frozen dataclasses made of TOML tables, of JSON records or of `--set KEY=VALUE` pairs.
 
 A dataclass of settings checks its values in `__post_init__`, with `reject`.
 """
@@ -13,6 +13,8 @@ from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from jpr.errors import ConfigError, FormatError
+from jpr.io.checksums import unsealed
+from jpr.io.json_files import read_object
 
 T = TypeVar("T")
 
@@ -92,6 +94,19 @@ def parse_section(cls: type[T], record: Mapping[str, object], name: str, file: P
         return parse_table(cls, record.get(name), name)
     except ConfigError as error:
         raise FormatError(file, 0, f"its {name} is not known: {error}; copy it again") from error
+
+
+def read_sealed(cls: type[T], file: Path, format: int) -> T:
+    """Read a sealed record of this format, such as a manifest, as a dataclass."""
+    record = read_object(file)
+    if record.get("format") != format:
+        problem = f"format {record.get('format')} is not supported; this version reads {format}"
+        raise FormatError(file, 0, problem)
+    problems: list[str] = []
+    made = _make(cls, unsealed(file, record), "", problems)
+    if made is None:
+        raise FormatError(file, 0, f"is damaged ({'; '.join(problems)}); copy or make it again")
+    return made
 
 
 def read_tables(path: Path, changes: Sequence[str] = ()) -> dict[str, object]:
@@ -174,16 +189,14 @@ def _make(cls: type[T], given: object, where: str, problems: list[str]) -> T | N
 
 
 def _value(kind: Any, given: object, where: str, problems: list[str]) -> object:  # noqa: ANN401
+    if get_origin(kind) is UnionType:  # X | None
+        if given is None:
+            return None
+        (kind,) = (one for one in get_args(kind) if one is not NoneType)
     if is_dataclass(kind):
         return _make(kind, given, f"{where}.", problems)  # type: ignore[arg-type]  # a class
-    if get_origin(kind) is tuple:
-        if not isinstance(given, list):
-            problems.append(f"{where} must be a list")
-            return ()
-        inner = get_args(kind)[0]
-        return tuple(_value(inner, one, where, problems) for one in given)
-    if get_origin(kind) is UnionType:  # X | None
-        (kind,) = (one for one in get_args(kind) if one is not NoneType)
+    if get_origin(kind) in (tuple, Mapping):
+        return _items(kind, given, where, problems)
     if kind is float and type(given) is int:
         return float(given)
     if kind is Path and type(given) is str:
@@ -191,6 +204,17 @@ def _value(kind: Any, given: object, where: str, problems: list[str]) -> object:
     if type(given) is not kind:
         problems.append(f"{where} = {given!r}; give a {_NAMES[kind]}")
     return given
+
+
+def _items(kind: Any, given: object, where: str, problems: list[str]) -> object:  # noqa: ANN401
+    """Make a tuple of a list, or a mapping of a table."""
+    if get_origin(kind) is tuple and isinstance(given, list):
+        return tuple(_value(get_args(kind)[0], one, where, problems) for one in given)
+    if get_origin(kind) is Mapping and isinstance(given, Mapping):
+        inner = get_args(kind)[1]
+        return {key: _value(inner, one, f"{where}.{key}", problems) for key, one in given.items()}
+    problems.append(f"{where} must be a {'list' if get_origin(kind) is tuple else 'table'}")
+    return None
 
 
 _NAMES = {int: "whole number", float: "number", str: "string", bool: "boolean", Path: "path"}

@@ -7,10 +7,9 @@ to 4 points of recall). A passage also has the terms of `jpr.retrieve.filters`.
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Self
 
 import numpy as np
 import tantivy
@@ -53,7 +52,7 @@ def _analyzer() -> tantivy.TextAnalyzer:
     )
 
 
-class Bm25Writer:
+class Bm25Writer(AbstractContextManager["Bm25Writer", None]):
     """Writes a BM25 index passage by passage; it is complete when `close` has returned."""
 
     def __init__(self, folder: Path, base: Path | None = None) -> None:
@@ -71,9 +70,6 @@ class Bm25Writer:
             index = tantivy.Index.open(home) if base else tantivy.Index(_schema(), home)
             index.register_tokenizer("jpr", _analyzer())
             self._writer = index.writer(heap_size=200_000_000, num_threads=1)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:  # stop its threads from writing into the folder

@@ -40,13 +40,8 @@ Rows = NDArray[np.int64]
 class VectorSource(Protocol):
     """Vectors of passages, in their order, such as `jpr.encode.vectors.StoredVectors`."""
 
-    @property
-    def key(self) -> str:
-        """The key of the encoder."""
-
-    @property
-    def dimension(self) -> int:
-        """Values per vector."""
+    key: str  # of the encoder
+    dimension: int
 
     def __len__(self) -> int: ...
 

@@ -1,6 +1,7 @@
 """Index engines: what can hold an index; one line each, imported when used.
 
-An engine's module has the functions of `IndexEngine`; docs/extending.md shows how to add one.
+An engine's module has the functions of `jpr.retrieve.files_engine`; docs/extending.md shows how to
+add one.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -8,17 +9,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, cast
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from jpr.errors import ConfigError, DataError
 
 if TYPE_CHECKING:  # `jpr --help` loads no encoders and no faiss
     from jpr.encode.encoder import TextEncoder
     from jpr.encode.vectors import StoredVectors
-    from jpr.retrieve.filters import Filter
-    from jpr.retrieve.retrievers import KeyedRetriever
     from jpr.retrieve.version_writer import MakeVectors
-    from jpr.stages import Encoder
     from jpr.types import Passage
 
 NO_ENCODER = "none"  # in place of an encoder: a lexical index without vectors
@@ -95,43 +94,17 @@ class IndexOptions:
         return encoded_by(self.load_encoder(), self.folder, self.encode)
 
 
-class IndexEngine(Protocol):
-    """What the module of an engine has; `add` and `remove` only if its options name them."""
-
-    def build(self, passages: "Iterable[Passage]", options: IndexOptions) -> str:
-        """Build an index, with the engine's marker file in its folder; return a summary."""
-
-    def open_retriever(
-        self,
-        folder: Path,
-        kind: str | None,
-        encoder: "Encoder | None",
-        where: "Filter | None",
-        threads: int,
-    ) -> "KeyedRetriever":
-        """Open an index; without a `kind` the best it has, without an encoder its own.
-
-        `threads` is for an encoder that is opened; 0 is one per core.
-        """
-
-    def add(self, passages: "Iterable[Passage]", options: IndexOptions) -> str:
-        """Add passages to an index."""
-
-    def remove(self, ids: Iterable[str], folder: Path) -> str:
-        """Remove passages from an index."""
-
-
 @dataclass(frozen=True, slots=True)
 class Engine:
     """Where an engine is and how its index is recognized."""
 
-    module: str
+    module: str  # with `build`, `open_retriever` and, if the options name them, `add` and `remove`
     marker: str  # the file that marks a folder as an index of this engine
     options: tuple[str, ...] = ()  # options of `jpr index` that not every engine has
 
-    def load(self) -> IndexEngine:
+    def load(self) -> ModuleType:
         """Import the module."""
-        return cast("IndexEngine", import_module(self.module))
+        return import_module(self.module)
 
 
 FILES, MILVUS = "files", "milvus"

@@ -1,4 +1,7 @@
-"""The engine `files`: a lexical and a dense index in a folder of this machine."""
+"""The engine `files`: a lexical and a dense index in a folder of this machine.
+
+`build`, `add` and `remove` return a summary; a build leaves the engine's marker in the folder.
+"""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -49,7 +52,10 @@ def remove(ids: Iterable[str], folder: Path) -> str:
 def open_retriever(
     folder: Path, kind: str | None, encoder: Encoder | None, where: Filter | None, threads: int
 ) -> KeyedRetriever:
-    """Open an index; without a `kind`, hybrid if it has vectors, else BM25."""
+    """Open an index; without a `kind`, hybrid if it has vectors, else BM25.
+
+    Without an encoder its own is opened, to run on `threads` threads; 0 is one per core.
+    """
     index = Index(folder)
     if kind == "bm25" or (kind is None and not index.has_dense):
         return Bm25Retriever(index, where)

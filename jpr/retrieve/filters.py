@@ -35,8 +35,9 @@ def parse_filter(conditions: Sequence[str]) -> Filter:
     return where
 
 
-def clauses(where: Filter, known: Collection[str]) -> Clauses:
-    """Return a filter as terms; equivalent filters give equal terms."""
+def clauses(where: Filter | None, known: Collection[str]) -> Clauses:
+    """Return a filter, if any, as terms; equivalent filters give equal terms."""
+    where = where or {}
     for field, values in where.items():
         if field not in known:
             fields = ", ".join(sorted(known))

@@ -87,18 +87,15 @@ class Index:
 
     def search_bm25(self, text: str, k: int, where: Filter | None = None) -> Scored:
         """Return (row, score) of the k best passages by BM25; all share a term with the text."""
-        return self._bm25.search(text, k, self._clauses(where))
+        return self._bm25.search(text, k, clauses(where, self.manifest.fields))
 
     def search_dense(
         self, vectors: NDArray[np.float32], k: int, where: Filter | None = None
     ) -> list[Scored]:
         """Return, for each vector, (row, score) of the k passages of largest inner product."""
-        terms = self._clauses(where)
+        terms = clauses(where, self.manifest.fields)
         rows = self._accepted(terms) if terms or self.manifest.rows > len(self.store) else None
         return self.dense.search(vectors, k, rows)
-
-    def _clauses(self, where: Filter | None) -> Clauses:
-        return clauses(where, self.manifest.fields) if where else ()
 
     def _accepted_rows(self, terms: Clauses) -> NDArray[np.int64]:
         return self._bm25.rows(terms) if terms else np.sort(self.store.rows).astype(np.int64)

@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256 as hash_of
 from pathlib import Path
-from typing import Any
 
 from jpr.errors import FormatError
-from jpr.io.checksums import check_sums, unsealed
-from jpr.io.json_files import read_object
+from jpr.io.checksums import check_sums
+from jpr.io.settings import read_sealed
 
 FORMAT = 2
 PARTS = ("store", "bm25", "vectors")
@@ -73,17 +72,10 @@ class IndexManifest:
 def read_manifest(version: Path, verify_up_to: float | None = None) -> IndexManifest:
     """Read the manifest of a version and verify its files; hash those of up to that many bytes."""
     try:
-        record = read_object(version / NAME)
-        if record["format"] != FORMAT:
-            raise FormatError(version, 0, f"format {record['format']}, this version reads {FORMAT}")
-        plain: dict[str, Any] = unsealed(version / NAME, record)
-        plain["fields"] = tuple(plain["fields"])
-        plain["vectors"] = DenseManifest(**plain["vectors"]) if plain["vectors"] else None
-        plain["history"] = tuple(Change(**change) for change in plain["history"])
-        manifest = IndexManifest(**plain)
-    except (FormatError, KeyError, TypeError) as error:
-        reason = error.problem if isinstance(error, FormatError) else error
-        raise FormatError(version, 0, f"not a complete index ({reason}); build it again") from error
+        manifest = read_sealed(IndexManifest, version / NAME, FORMAT)
+    except FormatError as error:
+        problem = f"not a complete index ({error.problem}); build it again"
+        raise FormatError(version, 0, problem) from error
     try:
         found = file_sizes(version)
     except OSError:  # another version has just replaced this one

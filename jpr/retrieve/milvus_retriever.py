@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from jpr.encode.encoder_folder import load_encoder
-from jpr.errors import ConfigError, DataError, FormatError, needs_extra
-from jpr.io.checksums import unsealed
-from jpr.io.json_files import read_object
+from jpr.errors import ConfigError, DataError, needs_extra
+from jpr.io.settings import read_sealed
 from jpr.retrieve.engines import ENGINES, MILVUS
 from jpr.retrieve.filters import Clauses, Filter, clauses, terms
 from jpr.stages import Encoder, Retriever, batched
@@ -62,14 +61,7 @@ class MilvusManifest:
 
 def read_milvus_manifest(path: Path) -> MilvusManifest:
     """Read what a build recorded."""
-    try:
-        record = read_object(path)
-        if record["format"] != FORMAT:
-            raise ValueError(f"format {record['format']}, this version reads {FORMAT}")
-        plain: dict[str, Any] = unsealed(path, record)
-        return MilvusManifest(**{**plain, "fields": tuple(plain["fields"])})
-    except (ValueError, KeyError, TypeError) as error:
-        raise FormatError(path, 0, f"cannot be read ({error}); build the index again") from error
+    return read_sealed(MilvusManifest, path, FORMAT)
 
 
 def connect(uri: str) -> Any:  # noqa: ANN401  pymilvus has no types
@@ -111,7 +103,7 @@ class MilvusRetriever(Retriever):
                 f"{folder}: vectors of encoder {manifest.key}, not of {self._encoder.key}; use the "
                 "encoder that the index was built with"
             )
-        self._clauses = clauses(where, manifest.fields) if where else ()
+        self._clauses = clauses(where, manifest.fields)
         digest = sha256(json.dumps(asdict(manifest)).encode()).hexdigest()
         self.key = f"milvus {digest} {self._clauses}"
         self._client = connect(manifest.uri)

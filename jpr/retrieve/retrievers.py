@@ -1,8 +1,10 @@
 """Retrievers over an index: lexical, dense and hybrid; and the one call that opens any of them.
 
-They search rows and scores; only the passages that are returned are read from the store.
+They search rows and scores; only the passages that are returned are read from the store. The parts
+of a question that asks several things are searched for as well as the whole.
 """
 
+import re
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
@@ -14,7 +16,6 @@ from jpr.retrieve.engines import ENGINES, FILES, engine_of
 from jpr.retrieve.filters import Filter, clauses
 from jpr.retrieve.index import Index
 from jpr.retrieve.question_mix import QuestionMix
-from jpr.retrieve.question_parts import question_parts
 from jpr.retrieve.rank_fusion import Fuse, Scored, strongest
 from jpr.stages import Encoder, Retriever, batched
 from jpr.types import Hit, Question, Ranking
@@ -24,18 +25,34 @@ DEPTH = 300
 """Passages of each ranking that are fused, at least."""
 BATCH = 64
 """Questions encoded and searched together."""
+MOST_PARTS = 8
+"""A longer question is searched for by its first parts: each costs a search."""
+_END = re.compile(r"(?<=[?？؟])\s+")
+_WORD = re.compile(r"\w+")
+
+
+def question_parts(text: str) -> list[str]:
+    """Return the sentences of a question of several, without those of a single word.
+
+    >>> question_parts("Who wrote Emma? Who wrote Dracula? Why?")
+    ['Who wrote Emma?', 'Who wrote Dracula?']
+    >>> question_parts("Who wrote Emma?")
+    []
+    """
+    sentences = [part.strip() for part in _END.split(text)]
+    parts = [part for part in sentences if len(_WORD.findall(part)) > 1]
+    return list(dict.fromkeys(parts))[:MOST_PARTS] if len(parts) > 1 else []
 
 
 class KeyedRetriever(Retriever, Protocol):
     """A retriever with a key for everything that its rankings depend on."""
 
-    @property
-    def key(self) -> str:
-        """Identifies corpus, encoder, settings and filters: same key, same rankings."""
+    key: str
+    """Identifies corpus, encoder, settings and filters: same key, same rankings."""
 
 
 class _IndexRetriever(Retriever):
-    """Searches an index for each question, and for the parts of one that asks several things."""
+    """Searches an index for each question and its parts."""
 
     key: str
 
@@ -132,8 +149,9 @@ def open_retriever(
     if kind is not None and kind not in KINDS:
         raise ConfigError(f"retriever {kind!r}: choose one of {', '.join(KINDS)}")
     home = Path(folder)
-    engine = ENGINES[engine_of(home) or FILES]
-    return engine.load().open_retriever(home, kind, encoder, where, threads)
+    engine = ENGINES[engine_of(home) or FILES].load()
+    retriever: KeyedRetriever = engine.open_retriever(home, kind, encoder, where, threads)
+    return retriever
 
 
 def hits_json(ranking: Ranking) -> list[Mapping[str, object]]:

@@ -93,13 +93,11 @@ def only_writer(folder: Path) -> Iterator[None]:
 
 def _current(folder: Path) -> str | None:
     try:
-        name = (folder / "CURRENT").read_text(encoding="utf-8").strip()
+        name = (folder / "CURRENT").read_bytes().decode(errors="replace").strip()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise FormatError(folder, 0, f"cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError:
-        name = ""
     if not _VERSION.fullmatch(name):
         raise FormatError(folder / "CURRENT", 1, "does not name a version; build the index again")
     return name

@@ -11,7 +11,7 @@ import pytest
 
 from jpr.batch import rerank_to_file
 from jpr.encode.encoder_folder import export_encoder, load_encoder
-from jpr.encode.vectors import encode_on_workers, open_vectors, vectors_for
+from jpr.encode.vectors import open_vectors, vectors_for
 from jpr.errors import ConfigError, JprError, MissingExtraError
 from jpr.formats.corpus import write_passages
 from jpr.formats.questions import write_questions
@@ -162,10 +162,12 @@ def test_a_worker_lost_while_reranking(tmp_path: Path, client: "Client", joint: 
 
 
 def test_a_worker_lost_while_encoding(tmp_path: Path, client: "Client", encoder: Path) -> None:
-    opened, there = load_encoder(encoder), encode_on_workers(client, load_encoder(encoder))
+    opened = load_encoder(encoder)
+    spec = StageSpec(load_encoder, (encoder,), opened.key, "encoder")
+    spread = cluster_runner(client, spec)
     kill, victim = killing(client)
     vectors_for(passages(200), opened, tmp_path / "a", chunk=5)
-    vectors_for(passages(200), opened, tmp_path / "b", chunk=5, map_chunks=there, progress=kill)
+    vectors_for(passages(200), opened, tmp_path / "b", chunk=5, run=spread, progress=kill)
     check_gone(client, victim)
     assert contents(tmp_path / "b") == contents(tmp_path / "a")
 
@@ -175,9 +177,10 @@ def test_a_worker_with_another_model_is_noticed(
 ) -> None:
     other = tmp_path / "other"
     export_encoder(write_encoder(tmp_path / "torch", seed=1), other)
-    there = encode_on_workers(client, load_encoder(other))
+    here = load_encoder(encoder)
+    spread = cluster_runner(client, StageSpec(load_encoder, (other,), here.key, str(other)))
     with pytest.raises(JprError, match=f"{other}: differs between"):
-        vectors_for(passages(3), load_encoder(encoder), tmp_path / "v", map_chunks=there)
+        vectors_for(passages(3), here, tmp_path / "v", run=spread)
 
 
 def test_what_a_worker_cannot_open_is_reported(

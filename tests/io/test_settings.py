@@ -1,9 +1,13 @@
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import pytest
 
-from jpr.errors import ConfigError
-from jpr.io.settings import below, not_one_of, parse_settings, reject
+from jpr.errors import ConfigError, FormatError
+from jpr.io.checksums import sealed
+from jpr.io.json_files import write_json
+from jpr.io.settings import below, not_one_of, parse_settings, read_sealed, reject
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +79,43 @@ def test_a_method_without_settings_says_so() -> None:
 def test_values_are_checked_without_a_file_too() -> None:
     with pytest.raises(ConfigError, match="beta"):
         Options(beta=-1)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    recall: float
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    sizes: Mapping[str, int]
+    part: Part | None
+    names: tuple[str, ...] = ()
+    format: int = 2
+
+
+@pytest.mark.parametrize("part", [None, Part(0.5)])
+def test_a_sealed_record_is_read_as_it_was_declared(tmp_path: Path, part: Part | None) -> None:
+    whole, file = Whole({"a/b": 7}, part, ("x", "y")), tmp_path / "whole.json"
+    write_json(file, sealed(asdict(whole)))
+    assert read_sealed(Whole, file, 2) == whole
+
+
+@pytest.mark.parametrize(
+    ("change", "fact"),
+    [
+        ({"sizes": {"a": "7"}}, r"sizes\.a = '7'"),
+        ({"sizes": [7]}, "sizes must be a table"),
+        ({"part": {}}, r"part\.recall is missing"),
+        ({"names": "x"}, "names must be a list"),
+        ({"format": 3}, "format 3 .* reads 2"),
+        ({"sha256": "0"}, "checksum"),
+    ],
+)
+def test_a_record_of_another_shape_is_refused(
+    tmp_path: Path, change: dict[str, object], fact: str
+) -> None:
+    file = tmp_path / "whole.json"
+    write_json(file, {**asdict(Whole({}, None)), **change})
+    with pytest.raises(FormatError, match=rf"whole\.json: .*{fact}"):
+        read_sealed(Whole, file, 2)

@@ -25,17 +25,14 @@ def clustered(n: int, seed: int = 0) -> Vectors:
     return unit
 
 
-@dataclass(frozen=True)
+@dataclass
 class Given:
     """Vectors at hand, in blocks."""
 
     vectors: Vectors
     key: str = "toy"
+    dimension: int = DIMENSION
     size: int = 700
-
-    @property
-    def dimension(self) -> int:
-        return int(self.vectors.shape[1])
 
     def __len__(self) -> int:
         return len(self.vectors)

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jpr.retrieve.question_parts import MOST_PARTS, question_parts
+from jpr.retrieve.retrievers import MOST_PARTS, question_parts
 
 
 @pytest.mark.parametrize(
