@@ -37,8 +37,9 @@ class JointModel(nn.Module):
         decoder: T5Decoder,
         head: PointerHead | IndexHead,
         memory: str = "tokens",
-        answers: SpanHead | None = None,
+        answers: bool = False,
     ) -> None:
+        """Put the parts together; with `answers`, add a span head."""
         super().__init__()
         if memory not in MEMORIES:
             raise ConfigError(f"memory {memory!r}; choose from {', '.join(MEMORIES)}")
@@ -47,7 +48,7 @@ class JointModel(nn.Module):
         if width != d:
             raise ConfigError(f"the encoder's width is {width}, the decoder's {d}; they must agree")
         self.encoder, self.decoder, self.head, self.memory = encoder, decoder, head, memory
-        self.answers = answers
+        self.answers = SpanHead(d) if answers else None
 
     def encode(self, candidates: PackedCandidates, run: EncodePacked | None = None) -> EncodedBatch:
         """Encode every candidate separately; `run` replaces the encoder's `forward_packed`."""

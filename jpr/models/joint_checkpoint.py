@@ -15,7 +15,7 @@ from jpr.io.checksums import checked_sums, write_folder
 from jpr.models.bert import Bert, from_hugging_face
 from jpr.models.checkpoint import load_weights, read_checkpoint, shapes_only, write_checkpoint
 from jpr.models.config import BertConfig, T5Config
-from jpr.models.heads import IndexHead, PointerHead, SpanHead
+from jpr.models.heads import IndexHead, PointerHead
 from jpr.models.joint import JointModel
 from jpr.models.joint_config import FORMAT, JOINT_JSON, KIND, read_joint_json
 from jpr.models.t5 import T5, T5Decoder, T5Encoder
@@ -39,8 +39,7 @@ def joint_over_bert(
     d, heads = shape.hidden_size, shape.num_attention_heads
     head = PointerHead(d)
     like = T5Config(1, d, d // heads, shape.intermediate_size, 1, heads, layers)
-    decoder = T5Decoder(like, dropout)
-    return JointModel(bert, decoder, head, memory, SpanHead(d) if answers else None)
+    return JointModel(bert, T5Decoder(like, dropout), head, memory, answers)
 
 
 def joint_over_t5(
@@ -54,8 +53,7 @@ def joint_over_t5(
     """Make a joint model of a Hugging Face T5, with all its weights."""
     t5 = read_t5(folder, dropout=dropout)
     made = _head_over_t5(t5, head, index_tokens)
-    spans = SpanHead(t5.config.d_model) if answers else None
-    return JointModel(t5.encoder, t5.decoder, made, memory, spans)
+    return JointModel(t5.encoder, t5.decoder, made, memory, answers)
 
 
 def _head_over_t5(t5: T5, head: str, index_tokens: tuple[int, ...]) -> PointerHead | IndexHead:
@@ -133,5 +131,4 @@ def joint_shape(about: Mapping[str, object]) -> JointModel:
             t5 = T5(T5Config(**shape))
             kind = "pointer" if about["head"] == "pointer" else "index"
             encoder, head = t5.encoder, _head_over_t5(t5, kind, tokens)
-        spans = SpanHead(config.d_model) if answers else None
-        return JointModel(encoder, T5Decoder(config), head, str(about["memory"]), spans)
+        return JointModel(encoder, T5Decoder(config), head, str(about["memory"]), answers)

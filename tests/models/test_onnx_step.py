@@ -12,7 +12,7 @@ from jpr.models.bert import Bert
 from jpr.models.candidates import EncodedBatch, PackedCandidates
 from jpr.models.config import BertConfig, T5Config
 from jpr.models.decoder_cache import PrefixScorer
-from jpr.models.heads import IndexHead, PointerHead, SpanHead
+from jpr.models.heads import IndexHead, PointerHead
 from jpr.models.joint import JointModel
 from jpr.models.onnx_export import JointOnnx, joint_to_onnx
 from jpr.models.quantize import quantize_matrices
@@ -45,8 +45,7 @@ def uneven(model: JointModel) -> JointModel:
 def pointer_over(kind: str, memory: str, answers: bool = False) -> JointModel:
     bert = Bert(BertConfig(WORDS, D, 2, 2, 32, 32, model_type=kind, pad_token_id=1))
     decoder = T5Decoder(T5Config(1, D, 4, 32, 1, 4, 2))
-    reads = SpanHead(D) if answers else None
-    return uneven(JointModel(bert, decoder, PointerHead(D), memory, reads))
+    return uneven(JointModel(bert, decoder, PointerHead(D), memory, answers))
 
 
 def t5(head: str, gated: bool, answers: bool = False) -> JointModel:
@@ -54,8 +53,7 @@ def t5(head: str, gated: bool, answers: bool = False) -> JointModel:
     made = T5(T5Config(WORDS, D, 4, 24, 2, 3, 2, 8, 6, feed_forward_proj=feed,
                        tie_word_embeddings=not gated))  # fmt: skip
     if head == "pointer":
-        reads = SpanHead(D) if answers else None
-        return uneven(JointModel(made.encoder, made.decoder, PointerHead(D), "tokens", reads))
+        return uneven(JointModel(made.encoder, made.decoder, PointerHead(D), "tokens", answers))
     out = made.head.weight if gated else made.encoder.words.weight
     numbers = IndexHead(made.encoder.words, out, 0, NUMBERS)
     return uneven(JointModel(made.encoder, made.decoder, numbers, "tokens"))

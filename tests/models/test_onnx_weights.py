@@ -10,7 +10,7 @@ import torch
 from jpr.errors import FormatError, JprError
 from jpr.models.bert import Bert
 from jpr.models.config import BertConfig, T5Config
-from jpr.models.heads import PointerHead, SpanHead
+from jpr.models.heads import PointerHead
 from jpr.models.joint import JointModel
 from jpr.models.joint_checkpoint import write_joint
 from jpr.models.onnx_export import JointOnnx, joint_to_onnx
@@ -34,7 +34,7 @@ def pointer(kind: str = "bert", memory: str = "passages", seed: int = 0) -> Join
     torch.manual_seed(seed)
     bert = Bert(BertConfig(WORDS, D, 2, 2, 32, 32, model_type=kind))
     decoder = T5Decoder(T5Config(1, D, 8, 24, 1, 2, 2, 8, 6))
-    model = JointModel(bert, decoder, PointerHead(D), memory, SpanHead(D))
+    model = JointModel(bert, decoder, PointerHead(D), memory, answers=True)
     for name, weight in model.named_parameters():
         around = 1.0 if "norm" in name and name.endswith("weight") else 0.0
         torch.nn.init.normal_(weight, mean=around, std=0.3)
