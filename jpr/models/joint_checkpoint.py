@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from jpr.errors import ConfigError, DataError, FormatError
-from jpr.io.checksums import checked_sums, write_folder
+from jpr.io.checksums import check_sums, write_folder
 from jpr.models.bert import Bert, from_hugging_face
 from jpr.models.checkpoint import load_weights, read_checkpoint, shapes_only, write_checkpoint
 from jpr.models.config import BertConfig, T5Config
@@ -97,8 +97,8 @@ def write_joint(
 
 def read_joint(folder: Path) -> tuple[JointModel, dict[str, object]]:
     """Read a model and its prompt settings."""
-    about = read_joint_json(folder)
-    checked_sums(folder / JOINT_JSON)
+    about, sums = read_joint_json(folder)
+    check_sums(sums)
     _, weights = read_checkpoint(folder)
     try:
         model = joint_shape(about)

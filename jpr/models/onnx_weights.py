@@ -11,7 +11,7 @@ import numpy as np
 
 from jpr.errors import ConfigError, DataError, FormatError, needs_extra
 from jpr.io.atomic import copy_file
-from jpr.io.checksums import checked_sums
+from jpr.io.checksums import check_sums
 
 with needs_extra("weights for torch", "train"):
     import onnx
@@ -52,11 +52,11 @@ def tower_from_onnx(file: Path, head: VectorHead) -> Tower:
 
 def joint_from_onnx(folder: Path) -> JointModel:
     """Read a joint model's weights from its two files, dequantized."""
-    about = joint_config.read_joint_json(folder)
+    about, sums = joint_config.read_joint_json(folder)
     if not joint_config.is_bert_pointer(about):
         problem = "is not a BERT with a pointer head; other exported models run only on the CPU"
         raise FormatError(folder, 0, f"{problem}: use device cpu, or the folder before the export")
-    checked_sums(folder / joint_config.JOINT_JSON)
+    check_sums(sums)
     names = joint_config.ENCODER_FILE, joint_config.STEP_FILE
     encoder, step = (_open(folder / name) for name in names)
     if _metadata(encoder) != _metadata(step):
@@ -72,7 +72,7 @@ def joint_from_onnx(folder: Path) -> JointModel:
 
 def write_for_torch(exported: Path, folder: Path) -> None:
     """Write an exported joint model as a folder that can be trained further."""
-    prompt = joint_config.read_joint_json(exported).get("prompt")
+    prompt = joint_config.read_joint_json(exported)[0].get("prompt")
     if not isinstance(prompt, dict):
         raise FormatError(exported, 0, "has no prompt; export it again")
     copy_file(exported / "tokenizer.json", folder / "tokenizer.json")

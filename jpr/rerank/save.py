@@ -13,7 +13,7 @@ from typing import TypeVar
 from jpr.encode.encoder_folder import weight_files, weights_digest
 from jpr.encode.tokenizer import read_tokenizer
 from jpr.errors import ConfigError, needs_extra
-from jpr.io.checksums import read_record, with_sums
+from jpr.io.checksums import with_sums
 from jpr.io.json_files import write_json
 from jpr.models.joint_config import ENCODER_FILE, JOINT_JSON, STEP_FILE, read_joint_json
 from jpr.rerank.joint import model_input
@@ -43,7 +43,7 @@ def export_joint(
         if not isinstance(model.head, PointerHead):
             raise ConfigError(f"{source}: has an index head; a prior is for a pointer head")
         model.head.prior.data.fill_(prior)
-    _, sums = read_record(source / JOINT_JSON)
+    about, sums = read_joint_json(source)
     weights = weights_digest(weight_files(source), sums)
     weights += "" if prior is None else f", prior {prior:g}"
     tokenizer = read_tokenizer(source)
@@ -51,7 +51,7 @@ def export_joint(
     rows = _rows(Prompts(tokenizer, settings), numbers, sample) if sample else None
     made = joint_to_onnx(model, weights, rows)
     precision = "int8" if sample else "fp32"
-    about = {**read_joint_json(source), "precision": precision, "weights": weights}
+    about |= {"precision": precision, "weights": weights}
     (target / ENCODER_FILE).write_bytes(made.encoder)
     (target / STEP_FILE).write_bytes(made.step)
     (target / "tokenizer.json").write_text(tokenizer.to_str(), encoding="utf-8")
