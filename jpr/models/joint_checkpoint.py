@@ -95,8 +95,8 @@ def write_joint(
     write_folder(folder / JOINT_JSON, about, lambda: write_checkpoint(folder, config, weights))
 
 
-def read_joint(folder: Path) -> tuple[JointModel, dict[str, object]]:
-    """Read a model and its prompt settings."""
+def read_joint(folder: Path) -> JointModel:
+    """Read a model."""
     about, sums = read_joint_json(folder)
     check_sums(sums)
     _, weights = read_checkpoint(folder)
@@ -105,12 +105,9 @@ def read_joint(folder: Path) -> tuple[JointModel, dict[str, object]]:
         if isinstance(model.head, IndexHead):
             weights["head.words.weight"] = weights["encoder.words.weight"]
         load_weights(model, {name: w.float() for name, w in weights.items()})
-        prompt = about["prompt"]
     except (LookupError, TypeError, ValueError, RuntimeError, DataError, ConfigError) as error:
         raise FormatError(folder, 0, f"is damaged ({error}); copy it again") from error
-    if not isinstance(prompt, dict):
-        raise FormatError(folder / JOINT_JSON, 0, "has no prompt; copy it again")
-    return model, prompt
+    return model
 
 
 def joint_shape(about: Mapping[str, object]) -> JointModel:

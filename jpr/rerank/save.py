@@ -38,7 +38,7 @@ def export_joint(
         from jpr.models.heads import IndexHead, PointerHead
         from jpr.models.joint_checkpoint import read_joint
         from jpr.models.onnx_export import joint_to_onnx
-    model, _ = read_joint(source)
+    model = read_joint(source)
     if prior is not None:
         if not isinstance(model.head, PointerHead):
             raise ConfigError(f"{source}: has an index head; a prior is for a pointer head")
@@ -50,8 +50,7 @@ def export_joint(
     numbers = len(model.head.tokens) if isinstance(model.head, IndexHead) else 0
     rows = _rows(Prompts(tokenizer, settings), numbers, sample) if sample else None
     made = joint_to_onnx(model, weights, rows)
-    precision = "int8" if sample else "fp32"
-    about |= {"precision": precision, "weights": weights}
+    about |= {"precision": "int8" if sample else "fp32", "weights": weights}
     (target / ENCODER_FILE).write_bytes(made.encoder)
     (target / STEP_FILE).write_bytes(made.step)
     (target / "tokenizer.json").write_text(tokenizer.to_str(), encoding="utf-8")
