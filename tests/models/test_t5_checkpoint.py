@@ -98,7 +98,7 @@ def test_float16_is_refused(tmp_path: Path) -> None:
     with torch.autocast("cpu", torch.float16), pytest.raises(ConfigError, match="overflows"):
         model.encoder.forward_packed(ids[inside], lengths)
     with pytest.raises(ConfigError, match="overflows"):
-        model.half().encoder(ids, lengths)
+        model.half().encoder.forward_packed(ids[inside], lengths)
 
 
 @generations
