@@ -10,8 +10,6 @@ The decoder's memory is every token (`tokens`, Fusion in Decoder), or one vector
 A model may also have a span head, so that passages can be chosen for the answers they add.
 """
 
-from collections.abc import Callable
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -24,8 +22,6 @@ from jpr.models.padding import length_mask, pad_rows
 from jpr.models.t5 import Memory, T5Decoder, T5Encoder
 
 MEMORIES = ("tokens", "passages")
-EncodePacked = Callable[[Tensor, Tensor], Tensor]
-"""Maps concatenated rows, ids (N,) and lengths (B,), to vectors (N, d)."""
 
 
 class JointModel(nn.Module):
@@ -50,11 +46,12 @@ class JointModel(nn.Module):
         self.encoder, self.decoder, self.head, self.memory = encoder, decoder, head, memory
         self.answers = SpanHead(d) if answers else None
 
-    def encode(self, candidates: PackedCandidates, run: EncodePacked | None = None) -> EncodedBatch:
-        """Encode every candidate separately; `run` replaces the encoder's `forward_packed`."""
+    def encode(self, candidates: PackedCandidates, hidden: Tensor | None = None) -> EncodedBatch:
+        """Encode every candidate separately, unless the encoder's vectors (N, d) are given."""
         if not candidates.counts or min(candidates.counts) < 1:
             raise DataError("a question has no candidates; give it at least one")
-        hidden = (run or self.encoder.forward_packed)(candidates.ids, candidates.lengths)  # (N, d)
+        if hidden is None:
+            hidden = self.encoder.forward_packed(candidates.ids, candidates.lengths)
         first = candidates.lengths.cumsum(0) - candidates.lengths
         marked = hidden[first + candidates.marks]  # (R, d)
         counts = torch.tensor(candidates.counts, device=hidden.device)
