@@ -118,7 +118,7 @@ class Graph:
 
     def linear(self, x: str, linear: nn.Linear) -> str:
         """Add a linear layer; its product is in float32, or of integers if it is quantized."""
-        name, bias = self.names[linear], _bias(linear)
+        name, bias = self.names[linear], dict(linear.named_parameters()).get("bias")
         matrix = self._matrices.get(name)
         if matrix is None:
             product = self.add("MatMul", x, self.constant(f"{name}.weight", linear.weight.T))
@@ -154,10 +154,6 @@ class Graph:
         helper.set_model_props(model, dict(about or {}))
         found: bytes = model.SerializeToString()
         return found
-
-
-def _bias(linear: nn.Linear) -> Tensor | None:
-    return linear.bias  # torch's types omit that it may be None
 
 
 def _int8_rows(weight: Tensor) -> tuple[Tensor, Tensor]:
