@@ -140,7 +140,8 @@ def test_a_row_does_not_depend_on_the_others(lengths: list[int], seed: int) -> N
     with torch.inference_mode():
         together = encoder.forward_packed(ids, torch.tensor(lengths))
         alone = [
-            encoder.forward_packed(row, torch.tensor([len(row)])) for row in torch.split(ids, lengths)
+            encoder.forward_packed(row, torch.tensor([len(row)]))
+            for row in torch.split(ids, lengths)
         ]
     close(together, torch.cat(alone))
 
