@@ -10,6 +10,7 @@ In 8 bits an encoder multiplies integers (`jpr.models.quantize`). That of a join
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -65,18 +66,17 @@ def joint_to_onnx(model: JointModel, weights: str, sample: Sample | None = None)
     if sample is None:
         outputs = _encoder(graph, model, words, positions)
     else:
-        kinds = graph.branch("exact", False), graph.branch("rounded", True)
-        branches = [(branch, _encoder(branch, model, words, positions)) for branch in kinds]
         inputs[EXACT_INPUT] = (TensorProto.BOOL, [])
-        outputs = graph.either(EXACT_INPUT, branches)
+        build = partial(_encoder, model=model, words=words, positions=positions)
+        outputs = graph.either(EXACT_INPUT, build)
     step = step_to_onnx(model, sample is not None, about)
     return JointOnnx(graph.model(inputs, outputs, about), step)
 
 
 def _graph_for(encoder: Bert | T5Encoder, others: Modules, sample: Sample | None) -> Graph:
     """Return an empty graph in which the encoder's matrices are quantized if there is a sample."""
-    matrices = {} if sample is None else quantize_matrices(encoder, sample)
-    return Graph([*encoder.named_modules(), *others], sample is not None, matrices)
+    quantized = None if sample is None else quantize_matrices(encoder, sample)
+    return Graph([*encoder.named_modules(), *others], quantized)
 
 
 def _encoder(graph: Graph, model: JointModel, words: str, positions: str) -> Outputs:
@@ -87,7 +87,7 @@ def _encoder(graph: Graph, model: JointModel, words: str, positions: str) -> Out
     else:
         x = _t5(graph, encoder, words, positions)
     shape: Shape = (TensorProto.FLOAT, ["B", "T", encoder.words.embedding_dim])
-    outputs: dict[str, tuple[str, Shape]] = {"vectors": (x, shape)}
+    outputs: Outputs = {"vectors": (x, shape)}
     if model.answers is not None:
         logits = graph.linear(x, model.answers.ends)
         outputs["answers"] = logits, (TensorProto.FLOAT, ["B", "T", 2])
