@@ -82,7 +82,8 @@ class Graph:
         Where `exact` holds, quantized layers multiply in float32; otherwise they round their inputs
         and multiply integers.
         """
-        branches, outputs = {}, Outputs()
+        branches: dict[str, GraphProto] = {}
+        outputs: Outputs = {}
         for name, prefix in (("then_branch", "exact."), ("else_branch", "rounded.")):
             branch = copy(self)
             branch.nodes, branch._prefix, branch._rounds_inputs = [], prefix, prefix == "rounded."

@@ -24,7 +24,6 @@ from jpr.models import joint_config
 from jpr.models.bert import Bert
 from jpr.models.checkpoint import load_weights
 from jpr.models.config import BertConfig
-from jpr.models.heads import PointerHead
 from jpr.models.joint import JointModel
 from jpr.models.joint_checkpoint import joint_shape, write_joint
 from jpr.models.t5 import T5Decoder
@@ -126,15 +125,11 @@ def _bert_weights(stored: Stored, bert: Bert) -> dict[str, Tensor]:
 
 def _joint_weights(encoder: Stored, step: Stored, model: JointModel) -> dict[str, Tensor]:
     assert isinstance(model.encoder, Bert)
-    assert isinstance(model.head, PointerHead)
-    head = {
-        name: _rows(step, f"head.{name.removesuffix('.weight')}")
-        for name in model.head.state_dict()
-    }
+    head = model.head.state_dict()
     parts = {
         "encoder": _bert_weights(encoder, model.encoder),
         "decoder": _decoder_weights(step, model.decoder),
-        "head": head,
+        "head": {name: _rows(step, f"head.{name.removesuffix('.weight')}") for name in head},
     }
     if model.answers is not None:
         parts["answers"] = {"ends.weight": encoder["answers.weight"].T}
