@@ -25,7 +25,7 @@ from jpr.models.onnx_graph import MICROSOFT, Graph, Modules, Outputs, Shape
 from jpr.models.onnx_step import add_feed_forward, step_to_onnx
 from jpr.models.quantize import quantize_matrices
 from jpr.models.t5 import T5Encoder
-from jpr.models.t5_blocks import EncoderBlock
+from jpr.models.t5_blocks import EncoderBlock, RelativeBias
 from jpr.models.tower import Tower
 
 Sample = Sequence[Sequence[int]]
@@ -100,8 +100,9 @@ def _positions(graph: Graph) -> str:
     return graph.add("Range", graph.constant("zero", np.int64(0)), length, "one")
 
 
-def _relative_bias(graph: Graph, positions: str, table: str, farthest: int) -> str:
-    """Add a bias (1, heads, T, T) from a table by distance, -farthest to farthest."""
+def _relative_bias(graph: Graph, positions: str, relative: RelativeBias, farthest: int) -> str:
+    """Add a bias (1, heads, T, T), which is constant beyond the farthest distance."""
+    table = graph.constant("relative", relative(torch.arange(-farthest, farthest + 1)))
     rows = graph.add("Unsqueeze", positions, graph.ints(1))
     distance = graph.add("Sub", graph.add("Unsqueeze", positions, graph.ints(0)), rows)
     least = graph.constant("least_distance", np.int64(-farthest))
@@ -119,9 +120,8 @@ def _bert(graph: Graph, bert: Bert, words: str, positions: str) -> str:
     x = graph.layer_norm(x, bert.norm)
     bias: tuple[str, ...] = ()
     if bert.is_mpnet:
-        n = bert.config.max_position_embeddings
-        by_distance = graph.constant("relative", bert.relative(torch.arange(1 - n, n)))
-        bias = (_relative_bias(graph, positions, by_distance, n - 1),)
+        farthest = bert.config.max_position_embeddings - 1
+        bias = (_relative_bias(graph, positions, bert.relative, farthest),)
     lengths = graph.add("Cast", "lengths", to=TensorProto.INT32)
     for block in bert.blocks:
         assert isinstance(block, BertBlock)
@@ -136,9 +136,7 @@ def _bert(graph: Graph, bert: Bert, words: str, positions: str) -> str:
 
 def _t5(graph: Graph, t5: T5Encoder, words: str, positions: str) -> str:
     """Add a T5's encoder, from embeddings to vectors (B, T, d)."""
-    farthest = t5.relative.farthest  # the bias is constant beyond
-    table = graph.constant("relative", t5.relative(torch.arange(-farthest, farthest + 1)))
-    bias = _relative_bias(graph, positions, table, farthest)
+    bias = _relative_bias(graph, positions, t5.relative, t5.relative.farthest)
     lengths = graph.add("Cast", "lengths", to=TensorProto.INT32)
     x = words
     for block in t5.blocks:
