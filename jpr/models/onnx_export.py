@@ -11,7 +11,6 @@ In 8 bits an encoder multiplies integers (`jpr.models.quantize`). That of a join
 
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -36,13 +35,6 @@ _INPUTS: dict[str, Shape] = {
 }
 
 
-class JointOnnx(NamedTuple):
-    """The two models of a joint model, serialized."""
-
-    encoder: bytes
-    step: bytes
-
-
 def tower_to_onnx(tower: Tower, sample: Sample | None = None) -> bytes:
     """Return a tower as a model in float32; with a sample of token ids, in int8."""
     graph = _graph_for(tower.bert, tower.named_children(), sample)
@@ -52,10 +44,12 @@ def tower_to_onnx(tower: Tower, sample: Sample | None = None) -> bytes:
     return graph.model(_INPUTS, {"vectors": (vector, (TensorProto.FLOAT, ["B", tower.dimension]))})
 
 
-def joint_to_onnx(model: JointModel, weights: str, sample: Sample | None = None) -> JointOnnx:
-    """Return a model in float32; with a sample of token ids, in int8.
+def joint_to_onnx(
+    model: JointModel, weights: str, sample: Sample | None = None
+) -> tuple[bytes, bytes]:
+    """Return the encoder and the step, in float32; with a sample of token ids, in int8.
 
-    Both files record the name of the weights.
+    Both record the name of the weights.
     """
     numbers = len(model.head.tokens) if isinstance(model.head, IndexHead) else 0
     about = {"memory": model.memory, "numbers": str(numbers), "weights": weights}
@@ -70,7 +64,7 @@ def joint_to_onnx(model: JointModel, weights: str, sample: Sample | None = None)
         build = partial(_encoder, model=model, words=words, positions=positions)
         outputs = graph.either(EXACT_INPUT, build)
     step = step_to_onnx(model, sample is not None, about)
-    return JointOnnx(graph.model(inputs, outputs, about), step)
+    return graph.model(inputs, outputs, about), step
 
 
 def _graph_for(encoder: Bert | T5Encoder, others: Modules, sample: Sample | None) -> Graph:

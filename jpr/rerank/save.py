@@ -49,10 +49,10 @@ def export_joint(
     tokenizer = read_tokenizer(source)
     numbers = len(model.head.tokens) if isinstance(model.head, IndexHead) else 0
     rows = _rows(Prompts(tokenizer, settings), numbers, sample) if sample else None
-    made = joint_to_onnx(model, weights, rows)
+    encoder, step = joint_to_onnx(model, weights, rows)
     about |= {"precision": "int8" if sample else "fp32", "weights": weights}
-    (target / ENCODER_FILE).write_bytes(made.encoder)
-    (target / STEP_FILE).write_bytes(made.step)
+    (target / ENCODER_FILE).write_bytes(encoder)
+    (target / STEP_FILE).write_bytes(step)
     (target / "tokenizer.json").write_text(tokenizer.to_str(), encoding="utf-8")
     write_json(
         target / JOINT_JSON, with_sums(about, target, (ENCODER_FILE, STEP_FILE, "tokenizer.json"))

@@ -13,7 +13,7 @@ from jpr.models.config import BertConfig, T5Config
 from jpr.models.heads import PointerHead
 from jpr.models.joint import JointModel
 from jpr.models.joint_checkpoint import write_joint
-from jpr.models.onnx_export import JointOnnx, joint_to_onnx
+from jpr.models.onnx_export import joint_to_onnx
 from jpr.models.onnx_weights import joint_from_onnx
 from jpr.models.t5 import T5Decoder
 from tests.damage import damaged, without_sums
@@ -41,14 +41,14 @@ def pointer(kind: str = "bert", memory: str = "passages", seed: int = 0) -> Join
     return model.eval()
 
 
-def written(folder: Path, model: JointModel, exported: JointOnnx | None = None) -> Path:
+def written(folder: Path, model: JointModel, exported: tuple[bytes, bytes] | None = None) -> Path:
     """A folder with ONNX files alone, in 32 bits if nothing else is given."""
-    exported = exported or joint_to_onnx(model, str(model.encoder.words.weight[0, 0].item()))
+    encoder, step = exported or joint_to_onnx(model, str(model.encoder.words.weight[0, 0].item()))
     write_joint(folder, model, {})
     without_sums(folder / "joint.json")
     (folder / "model.safetensors").unlink()
-    (folder / "encoder.onnx").write_bytes(exported.encoder)
-    (folder / "step.onnx").write_bytes(exported.step)
+    (folder / "encoder.onnx").write_bytes(encoder)
+    (folder / "step.onnx").write_bytes(step)
     return folder
 
 
