@@ -86,10 +86,7 @@ def tiny_model(folder: Path) -> Path:
     """Write a tiny random model."""
     from jpr.models.bert import Bert
     from jpr.models.config import BertConfig, T5Config
-    from jpr.models.heads import (
-        PointerHead,
-        SpanHead,  # torch: not in the process that is measured
-    )
+    from jpr.models.heads import PointerHead  # torch: not in the process that is measured
     from jpr.models.joint import JointModel
     from jpr.models.joint_checkpoint import write_joint
     from jpr.models.t5 import T5Decoder
@@ -99,7 +96,7 @@ def tiny_model(folder: Path) -> Path:
         Bert(BertConfig(30522, 16, 1, 2, 32, 300)),
         T5Decoder(T5Config(1, 16, 8, 32, 1, 2, 1)),
     )
-    model = JointModel(bert, decoder, PointerHead(16), "passages", SpanHead(16))
+    model = JointModel(bert, decoder, PointerHead(16), "passages", answers=True)
     write_joint(folder / "torch", model, asdict(PromptSettings()))
     copyfile(BUNDLED_MODEL / "tokenizer.json", folder / "torch" / "tokenizer.json")
     (folder / "onnx").mkdir()

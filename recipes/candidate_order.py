@@ -43,7 +43,7 @@ def models(source: Path) -> Iterator[tuple[str, JointModel, Prompts]]:
     tokenizer = read_tokenizer(source / "tokenizer.json")
     if (source / "joint.json").exists():
         settings = read_prompt_settings(source)
-        yield source.name, read_joint(source)[0], Prompts(tokenizer, settings)
+        yield source.name, read_joint(source), Prompts(tokenizer, settings)
         return
     for head, count in (("pointer", 1), ("index", NUMBERS)):
         tokens = tuple(tokenizer.token_to_id(f"<extra_id_{i}>") or 0 for i in range(count))

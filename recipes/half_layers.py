@@ -9,13 +9,14 @@
         write_for_torch(BUNDLED_MODEL, Path("models/bundled"))'
 """
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from torch import nn
 
 from jpr.io.atomic import copy_file
 from jpr.models.bert import Bert
 from jpr.models.joint_checkpoint import read_joint, write_joint
+from jpr.rerank.prompt import read_prompt_settings
 from recipes.command_line import parser_of
 
 
@@ -23,7 +24,7 @@ def main() -> None:
     """Read, leave out, write."""
     parser = parser_of(__doc__, "model", "out")
     options = parser.parse_args()
-    model, prompt = read_joint(options.model)
+    model = read_joint(options.model)
     encoder = model.encoder
     if not isinstance(encoder, Bert):
         raise SystemExit(f"{options.model}: its encoder is a T5; give one over a BERT")
@@ -31,7 +32,7 @@ def main() -> None:
     encoder.config = replace(encoder.config, num_hidden_layers=len(encoder.blocks))
     options.out.mkdir(parents=True, exist_ok=True)
     copy_file(options.model / "tokenizer.json", options.out / "tokenizer.json")
-    write_joint(options.out, model, prompt)
+    write_joint(options.out, model, asdict(read_prompt_settings(options.model)))
     print(options.out, len(encoder.blocks), "layers")
 
 

@@ -141,13 +141,11 @@ class CachePool(threading.local):
     @torch.inference_mode()
     def encode(self, candidates: PackedCandidates) -> EncodedBatch:
         """Encode every candidate, as the model does, but by CUDA graphs where possible."""
-        if not dispatch.uses_inference_kernels(self._model.decoder.norm.weight):
+        fast = dispatch.uses_inference_kernels(self._model.decoder.norm.weight)
+        if not fast or not len(candidates.ids):
             return self._model.encode(candidates)
-        return self._model.encode(candidates, self._encode_packed)
-
-    def _encode_packed(self, ids: Tensor, lengths: Tensor) -> Tensor:
-        """Map concatenated rows of `lengths` (B,), ids (N,), to (N, d)."""
-        return in_parts(ids, row_lengths(lengths, len(ids)), self._encode_part)
+        rows = row_lengths(candidates.lengths, len(candidates.ids))
+        return self._model.encode(candidates, in_parts(candidates.ids, rows, self._encode_part))
 
     def _encode_part(self, ids: Tensor, rows: Ints) -> Tensor:
         """Pad to a shape that recurs; what lies after the last row's end belongs to none."""

@@ -10,8 +10,6 @@ The decoder's memory is every token (`tokens`, Fusion in Decoder), or one vector
 A model may also have a span head, so that passages can be chosen for the answers they add.
 """
 
-from collections.abc import Callable
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -24,8 +22,6 @@ from jpr.models.padding import length_mask, pad_rows
 from jpr.models.t5 import Memory, T5Decoder, T5Encoder
 
 MEMORIES = ("tokens", "passages")
-EncodePacked = Callable[[Tensor, Tensor], Tensor]
-"""Maps concatenated rows, ids (N,) and lengths (B,), to vectors (N, d)."""
 
 
 class JointModel(nn.Module):
@@ -37,8 +33,9 @@ class JointModel(nn.Module):
         decoder: T5Decoder,
         head: PointerHead | IndexHead,
         memory: str = "tokens",
-        answers: SpanHead | None = None,
+        answers: bool = False,
     ) -> None:
+        """Put the parts together; with `answers`, add a span head."""
         super().__init__()
         if memory not in MEMORIES:
             raise ConfigError(f"memory {memory!r}; choose from {', '.join(MEMORIES)}")
@@ -47,13 +44,14 @@ class JointModel(nn.Module):
         if width != d:
             raise ConfigError(f"the encoder's width is {width}, the decoder's {d}; they must agree")
         self.encoder, self.decoder, self.head, self.memory = encoder, decoder, head, memory
-        self.answers = answers
+        self.answers = SpanHead(d) if answers else None
 
-    def encode(self, candidates: PackedCandidates, run: EncodePacked | None = None) -> EncodedBatch:
-        """Encode every candidate separately; `run` replaces the encoder's `forward_packed`."""
+    def encode(self, candidates: PackedCandidates, hidden: Tensor | None = None) -> EncodedBatch:
+        """Encode every candidate separately, unless the encoder's vectors (N, d) are given."""
         if not candidates.counts or min(candidates.counts) < 1:
             raise DataError("a question has no candidates; give it at least one")
-        hidden = (run or self.encoder.forward_packed)(candidates.ids, candidates.lengths)  # (N, d)
+        if hidden is None:
+            hidden = self.encoder.forward_packed(candidates.ids, candidates.lengths)
         first = candidates.lengths.cumsum(0) - candidates.lengths
         marked = hidden[first + candidates.marks]  # (R, d)
         counts = torch.tensor(candidates.counts, device=hidden.device)

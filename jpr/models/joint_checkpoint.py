@@ -11,11 +11,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 from jpr.errors import ConfigError, DataError, FormatError
-from jpr.io.checksums import checked_sums, write_folder
+from jpr.io.checksums import check_sums, write_folder
 from jpr.models.bert import Bert, from_hugging_face
 from jpr.models.checkpoint import load_weights, read_checkpoint, shapes_only, write_checkpoint
 from jpr.models.config import BertConfig, T5Config
-from jpr.models.heads import IndexHead, PointerHead, SpanHead
+from jpr.models.heads import IndexHead, PointerHead
 from jpr.models.joint import JointModel
 from jpr.models.joint_config import FORMAT, JOINT_JSON, KIND, read_joint_json
 from jpr.models.t5 import T5, T5Decoder, T5Encoder
@@ -39,8 +39,7 @@ def joint_over_bert(
     d, heads = shape.hidden_size, shape.num_attention_heads
     head = PointerHead(d)
     like = T5Config(1, d, d // heads, shape.intermediate_size, 1, heads, layers)
-    decoder = T5Decoder(like, dropout)
-    return JointModel(bert, decoder, head, memory, SpanHead(d) if answers else None)
+    return JointModel(bert, T5Decoder(like, dropout), head, memory, answers)
 
 
 def joint_over_t5(
@@ -54,8 +53,7 @@ def joint_over_t5(
     """Make a joint model of a Hugging Face T5, with all its weights."""
     t5 = read_t5(folder, dropout=dropout)
     made = _head_over_t5(t5, head, index_tokens)
-    spans = SpanHead(t5.config.d_model) if answers else None
-    return JointModel(t5.encoder, t5.decoder, made, memory, spans)
+    return JointModel(t5.encoder, t5.decoder, made, memory, answers)
 
 
 def _head_over_t5(t5: T5, head: str, index_tokens: tuple[int, ...]) -> PointerHead | IndexHead:
@@ -97,22 +95,19 @@ def write_joint(
     write_folder(folder / JOINT_JSON, about, lambda: write_checkpoint(folder, config, weights))
 
 
-def read_joint(folder: Path) -> tuple[JointModel, dict[str, object]]:
-    """Read a model and its prompt settings."""
-    about = read_joint_json(folder)
-    checked_sums(folder / JOINT_JSON)
+def read_joint(folder: Path) -> JointModel:
+    """Read a model."""
+    about, sums = read_joint_json(folder)
+    check_sums(sums)
     _, weights = read_checkpoint(folder)
     try:
         model = joint_shape(about)
         if isinstance(model.head, IndexHead):
             weights["head.words.weight"] = weights["encoder.words.weight"]
         load_weights(model, {name: w.float() for name, w in weights.items()})
-        prompt = about["prompt"]
     except (LookupError, TypeError, ValueError, RuntimeError, DataError, ConfigError) as error:
         raise FormatError(folder, 0, f"is damaged ({error}); copy it again") from error
-    if not isinstance(prompt, dict):
-        raise FormatError(folder / JOINT_JSON, 0, "has no prompt; copy it again")
-    return model, prompt
+    return model
 
 
 def joint_shape(about: Mapping[str, object]) -> JointModel:
@@ -133,5 +128,4 @@ def joint_shape(about: Mapping[str, object]) -> JointModel:
             t5 = T5(T5Config(**shape))
             kind = "pointer" if about["head"] == "pointer" else "index"
             encoder, head = t5.encoder, _head_over_t5(t5, kind, tokens)
-        spans = SpanHead(config.d_model) if answers else None
-        return JointModel(encoder, T5Decoder(config), head, str(about["memory"]), spans)
+        return JointModel(encoder, T5Decoder(config), head, str(about["memory"]), answers)

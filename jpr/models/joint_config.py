@@ -13,12 +13,7 @@ ENCODER_FILE, STEP_FILE = "encoder.onnx", "step.onnx"
 EXACT_INPUT = "exact"  # the flag that makes an int8 encoder compute in float32
 
 
-def read_joint_json(folder: Path) -> dict[str, object]:
-    """Read a folder's `joint.json`, which must be of a known kind and format."""
-    return read_joint_json_and_sums(folder)[0]
-
-
-def read_joint_json_and_sums(folder: Path) -> tuple[dict[str, object], dict[Path, str]]:
+def read_joint_json(folder: Path) -> tuple[dict[str, object], dict[Path, str]]:
     """Read a folder's `joint.json`, and the hashes it holds of the files beside it."""
     file = folder / JOINT_JSON
     if not folder.is_dir():

@@ -10,7 +10,7 @@ In 8 bits an encoder multiplies integers (`jpr.models.quantize`). That of a join
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from functools import partial
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from jpr.models.onnx_graph import MICROSOFT, Graph, Modules, Outputs, Shape
 from jpr.models.onnx_step import add_feed_forward, step_to_onnx
 from jpr.models.quantize import quantize_matrices
 from jpr.models.t5 import T5Encoder
-from jpr.models.t5_blocks import EncoderBlock
+from jpr.models.t5_blocks import EncoderBlock, RelativeBias
 from jpr.models.tower import Tower
 
 Sample = Sequence[Sequence[int]]
@@ -33,13 +33,6 @@ _INPUTS: dict[str, Shape] = {
     "ids": (TensorProto.INT64, ["B", "T"]),
     "lengths": (TensorProto.INT64, ["B"]),
 }
-
-
-class JointOnnx(NamedTuple):
-    """The two models of a joint model, serialized."""
-
-    encoder: bytes
-    step: bytes
 
 
 def tower_to_onnx(tower: Tower, sample: Sample | None = None) -> bytes:
@@ -51,10 +44,12 @@ def tower_to_onnx(tower: Tower, sample: Sample | None = None) -> bytes:
     return graph.model(_INPUTS, {"vectors": (vector, (TensorProto.FLOAT, ["B", tower.dimension]))})
 
 
-def joint_to_onnx(model: JointModel, weights: str, sample: Sample | None = None) -> JointOnnx:
-    """Return a model in float32; with a sample of token ids, in int8.
+def joint_to_onnx(
+    model: JointModel, weights: str, sample: Sample | None = None
+) -> tuple[bytes, bytes]:
+    """Return the encoder and the step, in float32; with a sample of token ids, in int8.
 
-    Both files record the name of the weights.
+    Both record the name of the weights.
     """
     numbers = len(model.head.tokens) if isinstance(model.head, IndexHead) else 0
     about = {"memory": model.memory, "numbers": str(numbers), "weights": weights}
@@ -65,18 +60,17 @@ def joint_to_onnx(model: JointModel, weights: str, sample: Sample | None = None)
     if sample is None:
         outputs = _encoder(graph, model, words, positions)
     else:
-        kinds = graph.branch("exact", False), graph.branch("rounded", True)
-        branches = [(branch, _encoder(branch, model, words, positions)) for branch in kinds]
         inputs[EXACT_INPUT] = (TensorProto.BOOL, [])
-        outputs = graph.either(EXACT_INPUT, branches)
+        build = partial(_encoder, model=model, words=words, positions=positions)
+        outputs = graph.either(EXACT_INPUT, build)
     step = step_to_onnx(model, sample is not None, about)
-    return JointOnnx(graph.model(inputs, outputs, about), step)
+    return graph.model(inputs, outputs, about), step
 
 
 def _graph_for(encoder: Bert | T5Encoder, others: Modules, sample: Sample | None) -> Graph:
     """Return an empty graph in which the encoder's matrices are quantized if there is a sample."""
-    matrices = {} if sample is None else quantize_matrices(encoder, sample)
-    return Graph([*encoder.named_modules(), *others], sample is not None, matrices)
+    quantized = None if sample is None else quantize_matrices(encoder, sample)
+    return Graph([*encoder.named_modules(), *others], quantized)
 
 
 def _encoder(graph: Graph, model: JointModel, words: str, positions: str) -> Outputs:
@@ -87,7 +81,7 @@ def _encoder(graph: Graph, model: JointModel, words: str, positions: str) -> Out
     else:
         x = _t5(graph, encoder, words, positions)
     shape: Shape = (TensorProto.FLOAT, ["B", "T", encoder.words.embedding_dim])
-    outputs: dict[str, tuple[str, Shape]] = {"vectors": (x, shape)}
+    outputs: Outputs = {"vectors": (x, shape)}
     if model.answers is not None:
         logits = graph.linear(x, model.answers.ends)
         outputs["answers"] = logits, (TensorProto.FLOAT, ["B", "T", 2])
@@ -100,8 +94,9 @@ def _positions(graph: Graph) -> str:
     return graph.add("Range", graph.constant("zero", np.int64(0)), length, "one")
 
 
-def _relative_bias(graph: Graph, positions: str, table: str, farthest: int) -> str:
-    """Add a bias (1, heads, T, T) from a table by distance, -farthest to farthest."""
+def _relative_bias(graph: Graph, positions: str, relative: RelativeBias, farthest: int) -> str:
+    """Add a bias (1, heads, T, T), which is constant beyond the farthest distance."""
+    table = graph.constant("relative", relative(torch.arange(-farthest, farthest + 1)))
     rows = graph.add("Unsqueeze", positions, graph.ints(1))
     distance = graph.add("Sub", graph.add("Unsqueeze", positions, graph.ints(0)), rows)
     least = graph.constant("least_distance", np.int64(-farthest))
@@ -119,9 +114,8 @@ def _bert(graph: Graph, bert: Bert, words: str, positions: str) -> str:
     x = graph.layer_norm(x, bert.norm)
     bias: tuple[str, ...] = ()
     if bert.is_mpnet:
-        n = bert.config.max_position_embeddings
-        by_distance = graph.constant("relative", bert.relative(torch.arange(1 - n, n)))
-        bias = (_relative_bias(graph, positions, by_distance, n - 1),)
+        farthest = bert.config.max_position_embeddings - 1
+        bias = (_relative_bias(graph, positions, bert.relative, farthest),)
     lengths = graph.add("Cast", "lengths", to=TensorProto.INT32)
     for block in bert.blocks:
         assert isinstance(block, BertBlock)
@@ -136,9 +130,7 @@ def _bert(graph: Graph, bert: Bert, words: str, positions: str) -> str:
 
 def _t5(graph: Graph, t5: T5Encoder, words: str, positions: str) -> str:
     """Add a T5's encoder, from embeddings to vectors (B, T, d)."""
-    farthest = t5.relative.farthest  # the bias is constant beyond
-    table = graph.constant("relative", t5.relative(torch.arange(-farthest, farthest + 1)))
-    bias = _relative_bias(graph, positions, table, farthest)
+    bias = _relative_bias(graph, positions, t5.relative, t5.relative.farthest)
     lengths = graph.add("Cast", "lengths", to=TensorProto.INT32)
     x = words
     for block in t5.blocks:

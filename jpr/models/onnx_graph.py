@@ -1,6 +1,6 @@
 """A builder of ONNX graphs: operations, norms, and matrices in float32 or int8."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 
 import numpy as np
@@ -18,18 +18,18 @@ _MAX_BYTES = 2**31 - 2**24  # protobuf's limit, less some for the operations
 Modules = Iterable[tuple[str, nn.Module]]
 """Layers by the names under which their weights are stored."""
 Shape = tuple[int, Sequence[int | str]]  # the type of a tensor and its axes, variable ones by name
-Outputs = Mapping[str, tuple[str, Shape]]  # outputs of a graph by name: the tensor, and its shape
+Outputs = dict[str, tuple[str, Shape]]  # outputs of a graph by name: the tensor, and its shape
 
 
 class Graph:
     """An ONNX graph under construction."""
 
     def __init__(
-        self, modules: Modules, int8: bool, matrices: Mapping[str, QuantizedMatrix]
+        self, modules: Modules, quantized: Mapping[str, QuantizedMatrix] | None = None
     ) -> None:
-        """Begin an empty graph; `int8` stores its matrices, `matrices` are its quantized layers."""
+        """Begin an empty graph in float32; with quantized layers, even none, in int8."""
         self.names = {module: name for name, module in modules}
-        self._int8, self._matrices = int8, matrices
+        self._int8, self._matrices = quantized is not None, quantized or {}
         self._prefix, self._rounds_inputs = "", True
         self.nodes: list[NodeProto] = []
         self.weights: dict[str, TensorProto] = {}
@@ -76,22 +76,22 @@ class Graph:
         stored = self.constant(name, codes), self.constant(f"{name}.step", steps[:, 0])
         return self.add("DequantizeLinear", *stored, axis=0)
 
-    def branch(self, name: str, rounds_inputs: bool) -> "Graph":
-        """Return a graph that is computed conditionally; it shares the weights.
+    def either(self, exact: str, build: Callable[["Graph"], Outputs]) -> Outputs:
+        """Add one of two graphs that share the weights.
 
-        Its quantized layers round their inputs and multiply integers, or multiply in float32.
+        Where `exact` holds, quantized layers multiply in float32; otherwise they round their inputs
+        and multiply integers.
         """
-        found = copy(self)
-        found.nodes, found._prefix, found._rounds_inputs = [], f"{name}.", rounds_inputs
-        return found
-
-    def either(self, condition: str, branches: Sequence[tuple["Graph", Outputs]]) -> Outputs:
-        """Add the first of two branches where a condition holds, otherwise the second."""
-        made = [branch._closed({}, outputs) for branch, outputs in branches]
-        names = {name: f"either.{name}" for name in branches[0][1]}
-        attributes = dict(zip(("then_branch", "else_branch"), made, strict=True))
-        self.nodes.append(helper.make_node("If", [condition], list(names.values()), **attributes))
-        return {name: (names[name], shape) for name, (_, shape) in branches[0][1].items()}
+        branches: dict[str, GraphProto] = {}
+        outputs: Outputs = {}
+        for name, prefix in (("then_branch", "exact."), ("else_branch", "rounded.")):
+            branch = copy(self)
+            branch.nodes, branch._prefix, branch._rounds_inputs = [], prefix, prefix == "rounded."
+            outputs = build(branch)
+            branches[name] = branch._closed({}, outputs)
+        names = [f"either.{name}" for name in outputs]
+        self.nodes.append(helper.make_node("If", [exact], names, **branches))
+        return {name: (f"either.{name}", shape) for name, (_, shape) in outputs.items()}
 
     def _closed(self, inputs: Mapping[str, Shape], outputs: Outputs) -> GraphProto:
         """Return the graph with these inputs and outputs; a branch has no weights of its own."""
@@ -118,7 +118,7 @@ class Graph:
 
     def linear(self, x: str, linear: nn.Linear) -> str:
         """Add a linear layer; its product is in float32, or of integers if it is quantized."""
-        name, bias = self.names[linear], _bias(linear)
+        name, bias = self.names[linear], dict(linear.named_parameters()).get("bias")
         matrix = self._matrices.get(name)
         if matrix is None:
             product = self.add("MatMul", x, self.constant(f"{name}.weight", linear.weight.T))
@@ -154,10 +154,6 @@ class Graph:
         helper.set_model_props(model, dict(about or {}))
         found: bytes = model.SerializeToString()
         return found
-
-
-def _bias(linear: nn.Linear) -> Tensor | None:
-    return linear.bias  # torch's types omit that it may be None
 
 
 def _int8_rows(weight: Tensor) -> tuple[Tensor, Tensor]:

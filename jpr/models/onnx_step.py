@@ -20,7 +20,7 @@ from torch import nn
 
 from jpr.models.heads import IndexHead, PointerHead
 from jpr.models.joint import JointModel
-from jpr.models.onnx_graph import MICROSOFT, Graph, Shape
+from jpr.models.onnx_graph import MICROSOFT, Graph, Outputs, Shape
 from jpr.models.t5 import T5Decoder
 from jpr.models.t5_blocks import CrossAttention, DecoderBlock, FeedForward
 
@@ -55,7 +55,7 @@ def step_to_onnx(model: JointModel, int8: bool, about: Mapping[str, str]) -> byt
         inputs |= {"marked": (_FLOAT, ["C", d]), "prior": (_FLOAT, ["C"])}
     else:
         inputs["numbers"] = _INT64, ["C"]
-    outputs: dict[str, tuple[str, Shape]] = {
+    outputs: Outputs = {
         "log_probs": (graph.add("LogSoftmax", logits, axis=-1), (_FLOAT, ["P", "C"])),
         "new_keys": (keys, (_FLOAT, [layers, "P", inner])),
         "new_values": (values, (_FLOAT, [layers, "P", inner])),
@@ -79,7 +79,7 @@ class _StepGraph(Graph):
 
     def __init__(self, model: JointModel, int8: bool) -> None:
         """Store the head's matrices; of a T5's vocabulary only the index tokens."""
-        super().__init__(model.decoder.named_modules(), int8, {})
+        super().__init__(model.decoder.named_modules(), {} if int8 else None)
         head = model.head
         if isinstance(head, PointerHead):
             parts = {name: getattr(head, name).weight for name in ("query", "key", "chosen")}

@@ -11,7 +11,7 @@ import numpy as np
 
 from jpr.errors import ConfigError, DataError, FormatError, needs_extra
 from jpr.io.atomic import copy_file
-from jpr.io.checksums import checked_sums
+from jpr.io.checksums import check_sums
 
 with needs_extra("weights for torch", "train"):
     import onnx
@@ -24,7 +24,6 @@ from jpr.models import joint_config
 from jpr.models.bert import Bert
 from jpr.models.checkpoint import load_weights
 from jpr.models.config import BertConfig
-from jpr.models.heads import PointerHead
 from jpr.models.joint import JointModel
 from jpr.models.joint_checkpoint import joint_shape, write_joint
 from jpr.models.t5 import T5Decoder
@@ -52,11 +51,11 @@ def tower_from_onnx(file: Path, head: VectorHead) -> Tower:
 
 def joint_from_onnx(folder: Path) -> JointModel:
     """Read a joint model's weights from its two files, dequantized."""
-    about = joint_config.read_joint_json(folder)
+    about, sums = joint_config.read_joint_json(folder)
     if not joint_config.is_bert_pointer(about):
         problem = "is not a BERT with a pointer head; other exported models run only on the CPU"
         raise FormatError(folder, 0, f"{problem}: use device cpu, or the folder before the export")
-    checked_sums(folder / joint_config.JOINT_JSON)
+    check_sums(sums)
     names = joint_config.ENCODER_FILE, joint_config.STEP_FILE
     encoder, step = (_open(folder / name) for name in names)
     if _metadata(encoder) != _metadata(step):
@@ -72,7 +71,7 @@ def joint_from_onnx(folder: Path) -> JointModel:
 
 def write_for_torch(exported: Path, folder: Path) -> None:
     """Write an exported joint model as a folder that can be trained further."""
-    prompt = joint_config.read_joint_json(exported).get("prompt")
+    prompt = joint_config.read_joint_json(exported)[0].get("prompt")
     if not isinstance(prompt, dict):
         raise FormatError(exported, 0, "has no prompt; export it again")
     copy_file(exported / "tokenizer.json", folder / "tokenizer.json")
@@ -126,15 +125,11 @@ def _bert_weights(stored: Stored, bert: Bert) -> dict[str, Tensor]:
 
 def _joint_weights(encoder: Stored, step: Stored, model: JointModel) -> dict[str, Tensor]:
     assert isinstance(model.encoder, Bert)
-    assert isinstance(model.head, PointerHead)
-    head = {
-        name: _rows(step, f"head.{name.removesuffix('.weight')}")
-        for name in model.head.state_dict()
-    }
+    head = model.head.state_dict()
     parts = {
         "encoder": _bert_weights(encoder, model.encoder),
         "decoder": _decoder_weights(step, model.decoder),
-        "head": head,
+        "head": {name: _rows(step, f"head.{name.removesuffix('.weight')}") for name in head},
     }
     if model.answers is not None:
         parts["answers"] = {"ends.weight": encoder["answers.weight"].T}

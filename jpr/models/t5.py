@@ -37,11 +37,6 @@ class T5Encoder(nn.Module):
         self.norm = t5_blocks.T5Norm(config)
         self.checkpointing = False  # recompute activations in the backward pass, to save memory
 
-    def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
-        """Map padded ids (B, T) with `lengths` (B,) to (B, T, d)."""
-        mask = padding.length_mask(lengths, ids.shape[1])
-        return padding.pad_rows(self.forward_packed(ids[mask], lengths), mask)
-
     def forward_packed(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """Map concatenated rows of `lengths` (B,), ids (N,), to (N, d)."""
         rows, weight = padding.row_lengths(lengths, len(ids)), self.words.weight

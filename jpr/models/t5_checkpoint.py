@@ -49,24 +49,20 @@ def t5_from_weights(
     config: Mapping[str, object], weights: Mapping[str, Tensor], dropout: float = 0.0
 ) -> T5:
     """Make a T5 of a checkpoint's weights under Hugging Face's names, without copying them."""
-    shape = T5Config.from_dict(config)
-    tied = shape.tie_word_embeddings and _HEAD in weights
-    if tied and not torch.equal(weights[_HEAD], _words(weights)):
-        scaled = bool(config.get("scale_decoder_outputs", not shape.is_gated))
-        shape = replace(shape, tie_word_embeddings=False, scale_decoder_outputs=scaled)
-    with checkpoint.shapes_only():  # the largest have tens of gigabytes: nothing is allocated twice
-        model = T5(shape, dropout)
-    checkpoint.load_weights(model, from_hugging_face(weights, shape), _names(shape))
-    return model
-
-
-def from_hugging_face(weights: Mapping[str, Tensor], config: T5Config) -> dict[str, Tensor]:
-    """Rename the weights of a Hugging Face T5 to those of `T5`."""
-    words = _words(weights)
+    shape, words = T5Config.from_dict(config), _words(weights)
     for copy in _COPIES:
         if copy in weights and not torch.equal(weights[copy], words):
             raise DataError(f"{copy} differs from {_WORDS}; a T5 has one matrix for both")
-    return checkpoint.stack_weights({**weights, _WORDS: words}, _names(config), "T5")
+    tied = shape.tie_word_embeddings and _HEAD in weights
+    if tied and not torch.equal(weights[_HEAD], words):
+        scaled = bool(config.get("scale_decoder_outputs", not shape.is_gated))
+        shape = replace(shape, tie_word_embeddings=False, scale_decoder_outputs=scaled)
+    names = _names(shape)
+    stacked = checkpoint.stack_weights({**weights, _WORDS: words}, names, "T5")
+    with checkpoint.shapes_only():  # the largest have tens of gigabytes: nothing is allocated twice
+        model = T5(shape, dropout)
+    checkpoint.load_weights(model, stacked, names)
+    return model
 
 
 def to_hugging_face(weights: Mapping[str, Tensor], config: T5Config) -> dict[str, Tensor]:

@@ -69,14 +69,13 @@ def tower_from_weights(
     shape = BertConfig.from_dict(config)
     prefix = next((name.removesuffix(_WORDS) for name in weights if name.endswith(_WORDS)), "")
     plain = {name.removeprefix(prefix): weight for name, weight in weights.items()}
-    named = {f"bert.{name}": w for name, w in from_hugging_face(plain, shape).items()}
-    for ours, theirs in _HEAD_NAMES.items():
-        for kind in ("weight", "bias"):
-            if f"{theirs}.{kind}" in plain:
-                named[f"{ours}.{kind}"] = plain[f"{theirs}.{kind}"]
+    named = {f"bert.{name}": w.float() for name, w in from_hugging_face(plain, shape).items()}
     projection = plain.get("projection.dense.weight")
     with shapes_only():  # nothing is allocated until the shapes are checked
         tower = Tower(Bert(shape), head, None if projection is None else len(projection))
-    used = {name: named[name].float() for name in tower.state_dict() if name in named}
-    load_weights(tower, used)
+    for name in tower.state_dict():
+        part, _, kind = name.rpartition(".")
+        if (theirs := f"{_HEAD_NAMES.get(part)}.{kind}") in plain:
+            named[name] = plain[theirs].float()
+    load_weights(tower, named)
     return tower

@@ -64,7 +64,7 @@ class JointReranker:
         ONNX; 0 is one per core.
         """
         folder = BUNDLED_MODEL if folder is None else Path(folder)
-        about, sums = joint_config.read_joint_json_and_sums(folder)
+        about, sums = joint_config.read_joint_json(folder)
         file = folder / joint_config.JOINT_JSON
         settings = parse_section(PromptSettings, about, "prompt", file)
         own = parse_section(Decoding, {"decoding": {}, **about}, "decoding", file)

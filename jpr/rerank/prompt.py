@@ -136,4 +136,5 @@ class Prompts:
 
 def read_prompt_settings(folder: Path) -> PromptSettings:
     """Read the prompt settings of a model's `joint.json`."""
-    return parse_section(PromptSettings, read_joint_json(folder), "prompt", folder / JOINT_JSON)
+    about, _ = read_joint_json(folder)
+    return parse_section(PromptSettings, about, "prompt", folder / JOINT_JSON)

@@ -15,7 +15,7 @@ from jpr.encode.tokenizer import read_tokenizer
 from jpr.errors import ConfigError, needs_extra
 from jpr.io.checksums import with_sums
 from jpr.io.json_files import write_json
-from jpr.models.joint_config import ENCODER_FILE, JOINT_JSON, STEP_FILE, read_joint_json_and_sums
+from jpr.models.joint_config import ENCODER_FILE, JOINT_JSON, STEP_FILE, read_joint_json
 from jpr.rerank.joint import model_input
 from jpr.rerank.prompt import Prompts, read_prompt_settings
 from jpr.types import Ranking
@@ -38,22 +38,21 @@ def export_joint(
         from jpr.models.heads import IndexHead, PointerHead
         from jpr.models.joint_checkpoint import read_joint
         from jpr.models.onnx_export import joint_to_onnx
-    model, _ = read_joint(source)
+    model = read_joint(source)
     if prior is not None:
         if not isinstance(model.head, PointerHead):
             raise ConfigError(f"{source}: has an index head; a prior is for a pointer head")
         model.head.prior.data.fill_(prior)
-    about, sums = read_joint_json_and_sums(source)
+    about, sums = read_joint_json(source)
     weights = weights_digest(weight_files(source), sums)
     weights += "" if prior is None else f", prior {prior:g}"
     tokenizer = read_tokenizer(source)
     numbers = len(model.head.tokens) if isinstance(model.head, IndexHead) else 0
     rows = _rows(Prompts(tokenizer, settings), numbers, sample) if sample else None
-    made = joint_to_onnx(model, weights, rows)
-    precision = "int8" if sample else "fp32"
-    about |= {"precision": precision, "weights": weights}
-    (target / ENCODER_FILE).write_bytes(made.encoder)
-    (target / STEP_FILE).write_bytes(made.step)
+    encoder, step = joint_to_onnx(model, weights, rows)
+    about |= {"precision": "int8" if sample else "fp32", "weights": weights}
+    (target / ENCODER_FILE).write_bytes(encoder)
+    (target / STEP_FILE).write_bytes(step)
     (target / "tokenizer.json").write_text(tokenizer.to_str(), encoding="utf-8")
     write_json(
         target / JOINT_JSON, with_sums(about, target, (ENCODER_FILE, STEP_FILE, "tokenizer.json"))

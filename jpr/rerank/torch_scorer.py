@@ -39,7 +39,7 @@ class TorchScorer:
         if device == "cuda" and not torch.cuda.is_available():
             raise ConfigError("device cuda: torch sees no GPU here; use cpu or auto")
         if files := weight_files(folder):
-            model = read_joint(folder)[0]
+            model = read_joint(folder)
         else:
             from jpr.models.onnx_weights import joint_from_onnx  # needs onnx
 

@@ -40,8 +40,11 @@ Rows = NDArray[np.int64]
 class VectorSource(Protocol):
     """Vectors of passages, in their order, such as `jpr.encode.vectors.StoredVectors`."""
 
-    key: str  # of the encoder
-    dimension: int
+    @property
+    def key(self) -> str: ...  # of the encoder
+
+    @property
+    def dimension(self) -> int: ...
 
     def __len__(self) -> int: ...
 

@@ -33,7 +33,7 @@ def load_model(config: ModelConfig) -> tuple[JointModel, Prompts]:
     home = Path(config.init or config.weights)
     tokenizer = read_tokenizer(home)
     if config.init:
-        model, _ = read_joint(home)
+        model = read_joint(home)
         if config.head == "index" and isinstance(model.head, PointerHead):
             raise ConfigError(
                 f"model.init: {home} has a pointer head, without index tokens; remove "

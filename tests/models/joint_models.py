@@ -5,7 +5,7 @@ import torch
 from jpr.models.bert import Bert
 from jpr.models.candidates import PackedCandidates
 from jpr.models.config import BertConfig, T5Config
-from jpr.models.heads import IndexHead, PointerHead, SpanHead
+from jpr.models.heads import IndexHead, PointerHead
 from jpr.models.joint import JointModel
 from jpr.models.t5 import T5, T5Decoder
 
@@ -21,15 +21,13 @@ def t5_config(layers: int = 2) -> T5Config:
 def pointer_over_bert(seed: int = 0, answers: bool = False) -> JointModel:
     torch.manual_seed(seed)
     bert = Bert(BertConfig(WORDS, D, 1, 2, 32, 32))
-    reads = SpanHead(D) if answers else None
-    return JointModel(bert, T5Decoder(t5_config()), PointerHead(D), "passages", reads).eval()
+    return JointModel(bert, T5Decoder(t5_config()), PointerHead(D), "passages", answers).eval()
 
 
 def pointer_over_t5(seed: int = 0, answers: bool = False) -> JointModel:
     torch.manual_seed(seed)
     t5 = T5(t5_config())
-    reads = SpanHead(D) if answers else None
-    return JointModel(t5.encoder, t5.decoder, PointerHead(D), "tokens", reads).eval()
+    return JointModel(t5.encoder, t5.decoder, PointerHead(D), "tokens", answers).eval()
 
 
 def answers_over_bert() -> JointModel:

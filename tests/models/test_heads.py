@@ -66,7 +66,7 @@ def test_gradients_are_numbers_even_where_a_passage_is_empty() -> None:
 def test_folders_say_whether_a_model_reads_answers(make: Make, tmp_path: Path) -> None:
     model = make()
     write_joint(tmp_path, model, {"style": "bert"})
-    again, _ = read_joint(tmp_path)
+    again = read_joint(tmp_path)
     assert (again.answers is None) == (model.answers is None)
     for name, weight in model.state_dict().items():
         assert torch.equal(again.state_dict()[name], weight)
@@ -78,7 +78,7 @@ def test_folders_of_before_there_were_answers_are_read(tmp_path: Path) -> None:
     about = without_sums(file)
     assert about.pop("answers") is False
     file.write_text(json.dumps(about))
-    assert read_joint(tmp_path)[0].answers is None
+    assert read_joint(tmp_path).answers is None
     file.write_text(json.dumps({**about, "answers": "many"}))
     with pytest.raises(FormatError, match="answers is 'many'"):
         read_joint(tmp_path)

@@ -6,15 +6,16 @@ import onnxruntime
 import pytest
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from jpr.errors import DataError
 from jpr.models.bert import Bert
 from jpr.models.candidates import EncodedBatch, PackedCandidates
 from jpr.models.config import BertConfig, T5Config
 from jpr.models.decoder_cache import PrefixScorer
-from jpr.models.heads import IndexHead, PointerHead, SpanHead
+from jpr.models.heads import IndexHead, PointerHead
 from jpr.models.joint import JointModel
-from jpr.models.onnx_export import JointOnnx, joint_to_onnx
+from jpr.models.onnx_export import joint_to_onnx
 from jpr.models.quantize import quantize_matrices
 from jpr.models.t5 import T5, T5Decoder
 from tests.models.joint_models import NUMBERS, WORDS, candidates
@@ -45,8 +46,7 @@ def uneven(model: JointModel) -> JointModel:
 def pointer_over(kind: str, memory: str, answers: bool = False) -> JointModel:
     bert = Bert(BertConfig(WORDS, D, 2, 2, 32, 32, model_type=kind, pad_token_id=1))
     decoder = T5Decoder(T5Config(1, D, 4, 32, 1, 4, 2))
-    reads = SpanHead(D) if answers else None
-    return uneven(JointModel(bert, decoder, PointerHead(D), memory, reads))
+    return uneven(JointModel(bert, decoder, PointerHead(D), memory, answers))
 
 
 def t5(head: str, gated: bool, answers: bool = False) -> JointModel:
@@ -54,8 +54,7 @@ def t5(head: str, gated: bool, answers: bool = False) -> JointModel:
     made = T5(T5Config(WORDS, D, 4, 24, 2, 3, 2, 8, 6, feed_forward_proj=feed,
                        tie_word_embeddings=not gated))  # fmt: skip
     if head == "pointer":
-        reads = SpanHead(D) if answers else None
-        return uneven(JointModel(made.encoder, made.decoder, PointerHead(D), "tokens", reads))
+        return uneven(JointModel(made.encoder, made.decoder, PointerHead(D), "tokens", answers))
     out = made.head.weight if gated else made.encoder.words.weight
     numbers = IndexHead(made.encoder.words, out, 0, NUMBERS)
     return uneven(JointModel(made.encoder, made.decoder, numbers, "tokens"))
@@ -83,25 +82,24 @@ def session(model: bytes) -> onnxruntime.InferenceSession:
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
-def encoded_by_onnx(
-    exported: JointOnnx, given: PackedCandidates
-) -> tuple[list[Floats], list[Floats]]:
+def encoded_by_onnx(encoder: bytes, given: PackedCandidates) -> tuple[list[Floats], list[Floats]]:
     """The vectors of each candidate's tokens, from one padded batch, and the ends of answers."""
     texts = torch.split(given.ids, given.lengths.tolist())
     ids = torch.nn.utils.rnn.pad_sequence(list(texts), batch_first=True, padding_value=7).numpy()
-    ran = session(exported.encoder)
+    ran = session(encoder)
     known = {"ids": ids, "lengths": given.lengths.numpy(), "exact": np.array(False)}
     found, *ends = ran.run(None, {t.name: known[t.name] for t in ran.get_inputs()})
     return [row[:n] for row, n in zip(found, given.lengths.tolist(), strict=True)], ends
 
 
 def steps_by_onnx(
-    exported: JointOnnx, model: JointModel, given: PackedCandidates, deepest: int
+    exported: tuple[bytes, bytes], model: JointModel, given: PackedCandidates, deepest: int
 ) -> dict[tuple[int, ...], Floats]:
     """Log-probabilities of all prefixes of some of the candidates, one step for each depth."""
-    rows, _ = encoded_by_onnx(exported, given)
+    encoder, decoder_step = exported
+    rows, _ = encoded_by_onnx(encoder, given)
     marked = np.stack([row[mark] for row, mark in zip(rows, given.marks.tolist(), strict=True)])
-    step = session(exported.step)
+    step = session(decoder_step)
     known = {
         "marked": marked,
         "memory": marked if model.memory == "passages" else np.concatenate(rows),
@@ -142,7 +140,7 @@ def encode(model: JointModel, given: PackedCandidates) -> EncodedBatch:
 def test_both_give_what_torch_gives(make: Make) -> None:
     model, given = make(), candidates((N,))
     exported = joint_to_onnx(model, "some weights")
-    rows, ends = encoded_by_onnx(exported, given)
+    rows, ends = encoded_by_onnx(exported[0], given)
     with torch.no_grad():
         hidden = model.encoder.forward_packed(given.ids, given.lengths)
     np.testing.assert_allclose(np.concatenate(rows), hidden.numpy(), atol=1e-4)
@@ -182,7 +180,8 @@ def test_what_is_read_again_is_rounded_less(make: Make) -> None:
     texts = torch.split(given.ids, given.lengths.tolist())
     ids = torch.nn.utils.rnn.pad_sequence(list(texts), batch_first=True).numpy()
     feed = {"ids": ids, "lengths": given.lengths.numpy()}
-    ran = session(joint_to_onnx(model, "some weights", sample()).encoder)
+    encoder, _ = joint_to_onnx(model, "some weights", sample())
+    ran = session(encoder)
     with torch.inference_mode():
         expected = model.encoder.forward_packed(given.ids, given.lengths).numpy()
     errors = []
@@ -198,12 +197,9 @@ def test_eight_bits_take_a_quarter() -> None:
     made = T5(T5Config(300, 64, 16, 128, 2, 4, 2))
     model = JointModel(made.encoder, made.decoder, PointerHead(64), "tokens").eval()
     plain, coded = joint_to_onnx(model, ""), joint_to_onnx(model, "", sample())
-    decoder = [*model.decoder.parameters(), *model.head.parameters()]
-    for before, after, weights in (
-        (plain.encoder, coded.encoder, model.encoder.parameters()),
-        (plain.step, coded.step, decoder),
-    ):
-        numbers = sum(weight.numel() for weight in weights)
+    parts = nn.ModuleList([model.encoder]), nn.ModuleList([model.decoder, model.head])
+    for before, after, part in zip(plain, coded, parts, strict=True):
+        numbers = sum(weight.numel() for weight in part.parameters())
         assert len(before) > 4 * numbers
         assert len(after) < len(before) - 2.5 * numbers
 

@@ -10,10 +10,10 @@ import torch
 from jpr.errors import FormatError, JprError
 from jpr.models.bert import Bert
 from jpr.models.config import BertConfig, T5Config
-from jpr.models.heads import PointerHead, SpanHead
+from jpr.models.heads import PointerHead
 from jpr.models.joint import JointModel
 from jpr.models.joint_checkpoint import write_joint
-from jpr.models.onnx_export import JointOnnx, joint_to_onnx
+from jpr.models.onnx_export import joint_to_onnx
 from jpr.models.onnx_weights import joint_from_onnx
 from jpr.models.t5 import T5Decoder
 from tests.damage import damaged, without_sums
@@ -34,21 +34,21 @@ def pointer(kind: str = "bert", memory: str = "passages", seed: int = 0) -> Join
     torch.manual_seed(seed)
     bert = Bert(BertConfig(WORDS, D, 2, 2, 32, 32, model_type=kind))
     decoder = T5Decoder(T5Config(1, D, 8, 24, 1, 2, 2, 8, 6))
-    model = JointModel(bert, decoder, PointerHead(D), memory, SpanHead(D))
+    model = JointModel(bert, decoder, PointerHead(D), memory, answers=True)
     for name, weight in model.named_parameters():
         around = 1.0 if "norm" in name and name.endswith("weight") else 0.0
         torch.nn.init.normal_(weight, mean=around, std=0.3)
     return model.eval()
 
 
-def written(folder: Path, model: JointModel, exported: JointOnnx | None = None) -> Path:
+def written(folder: Path, model: JointModel, exported: tuple[bytes, bytes] | None = None) -> Path:
     """A folder with ONNX files alone, in 32 bits if nothing else is given."""
-    exported = exported or joint_to_onnx(model, str(model.encoder.words.weight[0, 0].item()))
+    encoder, step = exported or joint_to_onnx(model, str(model.encoder.words.weight[0, 0].item()))
     write_joint(folder, model, {})
     without_sums(folder / "joint.json")
     (folder / "model.safetensors").unlink()
-    (folder / "encoder.onnx").write_bytes(exported.encoder)
-    (folder / "step.onnx").write_bytes(exported.step)
+    (folder / "encoder.onnx").write_bytes(encoder)
+    (folder / "step.onnx").write_bytes(step)
     return folder
 
 

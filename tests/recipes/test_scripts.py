@@ -1,4 +1,5 @@
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from jpr.models.heads import PointerHead
 from jpr.models.joint import JointModel
 from jpr.models.joint_checkpoint import read_joint, write_joint
 from jpr.models.t5 import T5Decoder
+from jpr.rerank.prompt import PromptSettings
 from jpr.train.recipe import JointTraining, read_recipe
 from jpr.train.state import RunProgress
 from jpr.types import Hit, Passage, Question, Ranking
@@ -94,11 +96,11 @@ def test_extra_questions_are_split_by_what_they_ask_for() -> None:
 def test_every_second_layer_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = Bert(BertConfig(WORDS, D, 2, 2, 32, 32))
     whole = JointModel(encoder, T5Decoder(t5_config()), PointerHead(D), "passages")
-    write_joint(tmp_path, whole, {})
+    write_joint(tmp_path, whole, asdict(PromptSettings()))
     (tmp_path / "tokenizer.json").write_text("{}", encoding="utf-8")
     monkeypatch.setattr("sys.argv", ["half_layers.py", str(tmp_path), str(tmp_path / "half")])
     half_layers.main()
-    half, _ = read_joint(tmp_path / "half")
+    half = read_joint(tmp_path / "half")
     kept = {name: w for name, w in half.encoder.state_dict().items() if name.startswith("blocks")}
     assert {name.split(".")[1] for name in kept} == {"0"}
     for name, weight in kept.items():

@@ -40,7 +40,7 @@ every_model = pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS.key
 
 
 def with_decoding(folder: Path, decoding: Decoding) -> JointReranker:
-    model, _ = read_joint(folder)
+    model = read_joint(folder)
     return JointReranker(TorchScorer(model), Prompts(tokenizer(), PromptSettings()), decoding)
 
 

@@ -7,7 +7,7 @@ import torch
 
 from jpr.models.bert import Bert
 from jpr.models.config import BertConfig, T5Config
-from jpr.models.heads import IndexHead, PointerHead, SpanHead
+from jpr.models.heads import IndexHead, PointerHead
 from jpr.models.joint import JointModel
 from jpr.models.joint_checkpoint import write_joint
 from jpr.models.t5 import T5, T5Decoder
@@ -37,8 +37,7 @@ def write_pointer(folder: Path, seed: int = 0, answers: bool = False) -> Path:
     torch.manual_seed(seed)
     bert = Bert(BertConfig(len(WORDS), 16, 1, 2, 32, 300))
     decoder = T5Decoder(T5Config(1, 16, 8, 32, 1, 2, 1))
-    reads = SpanHead(16) if answers else None
-    model = JointModel(bert, decoder, PointerHead(16), "passages", reads)
+    model = JointModel(bert, decoder, PointerHead(16), "passages", answers)
     return _written(folder, model, PromptSettings())
 
 
@@ -51,8 +50,7 @@ def write_t5(folder: Path, head: str, seed: int = 0, answers: bool = False) -> P
     if head == "index":
         made = IndexHead(t5.encoder.words, t5.encoder.words.weight, 0, numbers)
     settings = PromptSettings("t5", number_tokens=numbers)
-    reads = SpanHead(16) if answers else None
-    return _written(folder, JointModel(t5.encoder, t5.decoder, made, "tokens", reads), settings)
+    return _written(folder, JointModel(t5.encoder, t5.decoder, made, "tokens", answers), settings)
 
 
 def _written(folder: Path, model: JointModel, settings: PromptSettings) -> Path:

@@ -101,20 +101,20 @@ def test_a_t5_reads_answers_too(home: Path) -> None:
     train_joint(recipe(home, *changes, "loop.log_every=10", "loop.decay=flat"), home / "over-t5")
     found = losses(home / "over-t5")
     assert found[-1] < 0.8 * found[0]
-    assert read_joint(home / "over-t5")[0].answers is not None
+    assert read_joint(home / "over-t5").answers is not None
 
 
 def test_a_model_that_was_trained_without_learns_it(home: Path) -> None:
     train_joint(recipe(home, "model.answers=false", "loop.steps=5"), home / "plain")
-    assert read_joint(home / "plain")[0].answers is None
+    assert read_joint(home / "plain").answers is None
     go_on = ["model.weights=''", "loop.steps=30", "loop.learning_rate=1e-9"]
     train_joint(recipe(home, *go_on, f"model.init={home / 'plain'}"), home / "given")
-    one, two = (read_joint(home / name)[0].state_dict() for name in ("plain", "given"))
+    one, two = (read_joint(home / name).state_dict() for name in ("plain", "given"))
     for name, weight in one.items():
         torch.testing.assert_close(two[name], weight, atol=1e-6, rtol=0)
     assert two.keys() - one.keys() == {"answers.ends.weight"}
     train_joint(recipe(home, *go_on, f"model.init={home / 'given'}"), home / "again")
-    for name, weight in read_joint(home / "again")[0].state_dict().items():  # it kept its own
+    for name, weight in read_joint(home / "again").state_dict().items():  # it kept its own
         torch.testing.assert_close(two[name], weight, atol=1e-6, rtol=0)
 
 

@@ -162,7 +162,7 @@ def test_two_stages_and_scores(home: Path) -> None:
         "loop.learning_rate=1e-6",
     ]
     _, second = trained(home, "second", *changes)
-    one, two = (read_joint(folder)[0].state_dict() for folder in (first, second))
+    one, two = (read_joint(folder).state_dict() for folder in (first, second))
     for name, weight in one.items():
         torch.testing.assert_close(two[name], weight, atol=1e-5, rtol=0)
     assert [line["step"] for line in read_log(second / "log.jsonl") if "loss" in line] == [1, 2]
