@@ -41,10 +41,12 @@ class VectorSource(Protocol):
     """Vectors of passages, in their order, such as `jpr.encode.vectors.StoredVectors`."""
 
     @property
-    def key(self) -> str: ...  # of the encoder
+    def key(self) -> str:
+        """Name the encoder and its weights."""
 
     @property
-    def dimension(self) -> int: ...
+    def dimension(self) -> int:
+        """Return the length of each vector."""
 
     def __len__(self) -> int: ...
 
