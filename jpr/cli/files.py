@@ -57,10 +57,14 @@ def read_corpus(
     from jpr.formats.corpus import documents
 
     if corpus.is_dir() and documents.text_folder.sniff(head_of(corpus)):
-        found = documents.find_documents(corpus)
         note = (lambda _: None) if quiet else output.note
-        with output.progress("reading files", len(found.files), quiet=quiet) as progress:
-            yield from documents.read_documents(corpus, found, _cut(split), note, progress)
+        found, empty = documents.find_documents(corpus, note), True
+        with output.progress("reading files", len(found), quiet=quiet) as progress:
+            for _, read in documents.read_documents(found, _cut(split), note, progress):
+                yield from read
+                empty = empty and not read
+        if empty:
+            raise documents.nothing_read(corpus)
         return
     bar = output.progress("reading passages, MB", size_of(corpus) // _MB, quiet=quiet)
     with bar as progress, watch_reading() as reading:

@@ -77,42 +77,36 @@ def _compressed(stream: BinaryIO, suffix: str) -> AbstractContextManager[Any]:
 
 @contextmanager
 def publish_binary(path: Path) -> Iterator[BinaryIO]:
-    """Write a binary file; the target of a symbolic link is replaced, a pipe written directly."""
+    """Write a binary file; a pipe is written directly."""
     is_open = path.parent in (Path("/dev"), Path("/dev/fd"), Path("/proc/self/fd"))  # as stdout
     with explain_write_errors(path):
         if path.exists() and not path.is_dir() and (is_open or not path.is_file()):
             with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND), "wb") as stream:
                 yield stream
             return
+        with publish_path(path) as temporary, temporary.open("wb") as stream:
+            yield stream
+
+
+@contextmanager
+def publish_path(path: Path) -> Iterator[Path]:
+    """Yield the name under which to write a file; the target of a symbolic link is replaced."""
+    with explain_write_errors(path):
         target = Path(os.path.realpath(path))
         if target.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = temporary_path(target)
-        with os.fdopen(_open_exclusively(temporary), "wb") as stream:
-            try:
-                yield stream
-                stream.flush()
-                os.fsync(stream.fileno())
-                temporary.replace(target)
-            except BaseException:
-                temporary.unlink(missing_ok=True)
-                raise
-
-
-@contextmanager
-def publish_path(path: Path) -> Iterator[Path]:
-    """Yield the name under which a library that opens files itself writes the file."""
-    with explain_write_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = temporary_path(path)
+        handle = _open_exclusively(temporary)
         try:
             yield temporary
-            with temporary.open("rb") as written:
-                os.fsync(written.fileno())
-            temporary.replace(path)
-        finally:
+            os.fsync(handle)
+            temporary.replace(target)
+        except BaseException:
             temporary.unlink(missing_ok=True)
+            raise
+        finally:
+            os.close(handle)
 
 
 @contextmanager

@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from jpr.encode.tokenizer import read_tokenizer
@@ -73,13 +74,11 @@ def index_documents(
 
     A file that cannot be read is skipped with a warning.
     """
-    found = documents.find_documents(folder)
-    for problem in found.problems:
-        warnings.warn(f"{problem}; left out", stacklevel=2)
+    found = documents.find_documents(folder, partial(warnings.warn, stacklevel=5))
     name = f"{folder.resolve()}\n{encoder.key}\n1"  # 1: the format
     own = home / hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:24]
     with exclusive_folder(own):
-        _Update(own / "index", folder, encoder, tokenizer, progress_bar).run(found.files)
+        _Update(own / "index", folder, encoder, tokenizer, progress_bar).run(found)
     return own / "index"
 
 
@@ -115,17 +114,10 @@ class _Update:
     def _read(self, paths: Mapping[str, Path]) -> dict[str, list[Passage]]:
         if not paths:
             return {}
-        passages: dict[str, list[Passage]] = {}
         cut = usual_cut(read_tokenizer(self.tokenizer))
         with self.progress_bar("reading files", len(paths)) as progress:
-            for name, path in paths.items():
-                try:
-                    passages[name] = documents.read_document(path, name, cut)
-                except FormatError as error:
-                    warnings.warn(f"{error}; left out", stacklevel=5)
-                    passages[name] = []
-                progress(1)
-        return passages
+            warn = partial(warnings.warn, stacklevel=6)
+            return dict(documents.read_documents(paths, cut, warn, progress))
 
     def _change(self, known: Files, now: Files, new: Sequence[Passage]) -> None:
         after, source = set(_ids(now)), str(self.folder)

@@ -8,7 +8,7 @@ that lead out of the folder.
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from importlib.util import find_spec
 from itertools import takewhile
@@ -25,6 +25,7 @@ from jpr.stages import Progress
 from jpr.types import Passage
 
 Cut = Callable[[Passage], Iterable[Passage]]  # cuts a passage into pieces
+Note = Callable[[str], None]  # is called with a sentence for each file or folder that is left out
 EXTRA = "documents"
 _PORTION = 100_000  # characters that are tokenized at once
 _LONGEST_TITLE = 500  # characters: every passage below it has it
@@ -54,13 +55,6 @@ READERS = {  # by the ending of a file's name
     ".csv": DocumentReader(tables.read_csv),
     ".jsonl": DocumentReader(tables.read_jsonl),
 }
-
-
-class DocumentFolder(NamedTuple):
-    """The readable documents of a folder, by their paths below it, and why others are not."""
-
-    files: dict[str, Path]
-    problems: tuple[str, ...]
 
 
 def files_below(
@@ -100,17 +94,20 @@ def name_below(file: Path, root: Path) -> str:
     return id
 
 
-def find_documents(folder: Path) -> DocumentFolder:
-    """List the documents below a folder."""
+def find_documents(folder: Path, note: Note) -> dict[str, Path]:
+    """Return the documents below a folder, by their paths in it; call `note` for the others."""
     root = folder.resolve()
     if not root.is_dir():
         problem = "is not a folder" if root.exists() else "does not exist"
         raise FormatError(folder, 0, f"{problem}; name a folder of documents")
     files: dict[str, Path] = {}
-    problems: dict[str, None] = {}
+    noted: set[str] = set()
 
-    def refuse(problem: Exception) -> None:
-        problems[str(problem)] = None
+    def refuse(error: Exception) -> None:
+        problem = f"{error}; left out"
+        if problem not in noted:
+            noted.add(problem)
+            note(problem)
 
     for file in files_below(root, tuple(READERS), refuse):
         if not file.is_file() or not file.resolve().is_relative_to(root):
@@ -123,27 +120,20 @@ def find_documents(folder: Path) -> DocumentFolder:
             files[name_below(file, root)] = file
         except FormatError as error:
             refuse(error)
-    return DocumentFolder(files, tuple(problems))
+    return files
 
 
 def read_documents(
-    folder: Path, found: DocumentFolder, cut: Cut, note: Callable[[str], None], progress: Progress
-) -> Iterator[Passage]:
-    """Read all documents of a folder; `note` is called with a sentence for each one left out."""
-    for problem in found.problems:
-        note(f"{problem}; left out")
-    empty = True
-    for name, file in found.files.items():
+    files: Mapping[str, Path], cut: Cut, note: Note, progress: Progress
+) -> Iterator[tuple[str, list[Passage]]]:
+    """Yield each document's name and passages; none for one that cannot be read, which is noted."""
+    for name, file in files.items():
         try:
-            passages = read_document(file, name, cut)
+            yield name, read_document(file, name, cut)
         except FormatError as error:
             note(f"{error}; left out")
-        else:
-            empty = False
-            yield from passages
+            yield name, []
         progress(1)
-    if empty:
-        raise nothing_read(folder)
 
 
 def nothing_read(folder: Path) -> FormatError:

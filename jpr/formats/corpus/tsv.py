@@ -12,7 +12,8 @@ from jpr.io.text_files import read_lines
 from jpr.types import NO_META, Passage
 
 _DPR_COLUMNS = ("id", "text", "title")
-_QUOTED = re.compile(r'"([^"]*+(?:""[^"]*+)*+)("?)')
+_FIELD = re.compile(r'(?:((?!")[^\t]*+)|"([^"]*+(?:""[^"]*+)*+)")(\t|\Z)')
+_OPEN = re.compile(r'"[^"]*+(?:""[^"]*+)*+\Z')
 _BREAK = re.compile(r"[\t\r\n]")
 _LIST = re.compile(r"""\s*\[\s*["'\]]""")
 _LINES_IN_FIELD = 1000
@@ -30,26 +31,19 @@ def _csv_fields(path: Path, line: int, text: str, lines: Iterator[tuple[int, str
     fields: list[str] = []
     at, more = 0, islice(lines, _LINES_IN_FIELD)
     while True:
-        quoted = _QUOTED.match(text, at)
-        if quoted and quoted[2]:
-            fields.append(quoted[1].replace('""', '"'))
-            end = quoted.end()
-        elif quoted:
-            _, following = next(more, (0, None))
-            if following is None:
-                problem = f"a quote opens a field and nothing closes it; {_QUOTES_HINT}"
-                raise FormatError(path, line, problem)
-            text = f"{text}\n{following}"
-            continue
-        else:
-            tab = text.find("\t", at)
-            end = tab if tab >= 0 else len(text)
-            fields.append(text[at:end])
-        if end == len(text):
-            return fields
-        if text[end] != "\t":
+        if field := _FIELD.match(text, at):
+            plain, quoted, tab = field.groups()
+            fields.append(plain if quoted is None else quoted.replace('""', '"'))
+            if not tab:
+                return fields
+            at = field.end()
+        elif not _OPEN.match(text, at):
             raise FormatError(path, line, f"text follows a closing quote; {_QUOTES_HINT}")
-        at = end + 1
+        elif (following := next(more, None)) is None:
+            problem = f"a quote opens a field and nothing closes it; {_QUOTES_HINT}"
+            raise FormatError(path, line, problem)
+        else:
+            text = f"{text}\n{following[1]}"
 
 
 def _checked_id(path: Path, line: int, id: str) -> str:

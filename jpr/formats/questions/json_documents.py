@@ -98,15 +98,11 @@ def _spans(row: Row) -> Iterator[Aliases]:
     tokens, labels = _strings(row, "context"), _strings(row, "label")
     if len(tokens) != len(labels):
         raise row.error(f"{len(labels)} labels for {len(tokens)} tokens; each token needs one")
-    span: list[str] = []
-    for token, label in zip([*tokens, ""], [*labels, "O"], strict=True):
+    for label in labels:
         if label not in ("B", "I", "O"):
             raise row.error(f"label {label!r}; known are B, I and O")
-        if label != "I" and span:
-            yield (" ".join(span),)
-            span = []
-        if label != "O":
-            span.append(token)
+    for span in re.finditer("[BI]I*", "".join(labels)):
+        yield (" ".join(tokens[span.start() : span.end()]),)
 
 
 def _strings(row: Row, key: str) -> list[str]:

@@ -31,15 +31,14 @@ def _line_rows(path: Path) -> Iterator[Row]:
         yield Row(line, path, number, position, _SECOND)
 
 
-def _two_columns(line: str) -> tuple[str, str] | None:
+def _columns(line: str) -> list[str]:
     """Split a line as DPR's csv reader does: tabs, and quotes around a column that holds quotes."""
     try:
         columns = next(csv.reader([line], delimiter="\t"))
     except csv.Error:
         columns = []
-    if len(columns) != 2:
-        columns = line.split("\t")  # a question that only begins with a quotation mark
-    return (columns[0], columns[1]) if len(columns) == 2 else None
+    # otherwise a question that only begins with a quotation mark
+    return columns if len(columns) == 2 else line.split("\t")
 
 
 def parse_list(text: str) -> list[object] | None:
@@ -59,8 +58,8 @@ def parse_list(text: str) -> list[object] | None:
 
 
 def _has_list(head: Head) -> bool:
-    columns = _two_columns(head.line)
-    return columns is not None and parse_list(columns[1]) is not None
+    columns = _columns(head.line)
+    return len(columns) == 2 and parse_list(columns[1]) is not None
 
 
 def _write_dpr(questions: Iterable[Question], stream: TextIO) -> None:
@@ -77,10 +76,10 @@ def _sniff_dpr(head: Head) -> bool:
 @json_format("dpr-csv", _sniff_dpr, _write_dpr, _line_rows)
 def _dpr_csv(row: Row) -> Question:
     """DPR's qas.csv: question, tab, list of the answer's aliases."""
-    columns = _two_columns(row.value)
-    if columns is None:
-        count = row.value.count("\t") + 1
-        raise row.error(f"{count} columns instead of 2; separate question and list by one tab")
+    columns = _columns(row.value)
+    if len(columns) != 2:
+        problem = f"{len(columns)} columns instead of 2"
+        raise row.error(f"{problem}; separate question and list by one tab")
     answers = parse_list(columns[1])
     if answers is None:
         raise row.error(f"{_SECOND} should be a list such as ['Paris', 'City of Light']")
@@ -110,7 +109,7 @@ def _trec_record(row: Row) -> dict[str, object]:
     if len(columns) != 2:
         problem = f"{len(columns)} columns instead of 2 or 4"
         raise row.error(f"{problem}; separate them by single tabs")
-    question, text = _two_columns(row.value) or columns
+    question, text = _columns(row.value)
     expressions = parse_list(text)
     if expressions is None:  # an expression is not quoted
         return {"question": columns[0], _SECOND: columns[1]}

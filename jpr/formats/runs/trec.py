@@ -24,7 +24,7 @@ from jpr.types import Hit, Passage, Question, Ranking
 
 _LONGEST = 10_000  # characters: a file of one line may be a whole JSON array
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
-_GAP = re.compile(r"[ \t\n\r\f\v]+")
+_COLUMN = re.compile(r"[^ \t\n\r\f\v]+")
 _NOT_IN_A_WORD = re.compile("[ \t\n\r\f\v\x1c-\x1f\ud800-\udfff\ufeff]")
 
 
@@ -34,9 +34,7 @@ def columns_of(line: str) -> list[str]:
     >>> columns_of("q1  Q0\\tNew\\u00a0York 1 2.5 run")
     ['q1', 'Q0', 'New\\xa0York', '1', '2.5', 'run']
     """
-    if line.isascii():
-        return line.split()
-    return [column for column in _GAP.split(line) if column]
+    return line.split() if line.isascii() else _COLUMN.findall(line)
 
 
 def is_word(text: str) -> bool:

@@ -218,9 +218,9 @@ def test_a_folder_is_listed_without_what_is_hidden_or_elsewhere(tmp_path: Path) 
     (root / "up").symlink_to(tmp_path)
     (root / "gone.txt").symlink_to(root / "nothing")
     os.mkfifo(root / "pipe.txt")
-    found = find_documents(root)
-    assert list(found.files) == ["b.TXT", "in.txt", "sub/a.md"]
-    assert found.problems == ()
+    problems: list[str] = []
+    assert list(find_documents(root, problems.append)) == ["b.TXT", "in.txt", "sub/a.md"]
+    assert problems == []
 
 
 def test_what_cannot_be_named_or_needs_an_extra_is_reported_once(
@@ -230,19 +230,19 @@ def test_what_cannot_be_named_or_needs_an_extra_is_reported_once(
         (tmp_path / name).write_text("x", encoding="utf-8")
     Path(tmp_path, os.fsdecode(b"caf\xe9.txt")).write_text("x", encoding="utf-8")
     monkeypatch.setattr(documents, "find_spec", lambda name: None if name == "pypdf" else name)
-    found = find_documents(tmp_path)
-    assert list(found.files) == ["a.txt"]
-    unnamed, needed = sorted(found.problems)
+    problems: list[str] = []
+    assert list(find_documents(tmp_path, problems.append)) == ["a.txt"]
+    unnamed, needed = sorted(problems)
     assert "not UTF-8; rename it" in unnamed
-    assert needed.endswith("reading .pdf files needs an extra: pip install 'jpr[documents]'")
+    assert "reading .pdf files needs an extra: pip install 'jpr[documents]'; left out" in needed
 
 
 def test_a_folder_that_is_none_is_reported(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="does not exist"):
-        find_documents(tmp_path / "nowhere")
+        find_documents(tmp_path / "nowhere", pytest.fail)
     (tmp_path / "file").write_text("x", encoding="utf-8")
     with pytest.raises(FormatError, match="is not a folder"):
-        find_documents(tmp_path / "file")
+        find_documents(tmp_path / "file", pytest.fail)
 
 
 def test_every_kind_has_a_sample_here() -> None:
