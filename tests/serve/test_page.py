@@ -45,16 +45,25 @@ class Visit:
     troubles: list[str] = field(default_factory=list)
 
     def ask(self, question: str = QUESTION) -> Reply:
-        """Type a question, and return what the service answered."""
+        """Type a question, and return what the service answered; the answers get the focus."""
         self.page.get_by_label("What do you want to know?").fill(question)
-        return self.answer_to(lambda: self.page.keyboard.press("Enter"))
+        reply = self._reply_to(lambda: self.page.keyboard.press("Enter"))
+        expect(self.page.locator("#answers-title")).to_be_focused()
+        return self._with_repeated(reply)
 
     def answer_to(self, act: Callable[[], None]) -> Reply:
         """Return what the service answers when something is done."""
+        return self._with_repeated(self._reply_to(act))
+
+    def _reply_to(self, act: Callable[[], None]) -> Reply:
         with self.page.expect_response("**/v1/ask") as waited:
             act()
         reply: Reply = waited.value.json()
         expect(self.page.locator("#reply:not([aria-busy])")).to_be_visible()
+        return reply
+
+    def _with_repeated(self, reply: Reply) -> Reply:
+        """Show passages that add no answer, too, if there are any."""
         every = self.page.get_by_label("show repeated passages")
         if every.is_visible():
             every.check()
@@ -129,7 +138,6 @@ def test_asking_shows_the_answers_and_marks_them_in_the_passages(visit: Visit) -
     beyond = next(one for one in reply["passages"] if one["id"] == "beyond")
     assert beyond["spans"], "characters that JavaScript counts twice stand before an answer"
     expect(page.get_by_role("status")).to_contain_text(reply["answers"][0]["text"])
-    expect(page.locator("#answers-title")).to_be_focused()
     expect(page.get_by_text("notes.txt")).to_be_visible()
 
 
