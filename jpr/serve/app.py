@@ -6,6 +6,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +21,8 @@ from starlette.types import ASGIApp, Scope
 import jpr
 from jpr.errors import ConfigError
 from jpr.retrieve.retrievers import hits_json
+from jpr.serve.bodies import BoundedRoute
+from jpr.serve.connections import BoundedProtocol, ConnectionLimits
 from jpr.serve.engine import RerankResult
 from jpr.serve.logs import log_event, log_to_stderr
 from jpr.serve.middleware import LOCAL, AccessPolicy, RequestMiddleware
@@ -39,7 +42,7 @@ _PAGE_HEADERS = {
     "referrer-policy": "no-referrer",
     "cache-control": "no-cache",
 }
-router = APIRouter()
+router = APIRouter(route_class=BoundedRoute)
 
 
 def make_app(service: Service, policy: AccessPolicy) -> ASGIApp:
@@ -109,9 +112,11 @@ async def rerank(body: RerankRequest, service: ServiceOf, request: Request) -> J
     """Choose from documents, in the format of Jina and Cohere's version 1 or of Cohere's 2."""
     version = 1 if request.scope["route"].path == "/v1/rerank" else 2
     request.state.log_fields["passages"] = len(body.documents)
-    found = await service.model.run(body.job(service))
+    found = await service.model.run(await service.in_thread(body.job, service))
     assert isinstance(found, RerankResult)
-    return StrictJson(body.response(found, version, service.name))
+    return await service.in_thread(
+        lambda: StrictJson(body.response(found, version, service.name))
+    )
 
 
 @router.post("/v1/ask")
@@ -123,7 +128,8 @@ async def ask(body: AskRequest, service: ServiceOf) -> JSONResponse:
 @router.post("/v1/search")
 async def search(body: SearchRequest, service: ServiceOf) -> JSONResponse:
     """Return passages of the first stage."""
-    return StrictJson({"hits": hits_json(await service.first_stage.run(body.job(service)))})
+    found = await service.first_stage.run(body.job(service))
+    return await service.in_thread(lambda: StrictJson({"hits": hits_json(found)}))
 
 
 @router.post("/v1/corpora", status_code=201)
@@ -190,13 +196,17 @@ def serve(
 
 def make_server(service: Service, policy: AccessPolicy) -> uvicorn.Server:
     """Return the HTTP server of a service."""
+    limits = service.limits
+    connections = ConnectionLimits(limits.connections, limits.idle, limits.seconds)
     return uvicorn.Server(
         uvicorn.Config(
             make_app(service, policy),
+            http=partial(BoundedProtocol, connections),  # type: ignore[arg-type]
+            ws="none",
             log_config=None,
             access_log=False,
             server_header=False,
             limit_concurrency=1000,  # further connections are closed with 503
-            timeout_graceful_shutdown=int(service.limits.seconds) + 1,
+            timeout_graceful_shutdown=int(limits.seconds) + 1,
         )
     )

@@ -20,6 +20,7 @@ from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from jpr.serve.bodies import parts_of
 from jpr.serve.logs import log_event
 from jpr.serve.responses import error_response
 from jpr.serve.service import Service
@@ -114,12 +115,7 @@ class RequestMiddleware:
             message = f"the body is too large; send at most {self._limits.body:,} bytes"
             raise HTTPException(error.status_code, message, {"connection": "close"}) from None
         scope["state"]["log_fields"]["bytes"] = len(body)
-        messages = iter([{"type": "http.request", "body": body, "more_body": False}])
-
-        async def replay() -> Message:
-            return next(messages, {"type": "http.disconnect"})
-
-        app = asyncio.ensure_future(self._app(scope, replay, send))
+        app = asyncio.ensure_future(self._app(scope, parts_of(body), send))
         gone = asyncio.ensure_future(receive())
         try:
             left = max(start + seconds - monotonic(), 0)

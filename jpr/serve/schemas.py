@@ -12,7 +12,7 @@ from math import exp
 from typing import Annotated, Literal, NotRequired
 from uuid import uuid4
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, FailFast, Field
 from starlette.exceptions import HTTPException
 from typing_extensions import TypedDict  # pydantic takes typing's only from Python 3.12
 
@@ -20,9 +20,11 @@ from jpr.serve.engine import AskJob, DecodeOptions, RerankJob, RerankResult, Sea
 from jpr.serve.service import Service
 from jpr.types import INDEPENDENT, Answer, Hit, Passage, Question, Ranking
 
+_MAX_RANK_FIELDS = 32
 Decoder = Literal["tree", "sets", "seq", "beam", "independent"]
 Beta = Annotated[float, Field(ge=-20, le=20)]
 Document = str | dict[str, object]
+RankFields = Annotated[list[str], Field(min_length=1, max_length=_MAX_RANK_FIELDS)]
 
 
 class _StrictModel(BaseModel):
@@ -101,10 +103,10 @@ class RerankRequest(BaseModel):
     """Documents to choose from, in the format of Cohere and Jina; `decode` and `beta` are ours."""
 
     query: str = Field(min_length=1)
-    documents: list[Document] = Field(min_length=1)
+    documents: Annotated[list[Document], FailFast(), Field(min_length=1)]
     top_n: int | None = Field(None, ge=1)
     return_documents: bool | None = None
-    rank_fields: list[str] | None = Field(None, min_length=1)
+    rank_fields: RankFields | None = None
     relevant_spans: RelevantSpans = RelevantSpans()
     decode: Decoder | None = None
     beta: Beta | None = None
@@ -112,6 +114,8 @@ class RerankRequest(BaseModel):
     def job(self, service: Service) -> RerankJob:
         """Return the documents as candidates, each with its position as its id."""
         _check_size(len(self.documents), "documents", service.limits.passages)
+        if len(set(self.rank_fields or ())) < len(self.rank_fields or ()):
+            raise HTTPException(422, "rank_fields: a field is repeated; name each once")
         passages = [self._passage(at, document) for at, document in enumerate(self.documents)]
         texts = sum(len(passage.title) + len(passage.text) for passage in passages)
         _check_size(len(self.query) + texts, "characters", service.limits.characters)

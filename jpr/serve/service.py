@@ -1,8 +1,11 @@
 """A pipeline with the threads that work for it, its limits, and counts of what it has done."""
 
+import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import ParamSpec, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.exceptions import HTTPException
@@ -15,6 +18,8 @@ from jpr.serve.engine import ServiceEngine
 from jpr.serve.uploads import UploadedCorpora
 from jpr.stages import Encoder
 
+P = ParamSpec("P")
+T = TypeVar("T")
 _BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _COUNTERS = {
     "jobs": "Jobs that the model has processed.",
@@ -40,6 +45,12 @@ class ServiceLimits:
     """Time for a request, from its first byte to its response."""
     batch: int = 8
     """Requests that the model processes together."""
+    values: int = 50_000
+    """Values in the JSON of a request."""
+    connections: int = 100
+    """Open connections of a client's address."""
+    idle: float = 10.0
+    """Time for the headers of a request, on a connection that is new or has had a response."""
     corpora: int = 8
     """Uploaded corpora kept; a new one replaces the least recently used."""
     corpus_passages: int = 2000
@@ -74,13 +85,20 @@ class Service:
         self.model = BatchThread(engine.work, limits.batch)
         self.first_stage = BatchThread(engine.search, limits.batch)
         self.uploads = ThreadPoolExecutor(1)
+        self._bodies = ThreadPoolExecutor(1, "jpr-bodies")
 
     def close(self) -> None:
         """Finish the queued jobs, and remove uploaded corpora."""
         self.model.close()
         self.first_stage.close()
         self.uploads.shutdown()
+        self._bodies.shutdown()
         self.corpora.close()
+
+    async def in_thread(self, function: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+        """Read or write a body outside of the event loop, one body at a time."""
+        call = partial(function, *given, **named)
+        return await asyncio.get_running_loop().run_in_executor(self._bodies, call)
 
     def pipeline(self, corpus: str | None = None) -> Pipeline:
         """Return the pipeline over an uploaded corpus, by default over the service's own."""

@@ -7,6 +7,7 @@ above it. Markup is removed, and so is what a browser would not show.
 import re
 import struct
 import zlib
+from codecs import lookup
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -147,6 +148,15 @@ _BLOCKS = frozenset(
 )
 _LEVELS = {f"h{level}": level for level in range(1, 7)}
 _CHARSET = re.compile(rb"""charset\s*+=\s*+["']?([\w.:-]++)""", re.IGNORECASE)
+_CODECS = frozenset(
+    """
+    utf-8 utf-16 utf-16-le utf-16-be iso8859-1 iso8859-2 iso8859-3 iso8859-4 iso8859-5 iso8859-6
+    iso8859-7 iso8859-8 iso8859-9 iso8859-10 iso8859-13 iso8859-14 iso8859-15 iso8859-16 cp866
+    cp874 iso8859-11 tis-620 cp1250 cp1251 cp1252 cp1253 cp1254 cp1255 cp1256 cp1257 cp1258 ascii
+    koi8-r koi8-u mac-roman shift_jis cp932 euc_jp iso2022_jp euc_kr cp949 big5 big5hkscs gb2312 gbk gb18030
+    """.split()  # noqa: SIM905
+)
+"""Those of the web, by Python's names. Others, such as punycode, may take quadratic time."""
 
 
 def read_html(file: Path) -> Iterator[Section]:
@@ -163,14 +173,15 @@ def read_html(file: Path) -> Iterator[Section]:
 
 
 def _html_text(data: bytes) -> str:
-    """Decode HTML by the charset it declares, otherwise as UTF-8 or Windows-1252."""
+    """Decode HTML by the charset it declares, if browsers know it, or as UTF-8 or Windows-1252."""
     named = _CHARSET.search(data[:4096])
     names = [named[1].decode("ascii", "replace")] if named else []
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         names.insert(0, "utf-16")
     for name in (*names, "utf-8-sig"):
         with suppress(LookupError, ValueError):
-            return data.decode(name)
+            if lookup(name).name in _CODECS:
+                return data.decode(name)
     return data.decode("cp1252", "replace")
 
 
