@@ -1,6 +1,6 @@
 """Send requests that were made to stop the service, and measure how long others wait.
 
-python benchmarks/attacks.py [--tries 3] [--only NAME,NAME] [--out FILE.json]
+python benchmarks/attacks.py [--tries 3] [--only NAME,NAME]
 
 Each attack meets a service of its own, on loopback, with a tiny model: all its requests are sent
 at once, while a client asks /healthz again and again. The table has the statuses of the attack's
@@ -25,7 +25,6 @@ from typing import Any
 import httpx
 from lines import line
 
-from jpr.io.manifest import manifest
 from tests.serve.hostile_requests import REQUESTS
 from tests.serve.running import make_pipeline
 
@@ -109,10 +108,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tries", type=int, default=3)
     parser.add_argument("--only", default="")
-    parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    wanted = [name for name in options.only.split(",") if name]
-    rows = []
+    chosen = [name for name in options.only.split(",") if name]
     print(line(COLUMNS, {}), flush=True)
     with tempfile.TemporaryDirectory() as home, ThreadPoolExecutor(options.tries) as threads:
         make_pipeline(Path(home))
@@ -124,12 +121,8 @@ def main() -> None:
 
         attacks = {name: sent(request) for name, request in REQUESTS.items()}
         for name, attack in {**attacks, "silent connections": stay_silent}.items():
-            if not wanted or name in wanted:
-                rows.append(attacked(Path(home), name, attack))
-                print(line(COLUMNS, rows[-1]), flush=True)
-    if options.out:
-        about = manifest(tries=options.tries)
-        options.out.write_text(json.dumps({"manifest": about, "attacks": rows}, indent=1) + "\n")
+            if not chosen or name in chosen:
+                print(line(COLUMNS, attacked(Path(home), name, attack)), flush=True)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,8 @@ from jpr.rerank.joint import BUNDLED_MODEL, JointReranker
 from jpr.rerank.prompt import PromptSettings
 from jpr.retrieve.custom import FunctionRetriever
 from jpr.serve.app import Address, serve
-from jpr.serve.service import Service, ServiceLimits
+from jpr.serve.limits import ServiceLimits
+from jpr.serve.service import Service
 from jpr.types import Hit, Passage
 
 WORDS = 100

@@ -31,7 +31,7 @@ class ServeArguments(Arguments):
         self.exclude("docs", "index")
         if self.mcp:
             why = "--mcp serves standard input and output; remove these"
-            self.reject(why, "host", "port", "token_file", "limit")
+            self.reject(why, "host", "port", "token_file")
 
 
 def run(options: ServeArguments) -> None:
@@ -41,8 +41,9 @@ def run(options: ServeArguments) -> None:
     Jina's and Cohere's clients. On SIGTERM the service finishes the requests in progress, then
     exits. With JPR_TOKEN or --token-file, requests need `Authorization: Bearer TOKEN`.
 
-    Limits of a request: body (bytes), passages, characters, seconds; of the service: waiting
-    (requests in progress or queued; more get 429), batch (requests the model processes together),
+    Limits of a request: body (bytes), values (in JSON), passages, characters, seconds; of the
+    service: waiting (requests in progress or queued; more get 429), connections (of a client's
+    address), idle (seconds for a request's headers), batch (requests the model processes together),
     corpora (uploaded corpora kept), corpus-passages (passages of an uploaded corpus).
 
     Example: jpr serve --docs contracts
@@ -52,18 +53,20 @@ def run(options: ServeArguments) -> None:
     extra, command = ("mcp", "jpr serve --mcp") if options.mcp else ("serve", "jpr serve")
     if not all(map(find_spec, EXTRAS[extra])):
         raise MissingExtraError(command, extra)
+    from jpr.serve.limits import ServiceLimits
+
+    limits = parse_settings(ServiceLimits, options.limit or (), "--limit")
     if options.mcp:
         from jpr.serve.mcp import serve_mcp
 
-        serve_mcp(_pipeline(options))
+        serve_mcp(_pipeline(options), limits)
         return
     from jpr.bundled import shared_encoder
     from jpr.encode.encoder_folder import BUNDLED_ENCODER
     from jpr.encode.tokenizer import read_tokenizer
     from jpr.serve.app import Address, serve
-    from jpr.serve.service import Service, ServiceLimits
+    from jpr.serve.service import Service
 
-    limits = parse_settings(ServiceLimits, options.limit or (), "--limit")
     token, address = read_token(options.token_file), Address(options.host, options.port)
     if token is None and not address.is_local:
         output.note("other machines can send requests without a token; see --token-file")

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import socket
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from fastapi import APIRouter, Depends, FastAPI, Request, UploadFile
 from fastapi.responses import JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from starlette.exceptions import HTTPException
 from starlette.routing import Route
 from starlette.types import ASGIApp, Scope
 
@@ -22,11 +24,11 @@ import jpr
 from jpr.errors import ConfigError
 from jpr.retrieve.retrievers import hits_json
 from jpr.serve.bodies import BoundedRoute
-from jpr.serve.connections import BoundedProtocol, ConnectionLimits
+from jpr.serve.connections import BoundedProtocol
 from jpr.serve.engine import RerankResult
 from jpr.serve.logs import log_event, log_to_stderr
 from jpr.serve.middleware import LOCAL, AccessPolicy, RequestMiddleware
-from jpr.serve.responses import HANDLED, StrictJson, handle_error
+from jpr.serve.responses import HANDLED, StrictJson, handle_error, handle_lack
 from jpr.serve.schemas import AskRequest, RerankRequest, RerankResponse, SearchRequest
 from jpr.serve.service import Service
 
@@ -63,7 +65,10 @@ def make_app(service: Service, policy: AccessPolicy) -> ASGIApp:
         redoc_url=None,
         redirect_slashes=False,
         lifespan=lifespan,
-        exception_handlers=dict.fromkeys(HANDLED, handle_error),
+        exception_handlers={
+            **dict.fromkeys(HANDLED, handle_error),
+            **dict.fromkeys((OSError, MemoryError), handle_lack),
+        },
         routes=[Route(f"/{name}", page, methods=["GET"]) for name in files],
     )
     app.state.service = service
@@ -100,6 +105,15 @@ async def healthz(service: ServiceOf) -> dict[str, str | int]:
     }
 
 
+@router.get("/readyz")
+async def readyz(service: ServiceOf) -> dict[str, str]:
+    """Return 503 if the model or the first stage is stuck, so that new requests would wait."""
+    if not service.is_ready:
+        problem = f"no progress for {service.limits.seconds:g} seconds"
+        raise HTTPException(503, f"{problem}; if it stays so, restart the service")
+    return {"status": "ready"}
+
+
 @router.get("/metrics", response_class=Response)
 async def metrics(service: ServiceOf) -> Response:
     """Return metrics for Prometheus."""
@@ -112,11 +126,9 @@ async def rerank(body: RerankRequest, service: ServiceOf, request: Request) -> J
     """Choose from documents, in the format of Jina and Cohere's version 1 or of Cohere's 2."""
     version = 1 if request.scope["route"].path == "/v1/rerank" else 2
     request.state.log_fields["passages"] = len(body.documents)
-    found = await service.model.run(await service.in_thread(body.job, service))
+    found = await service.model.run(await service.in_thread(partial(body.job, service)))
     assert isinstance(found, RerankResult)
-    return await service.in_thread(
-        lambda: StrictJson(body.response(found, version, service.name))
-    )
+    return await service.in_thread(lambda: StrictJson(body.response(found, version, service.name)))
 
 
 @router.post("/v1/ask")
@@ -137,8 +149,7 @@ async def corpora(files: list[UploadFile], service: ServiceOf, request: Request)
     """Make a corpus of uploaded files."""
     request.state.log_fields["files"] = len(files)
     given = [(file.filename or "", await file.read()) for file in files]
-    add, loop = service.corpora.add, asyncio.get_running_loop()
-    corpus = await loop.run_in_executor(service.uploads, add, given)
+    corpus = await service.uploads.run(given)
     return StrictJson({"corpus": corpus.id, "passages": corpus.passages}, 201)
 
 
@@ -196,17 +207,16 @@ def serve(
 
 def make_server(service: Service, policy: AccessPolicy) -> uvicorn.Server:
     """Return the HTTP server of a service."""
-    limits = service.limits
-    connections = ConnectionLimits(limits.connections, limits.idle, limits.seconds)
+    protocol = partial(BoundedProtocol, service.limits, Counter[str]())
     return uvicorn.Server(
         uvicorn.Config(
             make_app(service, policy),
-            http=partial(BoundedProtocol, connections),  # type: ignore[arg-type]
+            http=protocol,  # type: ignore[arg-type]
             ws="none",
             log_config=None,
             access_log=False,
             server_header=False,
             limit_concurrency=1000,  # further connections are closed with 503
-            timeout_graceful_shutdown=int(limits.seconds) + 1,
+            timeout_graceful_shutdown=int(service.limits.seconds) + 1,
         )
     )

@@ -1,14 +1,8 @@
-"""Reads request bodies in time and memory that their size does not multiply.
-
-Python's and pydantic's readers of JSON hold all other threads up until they end; a client may name
-any codec of Python for a form, and some take quadratic time.
-"""
+"""The bodies of requests: JSON that is read in a thread, and forms in UTF-8."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from json import JSONDecodeError, JSONDecoder
-from json.decoder import JSONArray, JSONObject  # type: ignore[attr-defined]  # not in typeshed
-from json.scanner import py_make_scanner  # type: ignore[attr-defined]
+from functools import partial
 from typing import Any
 
 from fastapi import Request, Response
@@ -18,6 +12,7 @@ from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 from starlette.types import Message, Receive
 
+from jpr.serve.bounded_json import TooManyValuesError, read_json
 from jpr.serve.service import Service
 
 _MAX_FIELDS = 100  # of a request's object
@@ -25,60 +20,25 @@ _MAX_CONTENT_TYPE = 200  # characters
 _PART = 1 << 16  # bytes of a body that are read without a break
 
 
-def read_json(body: bytes, max_values: int) -> object:
-    """Read a request's JSON, with at most so many values in it; other threads get their turns.
-
-    >>> read_json(b'{"k": [1, 2]}', 4)
-    {'k': [1, 2]}
-    """
-    try:
-        text = body.decode("utf-8-sig")
-        value, end = _BoundedDecoder(max_values).raw_decode(text.lstrip(" \t\r\n"))
-    except UnicodeDecodeError as error:
-        raise HTTPException(400, "the body is not UTF-8; encode it so") from error
-    rest = text.lstrip(" \t\r\n")[end:]
-    if rest.strip(" \t\r\n"):
-        raise JSONDecodeError("Extra data", text, len(text) - len(rest))
-    if isinstance(value, dict) and len(value) > _MAX_FIELDS:
-        raise HTTPException(422, f"{len(value):,} fields; see /openapi.json for those there are")
-    return value
-
-
-class _BoundedDecoder(JSONDecoder):
-    """A decoder in Python, except for strings, that stops at its first value too many."""
-
-    def __init__(self, max_values: int) -> None:
-        super().__init__(parse_constant=_refuse_constant)
-        self._left = self._max = max_values
-        self.parse_array = lambda begun, scan: JSONArray(begun, self._counted(scan))
-        self.parse_object = lambda begun, strict, scan, *hooks: JSONObject(
-            begun, strict, self._counted(scan), *hooks
-        )
-        self.scan_once = py_make_scanner(self)
-
-    def _counted(self, scan: Callable[..., tuple[Any, int]]) -> Callable[..., tuple[Any, int]]:
-        def scan_one(text: str, at: int) -> tuple[Any, int]:
-            self._left -= 1
-            if self._left < 0:
-                raise HTTPException(413, f"send at most {self._max:,} values in JSON")
-            return scan(text, at)
-
-        return scan_one
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
-
-
 class BoundedRequest(Request):
-    """A request whose JSON is read in a thread, and whose forms are UTF-8."""
+    """A request whose JSON is read in a thread, and whose forms are UTF-8.
+
+    Starlette decodes a form by any codec that its sender names; some take quadratic time.
+    """
 
     async def json(self) -> Any:  # noqa: ANN401  # any JSON
         """Return the body."""
         if not hasattr(self, "_json"):
             service: Service = self.app.state.service
             body = await self.body()
-            self._json = await service.in_thread(read_json, body, service.limits.values)
+            try:
+                self._json = await service.in_thread(
+                    partial(read_json, body, service.limits.values)
+                )
+            except TooManyValuesError as error:
+                raise HTTPException(413, str(error)) from error
+            if isinstance(self._json, dict) and len(self._json) > _MAX_FIELDS:
+                raise HTTPException(422, f"send at most {_MAX_FIELDS} fields; see /openapi.json")
         return self._json
 
     async def _get_form(self, **limits: Any) -> FormData:  # noqa: ANN401
@@ -108,14 +68,12 @@ class BoundedRoute(APIRoute):
 
 def parts_of(body: bytes) -> Receive:
     """Return an ASGI `receive` that gives a body in parts, between which others get their turns."""
-    parts = iter(range(0, max(len(body), 1), _PART))
+    parts = (body[at : at + _PART] for at in range(0, len(body), _PART))
+    messages = ({"type": "http.request", "body": part, "more_body": True} for part in parts)
+    end = iter([{"type": "http.request"}])
 
     async def receive() -> Message:
         await asyncio.sleep(0)
-        at = next(parts, None)
-        if at is None:
-            return {"type": "http.disconnect"}
-        end = at + _PART
-        return {"type": "http.request", "body": body[at:end], "more_body": end < len(body)}
+        return next(messages, None) or next(end, {"type": "http.disconnect"})
 
     return receive

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import exp, inf, nextafter
 from time import monotonic
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from jpr.decode.search import Rows
 from jpr.errors import ConfigError, DataError
@@ -17,7 +17,9 @@ from jpr.formats.replies import Json, reply_json, tree_json
 from jpr.pipeline import OpenQuestion, Pipeline, as_question
 from jpr.rerank.decoding import Decoding
 from jpr.rerank.joint import JointReranker
+from jpr.rerank.prompt import Prompted
 from jpr.rerank.scorer import ModelInput, Opened, Scorer
+from jpr.serve.batching import CallerLeftError, IsLeft
 from jpr.stages import batched
 from jpr.types import INDEPENDENT, Answer, Hit, Prefix, Ranking
 
@@ -83,6 +85,20 @@ Job = TypeVar("Job")
 Placed = tuple[int, Job]  # a job, or its result, after the job's position in a batch
 
 
+class _WatchedInput(Sequence[Prompted]):
+    """Candidates of a question, with a check before each is read."""
+
+    def __init__(self, candidates: ModelInput, check: Callable[[], None]) -> None:
+        self._candidates, self._check = candidates, check
+
+    def __len__(self) -> int:
+        return len(self._candidates)
+
+    def __getitem__(self, at: Any) -> Any:  # noqa: ANN401  # an int or a slice
+        self._check()
+        return self._candidates[at]
+
+
 class DeadlineScorer:
     """A scorer whose searches have a number of seconds each; belongs to one thread.
 
@@ -97,19 +113,27 @@ class DeadlineScorer:
         self.key = scorer.key
         self.tokens: tuple[int, ...] = ()  # of each question opened last
         self.total_tokens = 0  # of all questions opened so far
+        self._is_left: Callable[[], bool] = lambda: False
 
-    def start(self) -> None:
-        """Start the clock of the next search."""
+    def start(self, is_left: IsLeft, *places: int) -> None:
+        """Start the clock of the next search, which also ends once all its callers have left."""
+        self._is_left = lambda: all(map(is_left, places))
+        self._check_caller()
         self._deadline = monotonic() + self._seconds
+
+    def _check_caller(self) -> None:
+        if self._is_left():
+            raise CallerLeftError
 
     def open(self, inputs: Sequence[ModelInput]) -> Opened:
         """Encode the candidates, which the deadline does not include: their number is limited."""
-        opened = self._scorer.open(inputs)
+        opened = self._scorer.open([_WatchedInput(one, self._check_caller) for one in inputs])
         self.tokens = tuple(sum(len(one.ids) for one in each) for each in inputs)
         self.total_tokens += sum(self.tokens)
-        self.start()
+        self._deadline = monotonic() + self._seconds
 
         def ask(prefixes: Sequence[tuple[int, Prefix]]) -> Rows:
+            self._check_caller()
             if monotonic() > self._deadline:
                 problem = f"the search did not end within {self._seconds:g} seconds"
                 raise DataError(f"{problem}; use a smaller k, or the decoder sets or seq")
@@ -137,51 +161,71 @@ class ServiceEngine:
         self.pipeline = replace(pipeline, reranker=self._joint)
         """The pipeline of jobs, perhaps with another retriever."""
 
-    def work(self, jobs: Sequence[AskJob | RerankJob]) -> Iterator[Placed[Json | RerankResult]]:
-        """Run some jobs, questions first; yield each result as soon as it is ready."""
+    def work(
+        self, jobs: Sequence[AskJob | RerankJob], is_left: IsLeft = lambda _: False
+    ) -> Iterator[Placed[Json | RerankResult]]:
+        """Run some jobs, questions first; yield each result as soon as it is ready.
+
+        No further passage is encoded for a job whose caller has left, or of a batch on a GPU all.
+        """
         before = self._scorer.total_tokens
         asks = [(place, job) for place, job in enumerate(jobs) if isinstance(job, AskJob)]
         reranks = [(place, job) for place, job in enumerate(jobs) if isinstance(job, RerankJob)]
-        yield from self._ask_cached(asks) if self._scorer.stays_open else self._ask_batched(asks)
+        ask = self._ask_cached if self._scorer.stays_open else self._ask_batched
+        yield from ask(asks, is_left)
         for places, group in _grouped(reranks, lambda job: job.options):
-            yield from zip(places, self._rerank(group, group[0].options), strict=True)
+            yield from zip(places, self._rerank(group, places, is_left), strict=True)
         self._count("batches", 1)
         self._count("jobs", len(jobs))
         self._count("tokens", self._scorer.total_tokens - before)
 
-    def search(self, jobs: Sequence[SearchJob]) -> Iterator[Placed[Ranking]]:
+    def search(
+        self, jobs: Sequence[SearchJob], is_left: IsLeft = lambda _: False
+    ) -> Iterator[Placed[Ranking]]:
         """Run the first stage, for queries to the same corpus together; any thread may call it."""
-        groups = _grouped(enumerate(jobs), lambda job: (id(job.pipeline.retriever), job.k))
+        waiting = (one for one in enumerate(jobs) if not is_left(one[0]))
+        groups = _grouped(waiting, lambda job: (id(job.pipeline.retriever), job.k))
         for places, group in groups:
             questions = [as_question(job.query) for job in group]
             found = group[0].pipeline.retriever.retrieve_many(questions, group[0].k)
             yield from zip(places, found, strict=True)
 
-    def _ask_cached(self, asks: Sequence[Placed[AskJob]]) -> Iterator[Placed[Json]]:
+    def _ask_cached(
+        self, asks: Sequence[Placed[AskJob]], is_left: IsLeft
+    ) -> Iterator[Placed[Json]]:
         """Answer one question after another, keeping what is encoded; cached ones come first."""
         for place, ask in sorted(asks, key=lambda one: one[1].key not in self._cache):
+            self._scorer.start(is_left, place)
             opened = self._cache.pop(ask.key, None)
             self._count("reused", int(opened is not None))
             opened = self._cache[ask.key] = opened or ask.pipeline.open(ask.question)
             if len(self._cache) > CACHED_QUESTIONS:
                 self._cache.popitem(last=False)
-            self._scorer.start()
+            self._scorer.start(is_left, place)
             yield place, reply_json(*(opened.reply(**asdict(way)) for way in ask.ways))
 
-    def _ask_batched(self, asks: Sequence[Placed[AskJob]]) -> Iterator[Placed[Json]]:
+    def _ask_batched(
+        self, asks: Sequence[Placed[AskJob]], is_left: IsLeft
+    ) -> Iterator[Placed[Json]]:
         """Answer questions with the same options together."""
         groups = _grouped(asks, lambda ask: (id(ask.pipeline.retriever), ask.ways))
         for places, group in groups:
+            self._scorer.start(is_left, *places)
             questions = [as_question(ask.question) for ask in group]
             ask_many = group[0].pipeline.ask_many
             replies = [list(ask_many(questions, **asdict(way))) for way in group[0].ways]
             for place, *each in zip(places, *replies, strict=True):
                 yield place, reply_json(*each)
 
-    def _rerank(self, jobs: Sequence[RerankJob], options: DecodeOptions) -> Iterator[RerankResult]:
+    def _rerank(
+        self, jobs: Sequence[RerankJob], places: Sequence[int], is_left: IsLeft
+    ) -> Iterator[RerankResult]:
+        options = jobs[0].options
         decoding = self._joint.decoding.with_decoder(options.decoder, options.beta)
         k = min(options.k or MAX_JOINT, MAX_JOINT)
-        for batch in batched(jobs, self._scorer.batch):
+        n = self._scorer.batch
+        for batch, callers in zip(batched(jobs, n), batched(places, n), strict=True):
+            self._scorer.start(is_left, *callers)
             encoded = self._joint.encode([job.candidates for job in batch])
             choices = list(encoded.choose(decoding, k, explain=True))
             longest = max(len(job.candidates.hits) for job in batch)

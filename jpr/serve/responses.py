@@ -1,6 +1,5 @@
 """JSON responses; every error is one sentence, wherever it was raised."""
 
-import errno
 from collections.abc import Mapping
 from http import HTTPStatus
 
@@ -11,19 +10,11 @@ from starlette.exceptions import HTTPException
 
 from jpr.errors import JprError
 from jpr.io.json_files import strict_json
+from jpr.serve.limits import FULL, lacking
 from jpr.serve.logs import log_event
 
-HANDLED = (
-    *(HTTPException, RequestValidationError, JprError, RecursionError),
-    *(OSError, MemoryError, Exception),
-)
+HANDLED = (HTTPException, RequestValidationError, JprError, RecursionError, Exception)
 """The errors that `handle_error` answers; the framework calls it for each by its class."""
-_FULL = "the disk of the service is full"
-_LACKING = {
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), _FULL),
-    **dict.fromkeys((errno.EMFILE, errno.ENFILE), "the service has too many open files"),
-    errno.ENOMEM: "the service has too little memory",
-}
 _MAX_NAME = 100  # characters of a field's name that an error repeats
 _HINTS = {404: "no such path; see /openapi.json", 405: "method not allowed; use POST or GET"}
 _REASONS = {
@@ -50,11 +41,9 @@ async def handle_error(request: Request, error: Exception) -> Response:
     """Return the response to an error."""
     if (problem := lacking(error)) is not None:
         log_event("lacking", problem=problem, error=type(error).__name__)
-        status = 507 if problem == _FULL else 503
-        return error_response(status, f"{problem}; try again later", {"retry-after": "5"})
+        status = 507 if problem == FULL else 503
+        return error_response(status, problem, {"retry-after": "5"})
     match error:
-        case OSError() | MemoryError():
-            raise error
         case HTTPException():
             return error_response(error.status_code, _http_message(error), error.headers)
         case RequestValidationError():
@@ -66,19 +55,11 @@ async def handle_error(request: Request, error: Exception) -> Response:
     return error_response(500, "internal error; see the log of the service")
 
 
-def lacking(error: BaseException | None) -> str | None:
-    """Return what the machine lacked, if that is why an error was raised, however it was reported.
-
-    >>> lacking(OSError(errno.ENOSPC, "No space left on device", "/srv/index"))
-    'the disk of the service is full'
-    """
-    while error is not None:
-        if isinstance(error, MemoryError):
-            return _LACKING[errno.ENOMEM]
-        if isinstance(error, OSError) and error.errno in _LACKING:
-            return _LACKING[error.errno]
-        error = error.__cause__ or error.__context__
-    return None
+async def handle_lack(request: Request, error: Exception) -> Response:
+    """Return the response to an error of the machine, if it lacked something."""
+    if lacking(error) is None:
+        raise error
+    return await handle_error(request, error)
 
 
 def _http_message(error: HTTPException) -> str:

@@ -20,11 +20,9 @@ from jpr.serve.engine import AskJob, DecodeOptions, RerankJob, RerankResult, Sea
 from jpr.serve.service import Service
 from jpr.types import INDEPENDENT, Answer, Hit, Passage, Question, Ranking
 
-_MAX_RANK_FIELDS = 32
 Decoder = Literal["tree", "sets", "seq", "beam", "independent"]
 Beta = Annotated[float, Field(ge=-20, le=20)]
 Document = str | dict[str, object]
-RankFields = Annotated[list[str], Field(min_length=1, max_length=_MAX_RANK_FIELDS)]
 
 
 class _StrictModel(BaseModel):
@@ -106,7 +104,7 @@ class RerankRequest(BaseModel):
     documents: Annotated[list[Document], FailFast(), Field(min_length=1)]
     top_n: int | None = Field(None, ge=1)
     return_documents: bool | None = None
-    rank_fields: RankFields | None = None
+    rank_fields: Annotated[list[str], Field(min_length=1, max_length=32)] | None = None
     relevant_spans: RelevantSpans = RelevantSpans()
     decode: Decoder | None = None
     beta: Beta | None = None

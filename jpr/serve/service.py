@@ -3,22 +3,21 @@
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.exceptions import HTTPException
 from tokenizers import Tokenizer
 
-from jpr.errors import ConfigError
 from jpr.pipeline import Pipeline
 from jpr.serve.batching import BatchThread
 from jpr.serve.engine import ServiceEngine
+from jpr.serve.limits import ServiceLimits
 from jpr.serve.uploads import UploadedCorpora
 from jpr.stages import Encoder
 
-P = ParamSpec("P")
 T = TypeVar("T")
 _BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _COUNTERS = {
@@ -26,40 +25,8 @@ _COUNTERS = {
     "batches": "Batches in which it processed them.",
     "tokens": "Tokens that it has read.",
     "reused": "Questions whose candidates it had encoded before.",
+    "abandoned": "Jobs dropped because their client left or their time was over.",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class ServiceLimits:
-    """Bounds of a service. The model truncates passages itself, so tokens need no limit."""
-
-    body: int = 16 << 20
-    """Bytes of a request body; more are not read."""
-    passages: int = 1000
-    """Passages in a request or in its response."""
-    characters: int = 2_000_000
-    """Characters of all texts of a request together."""
-    waiting: int = 32
-    """Requests running or queued; further ones are rejected with 429 and Retry-After."""
-    seconds: float = 60.0
-    """Time for a request, from its first byte to its response."""
-    batch: int = 8
-    """Requests that the model processes together."""
-    values: int = 50_000
-    """Values in the JSON of a request."""
-    connections: int = 100
-    """Open connections of a client's address."""
-    idle: float = 10.0
-    """Time for the headers of a request, on a connection that is new or has had a response."""
-    corpora: int = 8
-    """Uploaded corpora kept; a new one replaces the least recently used."""
-    corpus_passages: int = 2000
-    """Passages of an uploaded corpus."""
-
-    def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
-            if not value > 0:
-                raise ConfigError(f"limit {name} = {value}; it must be above 0")
 
 
 class Service:
@@ -82,23 +49,30 @@ class Service:
         self.metrics = Metrics()
         engine = ServiceEngine(pipeline, self.metrics.count)
         self.name, self._pipeline = f"jpr-joint-{engine.weights[:8]}", engine.pipeline
-        self.model = BatchThread(engine.work, limits.batch)
-        self.first_stage = BatchThread(engine.search, limits.batch)
-        self.uploads = ThreadPoolExecutor(1)
+        count_dropped = partial(self.metrics.count, "abandoned")
+        self.model = BatchThread(engine.work, limits.batch, count_dropped)
+        self.first_stage = BatchThread(engine.search, limits.batch, count_dropped)
+        self.uploads = BatchThread(self.corpora.work, 1, count_dropped)
+        self.metrics.watch(self.model, self.first_stage, self.uploads)
         self._bodies = ThreadPoolExecutor(1, "jpr-bodies")
 
     def close(self) -> None:
         """Finish the queued jobs, and remove uploaded corpora."""
         self.model.close()
         self.first_stage.close()
-        self.uploads.shutdown()
+        self.uploads.close()
         self._bodies.shutdown()
         self.corpora.close()
 
-    async def in_thread(self, function: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+    async def in_thread(self, function: Callable[[], T]) -> T:
         """Read or write a body outside of the event loop, one body at a time."""
-        call = partial(function, *given, **named)
-        return await asyncio.get_running_loop().run_in_executor(self._bodies, call)
+        return await asyncio.get_running_loop().run_in_executor(self._bodies, function)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the threads of the model and of the first stage proceed."""
+        stuck = max(self.model.stuck_seconds, self.first_stage.stuck_seconds)
+        return stuck <= self.limits.seconds
 
     def pipeline(self, corpus: str | None = None) -> Pipeline:
         """Return the pipeline over an uploaded corpus, by default over the service's own."""
@@ -126,10 +100,19 @@ class Metrics:
             registry=registry,
         )
         self.waiting = Gauge("jpr_waiting", "Requests running or queued.", registry=registry)
+        self._queue = Gauge("jpr_queue_seconds", "Age of the oldest queued job.", registry=registry)
+        self._stuck = Gauge(
+            "jpr_stuck_seconds", "Seconds without progress in running work.", registry=registry
+        )
         self._counters = {
             name: Counter(f"jpr_{name}", text, registry=registry)
             for name, text in _COUNTERS.items()
         }
+
+    def watch(self, *threads: BatchThread[Any, Any]) -> None:
+        """Report how long the jobs of some threads wait, and how long the threads are stuck."""
+        self._queue.set_function(lambda: max(thread.queue_seconds for thread in threads))
+        self._stuck.set_function(lambda: max(thread.stuck_seconds for thread in threads))
 
     def count(self, name: str, value: int = 1) -> None:
         """Add to the counter `jpr_{name}_total`."""

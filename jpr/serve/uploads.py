@@ -7,9 +7,10 @@ import secrets
 import shutil
 import tempfile
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 from threading import Lock
 
@@ -21,6 +22,7 @@ from jpr.formats.corpus.split import usual_cut
 from jpr.io.locks import temporary_folder
 from jpr.retrieve.index import build_index
 from jpr.retrieve.retrievers import open_retriever
+from jpr.serve.batching import CallerLeftError, IsLeft
 from jpr.stages import Encoder, Retriever
 from jpr.types import Passage
 
@@ -66,11 +68,20 @@ class UploadedCorpora:
                 self._corpora.move_to_end(id)
             return self._corpora.get(id)
 
-    def add(self, files: Sequence[UploadedFile]) -> UploadedCorpus:
+    def work(
+        self, jobs: Sequence[Sequence[UploadedFile]], is_left: IsLeft
+    ) -> Iterator[tuple[int, UploadedCorpus]]:
+        """Make corpora, unless their callers leave while their files are read."""
+        for place, files in enumerate(jobs):
+            yield place, self.add(files, partial(is_left, place))
+
+    def add(
+        self, files: Sequence[UploadedFile], is_left: Callable[[], bool] = lambda: False
+    ) -> UploadedCorpus:
         """Make a corpus of files."""
         folder = Path(tempfile.mkdtemp(dir=self._home))
         try:
-            passages = self._read(files, folder)
+            passages = self._read(files, folder, is_left)
             encoder = self._encoder() if self._encoder else None
             build_index(passages, folder / "index", source="files", encoder=encoder)
             retriever = open_retriever(folder / "index", encoder=encoder)
@@ -86,10 +97,14 @@ class UploadedCorpora:
             shutil.rmtree(oldest.folder, ignore_errors=True)
         return corpus
 
-    def _read(self, files: Sequence[UploadedFile], folder: Path) -> list[Passage]:
+    def _read(
+        self, files: Sequence[UploadedFile], folder: Path, is_left: Callable[[], bool]
+    ) -> list[Passage]:
         """Read files under their own names, from which some kinds take their title."""
         passages: list[Passage] = []
         for name, content in _named(files).items():
+            if is_left():
+                raise CallerLeftError
             path = folder / name
             ending = path.suffix.lower()
             if ending not in READERS:

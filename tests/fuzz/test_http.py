@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from jpr.serve.app import make_app
+from jpr.serve.limits import ServiceLimits
 from jpr.serve.middleware import LOCAL, AccessPolicy
-from jpr.serve.service import ServiceLimits
 from tests.serve.running import make_service, open_pipeline
 
 from .hostile import altered, damaged, fuzzing

@@ -36,8 +36,10 @@ REQUESTS: dict[str, Callable[[], HostileRequest]] = {
     "30k rank_fields of 1000 documents": lambda: rerank(
         documents=[{"text": ""}] * 1000, rank_fields=["text"] * 30_000
     ),
-    "form of 1 MB in punycode": lambda: form(b"a" * (MB - 1), content_type=FORM + "; charset=punycode"),
-    "HTML of 1 MB in punycode": lambda: form(b"<meta charset=punycode>" + b"a" * MB, b"a.html"),
+    "form of 1 MB in punycode": lambda: form(
+        b"a" * (MB - 1), content_type=FORM + "; charset=punycode"
+    ),
+    "HTML of 1 MB in punycode": lambda: form(b"<meta charset=punycode>-" + b"a" * MB, b"a.html"),
     "15 MB of line ends in a form": lambda: form(b"\r\n--" * (15 * MB // 4), b"a.txt"),
     "15 MB of headers in a form": lambda: (
         "/v1/corpora",

@@ -16,8 +16,9 @@ from jpr.retrieve.custom import FunctionRetriever
 from jpr.retrieve.index import build_index
 from jpr.retrieve.retrievers import open_retriever
 from jpr.serve.app import Address, make_server, serve
+from jpr.serve.limits import ServiceLimits
 from jpr.serve.mcp import serve_mcp
-from jpr.serve.service import Service, ServiceLimits
+from jpr.serve.service import Service
 from jpr.types import Hit, Passage
 from tests.rerank.words import NAMES, tokenizer
 
@@ -76,7 +77,7 @@ def _slowly(_: str, k: int) -> list[Hit]:
 if __name__ == "__main__":
     made = open_pipeline(Path(sys.argv[1]))
     if "--mcp" in sys.argv:
-        serve_mcp(made)
+        serve_mcp(made, ServiceLimits(body=1 << 20))
     else:
         slow = replace(made, retriever=FunctionRetriever(_slowly))
         serve(make_service(slow), Address(port=0), None)

@@ -8,7 +8,7 @@ import pytest
 
 from jpr.formats.replies import reply_json
 from jpr.pipeline import Pipeline
-from jpr.serve.service import ServiceLimits
+from jpr.serve.limits import ServiceLimits
 from tests.serve.running import QUESTION, make_service, running
 
 

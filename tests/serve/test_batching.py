@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jpr.serve.batching import BatchThread
+from jpr.serve.batching import BatchThread, IsLeft
 
 
 class Squares:
@@ -17,7 +17,7 @@ class Squares:
         self.may_go, self.begun = Event(), Event()
         self.batches: list[list[int]] = []
 
-    def __call__(self, jobs: Sequence[int]) -> Iterator[tuple[int, int]]:
+    def __call__(self, jobs: Sequence[int], _: IsLeft) -> Iterator[tuple[int, int]]:
         self.batches.append(list(jobs))
         self.begun.set()
         self.may_go.wait()

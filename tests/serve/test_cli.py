@@ -11,7 +11,7 @@ from jpr.cli.serve import ServeArguments
 from jpr.errors import ConfigError, MissingExtraError
 from jpr.io.settings import parse_settings
 from jpr.serve.app import Address
-from jpr.serve.service import ServiceLimits
+from jpr.serve.limits import ServiceLimits
 
 
 def test_documents_or_an_index(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from llama_index.postprocessor.jinaai_rerank import JinaRerank
 
 from jpr.pipeline import Pipeline
 from jpr.rerank.joint import JointReranker
-from jpr.serve.service import ServiceLimits
+from jpr.serve.limits import ServiceLimits
 from jpr.types import Hit, Passage, Question
 from tests.serve.running import QUESTION, running
 

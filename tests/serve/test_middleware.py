@@ -16,9 +16,9 @@ from starlette.types import Message
 
 from jpr.pipeline import Pipeline
 from jpr.retrieve.custom import FunctionRetriever
+from jpr.serve.limits import ServiceLimits
 from jpr.serve.logs import JsonLines
 from jpr.serve.middleware import AccessPolicy, RequestMiddleware
-from jpr.serve.service import ServiceLimits
 from jpr.types import Hit
 from tests.serve.running import HITS, QUESTION, make_service, running
 
@@ -270,9 +270,12 @@ def test_metrics_are_in_the_format_of_prometheus(url: str) -> None:
     last = values['jpr_request_seconds_bucket{le="+Inf",route="/v2/rerank"}']
     assert last == values['jpr_request_seconds_count{route="/v2/rerank"}']
     assert {name.partition("{")[0] for name in values} == {
-        *(f"jpr_{name}_total" for name in ("requests", "jobs", "batches", "tokens", "reused")),
+        *(
+            f"jpr_{name}_total"
+            for name in ("requests", "jobs", "batches", "tokens", "reused", "abandoned")
+        ),
         *(f"jpr_request_seconds_{part}" for part in ("bucket", "sum", "count")),
-        "jpr_waiting",
+        *(f"jpr_{name}" for name in ("waiting", "queue_seconds", "stuck_seconds")),
     }
 
 

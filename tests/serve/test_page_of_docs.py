@@ -16,7 +16,7 @@ from jpr.read.spans import SpanReader
 from jpr.rerank.joint import JointReranker
 from jpr.retrieve.custom import FunctionRetriever
 from jpr.serve.engine import CACHED_QUESTIONS, MAX_JOINT, SEARCH_SECONDS
-from jpr.serve.service import ServiceLimits
+from jpr.serve.limits import ServiceLimits
 from tests.serve.running import HITS, running
 
 PAGE = (Path(__file__).parents[2] / "docs" / "serve.md").read_text(encoding="utf-8")

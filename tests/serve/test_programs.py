@@ -69,3 +69,45 @@ def test_an_assistant_asks_and_searches(served: Path) -> None:
     assert json.loads(replied.content[0].text) == replied.structured_content
     assert wrong.is_error
     assert "the question has no text" in wrong.content[0].text
+
+
+def test_every_request_of_an_assistant_gets_a_reply(served: Path) -> None:
+    program = [sys.executable, "-m", "tests.serve.running", str(served), "--mcp"]
+    half = r'{"name": "search", "arguments": {"query": "red \ud800"}}'
+    requests = [
+        call(1, json.dumps(START)).replace("tools/call", "initialize"),
+        '{"jsonrpc": "2.0", "method": "notifications/initialized"}',
+        call(2, half),
+        call(3, json.dumps({"name": "search", "arguments": {"query": "x" * (1 << 20)}})),
+        '{"jsonrpc": "2.0", "method": "tools/call", "params": [' + "0," * 60_000 + '0], "id": 4}',
+        call(5, json.dumps({"name": "search", "arguments": {"query": "x" * 10_001}})),
+        call(6, json.dumps({"name": "search", "arguments": {"query": "red"}})),
+    ]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(program, cwd=ROOT, stdin=pipe, stdout=pipe) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("\n".join([*requests, ""]).encode())
+        process.stdin.flush()
+        replies: dict[int, Any] = {}
+        while len(replies) < 6:
+            reply = json.loads(process.stdout.readline())
+            replies[reply["id"]] = reply
+        process.stdin.close()
+        assert process.wait(30) == 0
+    assert [hit["id"] for hit in replies[2]["result"]["structuredContent"]["hits"]] == ["red"]
+    assert "1,048,576 bytes" in json.dumps(replies[3]["error"])
+    assert "50,000 values" in json.dumps(replies[4]["error"])
+    assert replies[5]["result"]["isError"]
+    assert not replies[6]["result"]["isError"]
+
+
+START = {
+    "protocolVersion": "2025-06-18",
+    "capabilities": {},
+    "clientInfo": {"name": "test", "version": "1"},
+}
+
+
+def call(id: int, parameters: str) -> str:
+    return f'{{"jsonrpc": "2.0", "id": {id}, "method": "tools/call", "params": {parameters}}}'

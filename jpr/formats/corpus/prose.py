@@ -148,13 +148,9 @@ _BLOCKS = frozenset(
 )
 _LEVELS = {f"h{level}": level for level in range(1, 7)}
 _CHARSET = re.compile(rb"""charset\s*+=\s*+["']?([\w.:-]++)""", re.IGNORECASE)
-_CODECS = frozenset(
-    """
-    utf-8 utf-16 utf-16-le utf-16-be iso8859-1 iso8859-2 iso8859-3 iso8859-4 iso8859-5 iso8859-6
-    iso8859-7 iso8859-8 iso8859-9 iso8859-10 iso8859-13 iso8859-14 iso8859-15 iso8859-16 cp866
-    cp874 iso8859-11 tis-620 cp1250 cp1251 cp1252 cp1253 cp1254 cp1255 cp1256 cp1257 cp1258 ascii
-    koi8-r koi8-u mac-roman shift_jis cp932 euc_jp iso2022_jp euc_kr cp949 big5 big5hkscs gb2312 gbk gb18030
-    """.split()  # noqa: SIM905
+_CODECS = re.compile(
+    "utf-8(-sig)?|utf-16(-[lb]e)?|ascii|iso8859-[0-9]+|cp(866|874|125.)|tis-620|koi8-[ru]|mac-roman"
+    "|shift_jis|euc_jp|iso2022_jp|euc_kr|big5(hkscs)?|gb2312|gbk|gb18030|cp9(32|49)"
 )
 """Those of the web, by Python's names. Others, such as punycode, may take quadratic time."""
 
@@ -173,14 +169,14 @@ def read_html(file: Path) -> Iterator[Section]:
 
 
 def _html_text(data: bytes) -> str:
-    """Decode HTML by the charset it declares, if browsers know it, or as UTF-8 or Windows-1252."""
+    """Decode HTML by its charset, if it is one of the web, otherwise as UTF-8 or cp1252."""
     named = _CHARSET.search(data[:4096])
     names = [named[1].decode("ascii", "replace")] if named else []
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         names.insert(0, "utf-16")
     for name in (*names, "utf-8-sig"):
         with suppress(LookupError, ValueError):
-            if lookup(name).name in _CODECS:
+            if _CODECS.fullmatch(lookup(name).name):
                 return data.decode(name)
     return data.decode("cp1252", "replace")
 
