@@ -26,6 +26,7 @@ from jpr.retrieve.retrievers import hits_json
 from jpr.serve.bodies import BoundedRoute
 from jpr.serve.connections import BoundedProtocol
 from jpr.serve.engine import RerankResult
+from jpr.serve.limits import CannotStoreError
 from jpr.serve.logs import log_event, log_to_stderr
 from jpr.serve.middleware import LOCAL, AccessPolicy, RequestMiddleware
 from jpr.serve.responses import HANDLED, StrictJson, handle_error, handle_lack
@@ -67,7 +68,7 @@ def make_app(service: Service, policy: AccessPolicy) -> ASGIApp:
         lifespan=lifespan,
         exception_handlers={
             **dict.fromkeys(HANDLED, handle_error),
-            **dict.fromkeys((OSError, MemoryError), handle_lack),
+            **dict.fromkeys((OSError, MemoryError, CannotStoreError), handle_lack),
         },
         routes=[Route(f"/{name}", page, methods=["GET"]) for name in files],
     )
@@ -109,8 +110,7 @@ async def healthz(service: ServiceOf) -> dict[str, str | int]:
 async def readyz(service: ServiceOf) -> dict[str, str]:
     """Return 503 if the model or the first stage is stuck, so that new requests would wait."""
     if not service.is_ready:
-        problem = f"no progress for {service.limits.seconds:g} seconds"
-        raise HTTPException(503, f"{problem}; if it stays so, restart the service")
+        raise HTTPException(503, "the model does not proceed; if it stays so, restart the service")
     return {"status": "ready"}
 
 

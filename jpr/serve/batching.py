@@ -18,10 +18,8 @@ Result = TypeVar("Result")
 IsLeft = Callable[[int], bool]
 """Whether the caller of the job at a position has left; asking it shows that the work proceeds."""
 Work = Callable[[Sequence[Job], IsLeft], Iterable[tuple[int, Result]]]
-"""Processes some jobs, and yields each result with its job's position as soon as it is ready.
-
-It need not yield a result of a job whose caller has left.
-"""
+"""Processes some jobs, and yields each result with its job's position as soon as it is ready; need
+not yield that of a job whose caller has left."""
 _WAIT = 0.003  # seconds that the first job of a batch waits for others
 
 

@@ -21,10 +21,7 @@ _PART = 1 << 16  # bytes of a body that are read without a break
 
 
 class BoundedRequest(Request):
-    """A request whose JSON is read in a thread, and whose forms are UTF-8.
-
-    Starlette decodes a form by any codec that its sender names; some take quadratic time.
-    """
+    """A request whose JSON is read in a thread; its sender cannot name any codec for a form."""
 
     async def json(self) -> Any:  # noqa: ANN401  # any JSON
         """Return the body."""

@@ -46,16 +46,23 @@ class ServiceLimits:
                 raise ConfigError(f"limit {name} = {value}; it must be above 0")
 
 
+class CannotStoreError(Exception):
+    """The service cannot keep what a client sent, which is not the client's fault."""
+
+
 def lacking(error: BaseException | None) -> str | None:
     """Return what the machine lacked, if that is why an error was raised, however it was reported.
 
     >>> lacking(OSError(errno.ENOSPC, "No space left on device", "/srv/index"))
     'the disk of the service is full; try again later'
     """
+    problem = None
     while error is not None:
+        if isinstance(error, CannotStoreError):
+            problem = "the service cannot store it; try again later"
         if isinstance(error, MemoryError):
             return _LACKING[errno.ENOMEM]
         if isinstance(error, OSError) and error.errno in _LACKING:
             return _LACKING[error.errno]
         error = error.__cause__ or error.__context__
-    return None
+    return problem

@@ -71,8 +71,7 @@ class Service:
     @property
     def is_ready(self) -> bool:
         """Whether the threads of the model and of the first stage proceed."""
-        stuck = max(self.model.stuck_seconds, self.first_stage.stuck_seconds)
-        return stuck <= self.limits.seconds
+        return all(t.stuck_seconds <= self.limits.seconds for t in (self.model, self.first_stage))
 
     def pipeline(self, corpus: str | None = None) -> Pipeline:
         """Return the pipeline over an uploaded corpus, by default over the service's own."""
@@ -101,9 +100,7 @@ class Metrics:
         )
         self.waiting = Gauge("jpr_waiting", "Requests running or queued.", registry=registry)
         self._queue = Gauge("jpr_queue_seconds", "Age of the oldest queued job.", registry=registry)
-        self._stuck = Gauge(
-            "jpr_stuck_seconds", "Seconds without progress in running work.", registry=registry
-        )
+        self._stuck = Gauge("jpr_stuck_seconds", "Time without progress.", registry=registry)
         self._counters = {
             name: Counter(f"jpr_{name}", text, registry=registry)
             for name, text in _COUNTERS.items()

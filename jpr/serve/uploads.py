@@ -16,17 +16,18 @@ from threading import Lock
 
 from tokenizers import Tokenizer
 
-from jpr.errors import DataError, FormatError, MissingExtraError
+from jpr.errors import DataError, FormatError, JprError, MissingExtraError
 from jpr.formats.corpus.documents import EXTRA, READERS, read_document
 from jpr.formats.corpus.split import usual_cut
 from jpr.io.locks import temporary_folder
 from jpr.retrieve.index import build_index
 from jpr.retrieve.retrievers import open_retriever
 from jpr.serve.batching import CallerLeftError, IsLeft
+from jpr.serve.limits import CannotStoreError
 from jpr.stages import Encoder, Retriever
 from jpr.types import Passage
 
-UploadedFile = tuple[str, bytes]  # a name and a content
+Files = Sequence[tuple[str, bytes]]  # names and contents
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +69,12 @@ class UploadedCorpora:
                 self._corpora.move_to_end(id)
             return self._corpora.get(id)
 
-    def work(
-        self, jobs: Sequence[Sequence[UploadedFile]], is_left: IsLeft
-    ) -> Iterator[tuple[int, UploadedCorpus]]:
+    def work(self, jobs: Sequence[Files], is_left: IsLeft) -> Iterator[tuple[int, UploadedCorpus]]:
         """Make corpora, unless their callers leave while their files are read."""
         for place, files in enumerate(jobs):
             yield place, self.add(files, partial(is_left, place))
 
-    def add(
-        self, files: Sequence[UploadedFile], is_left: Callable[[], bool] = lambda: False
-    ) -> UploadedCorpus:
+    def add(self, files: Files, is_left: Callable[[], bool] = lambda: False) -> UploadedCorpus:
         """Make a corpus of files."""
         folder = Path(tempfile.mkdtemp(dir=self._home))
         try:
@@ -85,8 +82,10 @@ class UploadedCorpora:
             encoder = self._encoder() if self._encoder else None
             build_index(passages, folder / "index", source="files", encoder=encoder)
             retriever = open_retriever(folder / "index", encoder=encoder)
-        except BaseException:
+        except BaseException as error:
             shutil.rmtree(folder, ignore_errors=True)
+            if isinstance(error, JprError) and str(folder) in str(error):  # not of a client's file
+                raise CannotStoreError from error
             raise
         corpus = UploadedCorpus(secrets.token_urlsafe(12), retriever, len(passages), folder)
         with self._lock:
@@ -97,9 +96,7 @@ class UploadedCorpora:
             shutil.rmtree(oldest.folder, ignore_errors=True)
         return corpus
 
-    def _read(
-        self, files: Sequence[UploadedFile], folder: Path, is_left: Callable[[], bool]
-    ) -> list[Passage]:
+    def _read(self, files: Files, folder: Path, is_left: Callable[[], bool]) -> list[Passage]:
         """Read files under their own names, from which some kinds take their title."""
         passages: list[Passage] = []
         for name, content in _named(files).items():
@@ -123,7 +120,7 @@ class UploadedCorpora:
         return passages
 
 
-def _named(files: Sequence[UploadedFile]) -> dict[str, bytes]:
+def _named(files: Files) -> dict[str, bytes]:
     """Return the contents of files by name, without folders; a repeated name gets a number.
 
     >>> _named([("a/notes.txt", b"1"), ("notes.txt", b"2"), ("C:\\\\notes.md", b"3")])

@@ -26,7 +26,7 @@ from jpr.retrieve.custom import FunctionRetriever
 from jpr.serve.batching import BatchThread, CallerLeftError, IsLeft
 from jpr.serve.bounded_json import TooManyValuesError, read_json
 from jpr.serve.engine import AskJob, DecodeOptions, ServiceEngine
-from jpr.serve.limits import ServiceLimits
+from jpr.serve.limits import CannotStoreError, ServiceLimits
 from jpr.serve.responses import handle_error
 from jpr.types import Hit
 from tests.serve.hostile_requests import REQUESTS
@@ -225,6 +225,8 @@ TOO_MANY = OSError(errno.EMFILE, os.strerror(errno.EMFILE), "/srv/secret")
         (caused(FormatError("/srv/secret", 0, "cannot be read"), TOO_MANY), 503, "open files"),
         (caused(DataError("one"), caused(DataError("/srv/secret"), TOO_MANY)), 503, "open files"),
         (MemoryError(), 503, "memory"),
+        (caused(CannotStoreError(), ConfigError("/srv/secret: no reason")), 503, "cannot store"),
+        (caused(CannotStoreError(), caused(ConfigError("/srv/secret"), FULL)), 507, "disk"),
     ],
 )
 def test_what_the_machine_lacks_is_not_the_fault_of_the_client(
