@@ -8,7 +8,6 @@ from typing import Any
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from python_multipart.multipart import parse_options_header
-from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 from starlette.types import Message, Receive
 
@@ -38,7 +37,8 @@ class BoundedRequest(Request):
                 raise HTTPException(422, f"send at most {_MAX_FIELDS} fields; see /openapi.json")
         return self._json
 
-    async def _get_form(self, **limits: Any) -> FormData:  # noqa: ANN401
+    def form(self, **limits: Any) -> Any:  # noqa: ANN401  # Starlette's type is private
+        """Return what gives the form."""
         given = self.headers.get("content-type", "")
         if len(given) > _MAX_CONTENT_TYPE:
             raise HTTPException(415, f"Content-Type: at most {_MAX_CONTENT_TYPE} characters")
@@ -47,7 +47,7 @@ class BoundedRequest(Request):
             raise HTTPException(422, "files: send them with Content-Type: multipart/form-data")
         if parameters.get(b"charset", b"utf-8").lower() != b"utf-8":
             raise HTTPException(415, "Content-Type: the charset of a form must be utf-8")
-        return await super()._get_form(**limits)
+        return super().form(**limits)
 
 
 class BoundedRoute(APIRoute):
