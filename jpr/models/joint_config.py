@@ -10,6 +10,7 @@ JOINT_JSON = "joint.json"
 KIND, FORMAT = "joint", 1
 ENCODER_FILE, STEP_FILE = "encoder.onnx", "step.onnx"
 """The files of a model that runs without torch."""
+SPANS_FILE = "spans.npz"  # its span head, if it has one
 EXACT_INPUT = "exact"  # the flag that makes an int8 encoder compute in float32
 
 

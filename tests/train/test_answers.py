@@ -83,7 +83,7 @@ def test_one_passage_of_each_answer_is_chosen_where_every_answer_is_there_twice(
 
 @pytest.mark.parametrize("kind", ["independent", "pointwise", "joint"])
 def test_every_objective_teaches_where_answers_stand(home: Path, kind: str) -> None:
-    train_joint(recipe(home, f"objective.kind={kind}"), home / kind)
+    train_joint(recipe(home, f"objective.kind={kind}", "loop.log_every=10"), home / kind)
     model, prompts = load_model(ModelConfig(init=str(home / kind)))
     dataset = open_dataset(DataConfig(str(home / "pack")))
     builder, batch = BatchBuilder(dataset.pack, prompts), dataset.batch(np.arange(N), C)
@@ -92,8 +92,11 @@ def test_every_objective_teaches_where_answers_stand(home: Path, kind: str) -> N
     assert found is not None
     spans = builder.answer_spans(batch)
     assert len(spans.first) == 4 * N
-    assert found[spans.first, 0].exp().mean().item() > 0.8
-    assert found[spans.last, 1].exp().mean().item() > 0.8
+    planted = found[spans.first, spans.last - spans.first]
+    assert (planted > 0).float().mean().item() > 0.9
+    assert (found > 0).sum().item() < 1.1 * len(planted)
+    trained = losses(home / kind)
+    assert trained[-1] < 0.2 * trained[0]
 
 
 def test_a_t5_reads_answers_too(home: Path) -> None:
@@ -112,7 +115,7 @@ def test_a_model_that_was_trained_without_learns_it(home: Path) -> None:
     one, two = (read_joint(home / name).state_dict() for name in ("plain", "given"))
     for name, weight in one.items():
         torch.testing.assert_close(two[name], weight, atol=1e-6, rtol=0)
-    assert two.keys() - one.keys() == {"answers.ends.weight"}
+    assert {name.partition(".")[0] for name in two.keys() - one.keys()} == {"answers"}
     train_joint(recipe(home, *go_on, f"model.init={home / 'given'}"), home / "again")
     for name, weight in read_joint(home / "again").state_dict().items():  # it kept its own
         torch.testing.assert_close(two[name], weight, atol=1e-6, rtol=0)
@@ -130,7 +133,8 @@ def test_packs_are_mixed(home: Path) -> None:
         with torch.no_grad():
             found = model.eval().encode(builder.build(batch)).answers
         assert found is not None
-        assert found[builder.answer_spans(batch).first, 0].exp().mean().item() > 0.7
+        spans = builder.answer_spans(batch)
+        assert (found[spans.first, spans.last - spans.first] > 0).float().mean().item() > 0.8
 
 
 def test_parts_of_a_batch_add_up(home: Path) -> None:
