@@ -6,6 +6,7 @@ lengths   (longest,)          of spans of 1, 2, … tokens
 """
 
 from dataclasses import asdict, dataclass
+from io import BytesIO
 from pathlib import Path
 from zipfile import BadZipFile
 
@@ -15,6 +16,8 @@ from numpy.typing import NDArray
 from jpr.errors import FormatError
 
 Floats = NDArray[np.float32]
+_UNREADABLE = (OSError, EOFError, ValueError, TypeError, KeyError, RuntimeError, BadZipFile)
+"""What numpy and zipfile raise for damaged files, and for files of something else."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,13 +36,13 @@ class SpanWeights:
     def read(cls, file: Path, d: int) -> "SpanWeights":
         """Read the file of a model of this width."""
         try:
-            with np.load(file, allow_pickle=False) as arrays:
+            with np.load(BytesIO(file.read_bytes()), allow_pickle=False) as arrays:
                 found = cls(arrays["project"], arrays["bias"], arrays["lengths"])
         except FileNotFoundError as error:
             problem = "is missing: the model was exported by jpr 0.1, which read one answer from a "
             advice = "passage, or copied without it; copy it again, or train and export it again"
             raise FormatError(file, 0, problem + advice) from error
-        except (OSError, EOFError, ValueError, KeyError, BadZipFile) as error:
+        except _UNREADABLE as error:
             problem = f"does not hold the weights of a span head ({error}); export the model again"
             raise FormatError(file, 0, problem) from error
         found._check(file, d)

@@ -20,7 +20,13 @@ from jpr.encode.encoder_folder import weights_digest
 from jpr.encode.onnx_session import Floats, OnnxInputs, OnnxModel, one_text, open_session
 from jpr.errors import FormatError
 from jpr.io.checksums import check_sums
-from jpr.models.joint_config import ENCODER_FILE, EXACT_INPUT, SPANS_FILE, STEP_FILE
+from jpr.models.joint_config import (
+    ENCODER_FILE,
+    EXACT_INPUT,
+    SPANS_FILE,
+    STEP_FILE,
+    exported_files,
+)
 from jpr.models.span_weights import SpanWeights
 from jpr.rerank.evidence import PassageTokens
 from jpr.rerank.scorer import ModelInput, Opened, rank_prior
@@ -56,7 +62,7 @@ class OnnxScorer:
         self._spans = _span_weights(folder / SPANS_FILE, encoder)
         self.reads_answers = self._spans is not None
         self._is_quantized = EXACT_INPUT in (tensor.name for tensor in encoder.get_inputs())
-        self.key = weights_digest(paths, sums)
+        self.key = weights_digest(exported_files(folder), sums)
 
     def open(self, inputs: Sequence[ModelInput]) -> Opened:
         """Encode the candidates of some questions, one question after another."""

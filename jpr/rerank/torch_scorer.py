@@ -15,7 +15,7 @@ from jpr.models.decoder_cache import CachePool, PrefixScorer
 from jpr.models.heads import IndexHead, tokens_left
 from jpr.models.joint import JointModel
 from jpr.models.joint_checkpoint import read_joint
-from jpr.models.joint_config import ENCODER_FILE, STEP_FILE
+from jpr.models.joint_config import exported_files
 from jpr.rerank.evidence import PassageTokens
 from jpr.rerank.scorer import ModelInput, Opened, rank_prior
 
@@ -43,7 +43,7 @@ class TorchScorer:
         else:
             from jpr.models.onnx_weights import joint_from_onnx  # needs onnx
 
-            model, files = joint_from_onnx(folder), [folder / ENCODER_FILE, folder / STEP_FILE]
+            model, files = joint_from_onnx(folder), exported_files(folder)
         dtype = torch.bfloat16 if device == "cuda" else torch.float32
         return cls(model.to(device, dtype), weights_digest(files, sums))
 
