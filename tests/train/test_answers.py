@@ -29,16 +29,20 @@ KINDS = [0, 1, 0, 1, 2, 2]
 
 
 def doubled_pack(seed: int = 0) -> Pack:
-    """Questions of two answers, each of which two of six candidates hold, somewhere in the text."""
+    """Questions of two answers, each of which two of six candidates hold, somewhere in the text.
+
+    The first answer is a word of the question, the second is one twice.
+    """
     chance = np.random.default_rng(seed)
     first, plain = vocabulary()["w0"], invented_pack(N, C)
     tokens = chance.integers(WORDS // 2, WORDS, (N, C, 4))
     kinds = np.array([chance.permutation(KINDS) for _ in range(N)])
-    offsets = chance.integers(1, 4, (N, C))  # after the title
+    offsets = chance.integers(1, 3, (N, C))  # after the title
     expected = plain.question_tokens.reshape(N, 2).astype(np.int64) - first
     for question, place in zip(*np.nonzero(kinds < 2), strict=True):
         answer = expected[question, kinds[question, place]]
-        tokens[question, place, offsets[question, place]] = answer
+        first_token = offsets[question, place]
+        tokens[question, place, first_token : first_token + 1 + kinds[question, place]] = answer
     edges = np.flatnonzero(kinds < 2)
     return replace(
         plain,
@@ -47,7 +51,7 @@ def doubled_pack(seed: int = 0) -> Pack:
         cover_answers=kinds.reshape(-1)[edges].astype(np.uint16),
         span_covers=np.arange(len(edges), dtype=np.uint32),
         span_offsets=offsets.reshape(-1)[edges].astype(np.uint16),
-        span_lengths=np.ones(len(edges), dtype=np.uint8),
+        span_lengths=(1 + kinds.reshape(-1)[edges]).astype(np.uint8),
     )
 
 
