@@ -102,7 +102,7 @@ def read_joint(folder: Path) -> JointModel:
     _, weights = read_checkpoint(folder)
     if "answers.ends.weight" in weights and "answers.first.weight" not in weights:
         problem = "has the span head of jpr 0.1, which reads one answer from a passage, not several"
-        raise FormatError(folder, 0, f"{problem}; train the model's span head again: jpr train")
+        raise FormatError(folder, 0, f"{problem}; train it again: jpr train, with model.weights")
     try:
         model = joint_shape(about)
         if isinstance(model.head, IndexHead):
