@@ -29,4 +29,4 @@ class EncodedBatch:
     index_ids: Tensor  # (Q, C)
     prior: Tensor  # (Q, C)
     counts: tuple[int, ...]
-    answers: Tensor | None = None  # (N, 2) by a span head: log P that an answer begins, ends here
+    answers: Tensor | None = None  # (N, longest) by a span head: logits of the spans from a token

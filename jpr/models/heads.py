@@ -2,8 +2,8 @@
 
 `PointerHead` compares the decoder's query with a key of every candidate. Any number of candidates;
 their order does not matter. `IndexHead` is the paper's: every candidate has an index token, in its
-text and in the decoder's vocabulary; the next passage is the next token. `SpanHead` scores tokens
-as the begin or the end of an answer; `jpr.rerank.evidence` finds the best spans.
+text and in the decoder's vocabulary; the next passage is the next token. `SpanHead` scores every
+short span of a passage as an answer; `jpr.rerank.evidence` finds the best ones.
 """
 
 import torch
@@ -110,37 +110,43 @@ class IndexHead(nn.Module):
 
 
 class SpanHead(nn.Module):
-    """Scores tokens as the begin and the end of an answer."""
+    """Scores every span of up to `longest` tokens as an answer, yes or no."""
 
-    def __init__(self, d: int) -> None:
+    def __init__(self, d: int, rank: int = 64, longest: int = 16) -> None:
         super().__init__()
-        self.ends = nn.Linear(d, 2, bias=False)
+        self.ends = nn.Linear(d, 2)
+        nn.init.constant_(self.ends.bias, -3.0)  # few spans are answers
+        self.first, self.last = (nn.Linear(d, rank, bias=False) for _ in range(2))
+        self.lengths = nn.Parameter(torch.zeros(longest))
 
     def forward(self, hidden: Tensor, lengths: Tensor, passage_starts: Tensor) -> Tensor:
-        """Return log P (N, 2) of each token to begin and to end the answer of its row.
+        """Return logits (N, longest): column l is of the span of l + 1 tokens from each token.
 
-        Rows of `lengths` (R,) tokens are concatenated in `hidden` (N, d). Only tokens of passages,
-        from `passage_starts` (R,) to before the last token, have a probability.
+        Rows of `lengths` (R,) tokens are concatenated in `hidden` (N, d). Spans that do not lie
+        within a passage, from `passage_starts` (R,) to before the last token, have −∞.
         """
+        count, longest = len(hidden), len(self.lengths)
         with torch.autocast(hidden.device.type, enabled=False):
-            scores = F.linear(hidden.float(), self.ends.weight.float())  # (N, 2)
-        row = torch.repeat_interleave(lengths, output_size=len(hidden))  # (N,)
-        inside = torch.nonzero(in_passages(row, lengths, passage_starts))[:, 0]
-        scores, row = scores[inside], row[inside]
-        columns = [segment_logsumexp(column, row, len(lengths)) for column in scores.unbind(1)]
-        none = scores.new_full((len(hidden), 2), -torch.inf)
-        return none.index_copy(0, inside, scores - torch.stack(columns, 1)[row])
+            x = hidden.float()
+            begin, end = F.linear(x, self.ends.weight.float(), self.ends.bias.float()).unbind(1)
+            first = F.linear(x, self.first.weight.float() * self.first.out_features**-0.5)
+            last = F.pad(F.linear(x, self.last.weight.float()), (0, 0, 0, longest))
+            end = F.pad(end, (0, longest))
+            columns = [
+                end[more : count + more] + (first * last[more : count + more]).sum(1)
+                for more in range(longest)
+            ]
+            logits = begin[:, None] + torch.stack(columns, 1) + self.lengths.float()
+        row = torch.repeat_interleave(lengths, output_size=count)  # (N,)
+        left = tokens_left(row, lengths, passage_starts)
+        outside = torch.arange(longest, device=row.device) >= left[:, None]
+        return logits.masked_fill(outside, -torch.inf)
 
 
-def in_passages(row: Tensor, lengths: Tensor, passage_starts: Tensor) -> Tensor:
-    """Return which tokens (N,), given the row of each, belong to passages."""
+def tokens_left(row: Tensor, lengths: Tensor, passage_starts: Tensor) -> Tensor:
+    """Return how many tokens of its passage are left from each token on (N,), itself included.
+
+    It is given the row of each token. Tokens that do not belong to a passage have 0.
+    """
     position = torch.arange(len(row), device=row.device) - (lengths.cumsum(0) - lengths)[row]
-    return (position >= passage_starts[row]) & (position < lengths[row] - 1)
-
-
-def segment_logsumexp(values: Tensor, row: Tensor, rows: int) -> Tensor:
-    """Return log Σ exp of the values (N,) of each row (R,); −∞ for a row without any."""
-    none = values.new_full((rows,), -torch.inf)
-    most = none.scatter_reduce(0, row, values.detach(), "amax")
-    sums = values.new_zeros(rows).index_add(0, row, (values - most[row]).exp())
-    return sums.log() + most
+    return (lengths[row] - 1 - position).masked_fill(position < passage_starts[row], 0)

@@ -100,6 +100,9 @@ def read_joint(folder: Path) -> JointModel:
     about, sums = read_joint_json(folder)
     check_sums(sums)
     _, weights = read_checkpoint(folder)
+    if "answers.ends.weight" in weights and "answers.first.weight" not in weights:
+        problem = "has the span head of jpr 0.1, which reads one answer from a passage, not several"
+        raise FormatError(folder, 0, f"{problem}; train it again: jpr train, with model.weights")
     try:
         model = joint_shape(about)
         if isinstance(model.head, IndexHead):

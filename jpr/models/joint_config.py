@@ -10,7 +10,14 @@ JOINT_JSON = "joint.json"
 KIND, FORMAT = "joint", 1
 ENCODER_FILE, STEP_FILE = "encoder.onnx", "step.onnx"
 """The files of a model that runs without torch."""
+SPANS_FILE = "spans.npz"  # its span head, if it has one
 EXACT_INPUT = "exact"  # the flag that makes an int8 encoder compute in float32
+
+
+def exported_files(folder: Path) -> list[Path]:
+    """Return the files with the weights of a model that runs without torch."""
+    spans = folder / SPANS_FILE
+    return [folder / ENCODER_FILE, folder / STEP_FILE, *([spans] if spans.exists() else [])]
 
 
 def read_joint_json(folder: Path) -> tuple[dict[str, object], dict[Path, str]]:

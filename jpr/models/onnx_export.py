@@ -1,9 +1,10 @@
 """Towers and joint models as ONNX models for the CPU.
 
     tower     ids (B, T), lengths (B,) → vectors (B, d)
-    encoder   ids (B, T), lengths (B,) → vectors (B, T, d) of the tokens; with a span head also
-              logits (B, T, 2) of each to begin and to end an answer
+    encoder   ids (B, T), lengths (B,) → vectors (B, T, d) of the tokens
     step      see `jpr.models.onnx_step`
+
+A span head is no part of them: see `jpr.models.span_weights`.
 
 In 8 bits an encoder multiplies integers (`jpr.models.quantize`). That of a joint model has a flag
 `exact`: then it multiplies the same matrices in float32, for the few candidates that matter.
@@ -17,12 +18,13 @@ import torch
 from onnx import TensorProto
 
 from jpr.models.bert import Bert, BertBlock
-from jpr.models.heads import IndexHead
+from jpr.models.heads import IndexHead, SpanHead
 from jpr.models.joint import JointModel
 from jpr.models.joint_config import EXACT_INPUT
 from jpr.models.onnx_graph import MICROSOFT, Graph, Modules, Outputs, Shape
 from jpr.models.onnx_step import add_feed_forward, step_to_onnx
 from jpr.models.quantize import quantize_matrices
+from jpr.models.span_weights import SpanWeights
 from jpr.models.t5 import T5Encoder
 from jpr.models.t5_blocks import EncoderBlock, RelativeBias
 from jpr.models.tower import Tower
@@ -54,8 +56,7 @@ def joint_to_onnx(
     numbers = len(model.head.tokens) if isinstance(model.head, IndexHead) else 0
     about = {"memory": model.memory, "numbers": str(numbers), "weights": weights}
     inputs = dict(_INPUTS)
-    spans = [] if model.answers is None else [("answers", model.answers.ends)]
-    graph = _graph_for(model.encoder, spans, sample)
+    graph = _graph_for(model.encoder, (), sample)
     words, positions = graph.embedding(model.encoder.words.weight), _positions(graph)
     if sample is None:
         outputs = _encoder(graph, model, words, positions)
@@ -65,6 +66,14 @@ def joint_to_onnx(
         outputs = graph.either(EXACT_INPUT, build)
     step = step_to_onnx(model, sample is not None, about)
     return graph.model(inputs, outputs, about), step
+
+
+def span_weights(head: SpanHead) -> SpanWeights:
+    """Return a span head's weights for numpy."""
+    first = head.first.weight * head.first.out_features**-0.5
+    project = torch.cat([head.ends.weight, first, head.last.weight]).T
+    arrays = (project, head.ends.bias, head.lengths)
+    return SpanWeights(*(w.detach().float().contiguous().numpy() for w in arrays))
 
 
 def _graph_for(encoder: Bert | T5Encoder, others: Modules, sample: Sample | None) -> Graph:
@@ -81,11 +90,7 @@ def _encoder(graph: Graph, model: JointModel, words: str, positions: str) -> Out
     else:
         x = _t5(graph, encoder, words, positions)
     shape: Shape = (TensorProto.FLOAT, ["B", "T", encoder.words.embedding_dim])
-    outputs: Outputs = {"vectors": (x, shape)}
-    if model.answers is not None:
-        logits = graph.linear(x, model.answers.ends)
-        outputs["answers"] = logits, (TensorProto.FLOAT, ["B", "T", 2])
-    return outputs
+    return {"vectors": (x, shape)}
 
 
 def _positions(graph: Graph) -> str:

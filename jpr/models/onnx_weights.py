@@ -26,6 +26,7 @@ from jpr.models.checkpoint import load_weights
 from jpr.models.config import BertConfig
 from jpr.models.joint import JointModel
 from jpr.models.joint_checkpoint import joint_shape, write_joint
+from jpr.models.span_weights import SpanWeights
 from jpr.models.t5 import T5Decoder
 from jpr.models.tower import Tower, VectorHead
 
@@ -50,7 +51,7 @@ def tower_from_onnx(file: Path, head: VectorHead) -> Tower:
 
 
 def joint_from_onnx(folder: Path) -> JointModel:
-    """Read a joint model's weights from its two files, dequantized."""
+    """Read a joint model's weights from its files, dequantized."""
     about, sums = joint_config.read_joint_json(folder)
     if not joint_config.is_bert_pointer(about):
         problem = "is not a BERT with a pointer head; other exported models run only on the CPU"
@@ -63,7 +64,10 @@ def joint_from_onnx(folder: Path) -> JointModel:
         raise FormatError(folder, 0, problem)
     try:
         model = joint_shape(about)
-        load_weights(model, _joint_weights(_stored(encoder), _stored(step), model))
+        weights = _joint_weights(_stored(encoder), _stored(step), model)
+        if model.answers is not None:
+            weights |= _span_weights(folder / joint_config.SPANS_FILE, model.decoder.config.d_model)
+        load_weights(model, weights)
     except (KeyError, TypeError, ValueError, RuntimeError, DataError, ConfigError) as error:
         raise FormatError(folder, 0, f"is damaged ({error}); export it again") from error
     return model
@@ -131,9 +135,21 @@ def _joint_weights(encoder: Stored, step: Stored, model: JointModel) -> dict[str
         "decoder": _decoder_weights(step, model.decoder),
         "head": {name: _rows(step, f"head.{name.removesuffix('.weight')}") for name in head},
     }
-    if model.answers is not None:
-        parts["answers"] = {"ends.weight": encoder["answers.weight"].T}
     return {f"{part}.{name}": w for part, own in parts.items() for name, w in own.items()}
+
+
+def _span_weights(file: Path, d: int) -> dict[str, Tensor]:
+    found = SpanWeights.read(file, d)
+    rows = torch.from_numpy(found.project.T.copy())
+    first, last = rows[2:].chunk(2)
+    parts = {
+        "ends.weight": rows[:2],
+        "ends.bias": torch.from_numpy(found.bias),
+        "first.weight": first * len(first) ** 0.5,
+        "last.weight": last,
+        "lengths": torch.from_numpy(found.lengths),
+    }
+    return {f"answers.{name}": w for name, w in parts.items()}
 
 
 def _decoder_weights(step: Stored, decoder: T5Decoder) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""The answers that candidates may have, from a model's probabilities of answer boundaries.
+"""The answers that candidates may have, from a model's logits of their spans.
 
 The most likely spans of each passage are taken; equal token sequences are one answer, whichever
 passages they are from. A passage contains an answer if it has the same tokens in a row, as whole
@@ -8,7 +8,6 @@ words. Token sequences are compared by 64-bit hashes.
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
@@ -16,7 +15,6 @@ from jpr.decode.covering import Evidence
 from jpr.encode.tokenizer import continuation_tokens
 
 SPANS = 8  # spans considered per passage
-_LONGEST = 12  # maximum tokens of an answer
 _IGNORABLE = ("the", "a", "an", "The", "A", "An", *",.\"'();:-–")
 """Words that may surround an answer and are no part of it."""
 
@@ -26,7 +24,6 @@ Floats = NDArray[np.float32]
 Hashes = NDArray[np.uint64]
 _MIXER, _BASE = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1B54A32D192ED03)
 _FILTER_BITS = 16
-_LOWEST = np.finfo(np.float32).min
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,13 +63,13 @@ class PassageTokens:
 
     ids: Whole  # (N,)
     lengths: Whole  # (C,)
-    answers: Floats  # (N, 2) log P of each token to begin and to end its passage's answer
+    spans: Floats  # (N, longest) logits of the spans of 1, 2, … tokens from each token
 
 
 def find_evidence(passages: PassageTokens, vocabulary: Vocabulary, spans: int = SPANS) -> Evidence:
     """Return the answers of a question's candidates."""
     row, first, last, share = _most_likely(passages, spans)
-    runs = _Runs(passages.ids, passages.lengths, vocabulary)
+    runs = _Runs(passages.ids, passages.lengths, vocabulary, passages.spans.shape[1])
     first, last = runs.trimmed(first, last)
     good = runs.are_words(first, last)
     row, first, last, share = row[good], first[good], last[good], share[good]
@@ -81,7 +78,7 @@ def find_evidence(passages: PassageTokens, vocabulary: Vocabulary, spans: int = 
     )
     first, last = first[example], last[example]
     probs = np.zeros((len(passages.lengths), len(names)), dtype=np.float32)
-    np.add.at(probs, (row, which), share)
+    np.maximum.at(probs, (row, which), share)
     bounds = zip(first.tolist(), last.tolist(), strict=True)
     answers = tuple(tuple(passages.ids[begin:end].tolist()) for begin, end in bounds)
     return Evidence(answers, probs, runs.contained(names, np.unique(last - first)))
@@ -89,24 +86,18 @@ def find_evidence(passages: PassageTokens, vocabulary: Vocabulary, spans: int = 
 
 def _most_likely(passages: PassageTokens, count: int) -> tuple[Whole, Whole, Whole, Floats]:
     """Return the passage, start, end and probability of each passage's most likely spans."""
-    lengths = passages.lengths
-    longest = int(lengths.max(initial=1))
-    padded = np.full((2, len(lengths), longest + _LONGEST - 1), -np.inf, dtype=np.float32)
-    padded[:, :, :longest][:, np.arange(longest) < lengths[:, None]] = passages.answers.T
-    begins, ends = padded[0, :, :longest], sliding_window_view(padded[1], _LONGEST, axis=1)
-    best = begins + np.maximum.reduce([ends[..., more] for more in range(_LONGEST)])
-    rows = np.arange(len(lengths))[:, None]
-    places = _largest(best, count)  # every most likely span begins at one of these
-    sums = begins[rows, places, None] + ends[rows, places]  # (C, count, _LONGEST)
-    sums = sums.reshape(len(lengths), places.shape[1] * _LONGEST)
-    chosen = _largest(sums, count)
-    first = (lengths.cumsum() - lengths)[:, None] + places[rows, chosen // _LONGEST]
-    last = first + chosen % _LONGEST + 1
-    log_probs = sums[rows, chosen]
-    shares = np.exp(log_probs - log_probs.max(axis=1, keepdims=True, initial=_LOWEST))
-    shares /= np.maximum(shares.sum(axis=1, keepdims=True), 1.0)  # the largest of a row is 1
-    kept = shares > 0  # none of a passage without tokens
-    return np.nonzero(kept)[0], first[kept], last[kept], shares[kept]
+    lengths, longest = passages.lengths, passages.spans.shape[1]
+    width = int(lengths.max(initial=1))
+    padded = np.full((len(lengths), width, longest), -np.inf, dtype=np.float32)
+    padded[np.arange(width) < lengths[:, None]] = passages.spans
+    logits = padded.reshape(len(lengths), width * longest)
+    places = _largest(logits, count)
+    logits = np.take_along_axis(logits, places, axis=1)
+    kept = logits > -np.inf
+    first = (lengths.cumsum() - lengths)[:, None] + places // longest
+    last = first + places % longest + 1
+    shares = (0.5 + 0.5 * np.tanh(logits[kept] / 2)).astype(np.float32)  # the sigmoid
+    return np.nonzero(kept)[0], first[kept], last[kept], shares
 
 
 def _largest(values: Floats, count: int) -> Whole:
@@ -119,7 +110,7 @@ def _largest(values: Floats, count: int) -> Whole:
 class _Runs:
     """Token sequences within passages, identified by hashes."""
 
-    def __init__(self, ids: Whole, lengths: Whole, vocabulary: Vocabulary) -> None:
+    def __init__(self, ids: Whole, lengths: Whole, vocabulary: Vocabulary, longest: int) -> None:
         self._row = np.repeat(np.arange(len(lengths)), lengths)
         self._passages = len(lengths)
         self._inside = np.append(vocabulary.continues(ids), False)
@@ -129,9 +120,9 @@ class _Runs:
         self._unknown = np.append(0, np.cumsum(ids == vocabulary.unknown))
         mixed = (ids.astype(np.uint64) + np.uint64(1)) * _MIXER
         mixed ^= mixed >> np.uint64(32)
-        self._hashes = np.zeros((_LONGEST + 1, len(ids)), dtype=np.uint64)
+        self._hashes = np.zeros((longest + 1, len(ids)), dtype=np.uint64)
         """Of the runs of 0, 1, 2, … tokens from each place: Σ token · base^place."""
-        for size in range(1, min(_LONGEST, len(ids)) + 1):
+        for size in range(1, min(longest, len(ids)) + 1):
             longer, added = self._hashes[size, : 1 - size or None], mixed[size - 1 :]
             np.multiply(added, _BASE ** np.uint64(size - 1), out=longer)
             longer += self._hashes[size - 1, : len(longer)]

@@ -5,6 +5,8 @@
 
 An 8-bit model encodes all candidates in integers, and the most likely ones again in 32 bits:
 rounding changes little, but enough to change which of two good passages comes first.
+
+A model that reads answers has a third file, `spans.npz`: its span head, which is numpy.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,9 +20,17 @@ from jpr.encode.encoder_folder import weights_digest
 from jpr.encode.onnx_session import Floats, OnnxInputs, OnnxModel, one_text, open_session
 from jpr.errors import FormatError
 from jpr.io.checksums import check_sums
-from jpr.models.joint_config import ENCODER_FILE, EXACT_INPUT, STEP_FILE
+from jpr.models.joint_config import (
+    ENCODER_FILE,
+    EXACT_INPUT,
+    SPANS_FILE,
+    STEP_FILE,
+    exported_files,
+)
+from jpr.models.span_weights import SpanWeights
 from jpr.rerank.evidence import PassageTokens
 from jpr.rerank.scorer import ModelInput, Opened, rank_prior
+from jpr.rerank.span_logits import span_logits
 from jpr.types import Prefix
 
 EXACT_CANDIDATES = 10  # candidates that an 8-bit model encodes again in 32 bits
@@ -49,11 +59,10 @@ class OnnxScorer:
         self.index_tokens = int(about["numbers"])
         self._has_tokens = about["memory"] == "tokens"
         self._step_inputs = {tensor.name for tensor in self._step.get_inputs()}
-        outputs = {tensor.name for tensor in encoder.get_outputs()}
-        self._outputs = [name for name in ("vectors", "answers") if name in outputs]
-        self.reads_answers = "answers" in outputs
+        self._spans = _span_weights(folder / SPANS_FILE, encoder)
+        self.reads_answers = self._spans is not None
         self._is_quantized = EXACT_INPUT in (tensor.name for tensor in encoder.get_inputs())
-        self.key = weights_digest(paths, sums)
+        self.key = weights_digest(exported_files(folder), sums)
 
     def open(self, inputs: Sequence[ModelInput]) -> Opened:
         """Encode the candidates of some questions, one question after another."""
@@ -66,9 +75,10 @@ class OnnxScorer:
             ]
             return [rows[number][prefix] for number, prefix in pairs]
 
-        return Opened(ask, [passages for _, passages in read] if self.reads_answers else None)
+        passages = [found for _, found in read if found is not None]
+        return Opened(ask, passages if self.reads_answers else None)
 
-    def _read(self, given: ModelInput) -> tuple["_Question", PassageTokens]:
+    def _read(self, given: ModelInput) -> tuple["_Question", PassageTokens | None]:
         every = range(len(given))
         exact = not self._is_quantized or len(every) <= EXACT_CANDIDATES
         encoded = self._encoded(given, every, exact=exact)
@@ -76,17 +86,11 @@ class OnnxScorer:
             log_probs = self._question(given, encoded)([()])[()]
             likely = np.argsort(-log_probs, kind="stable")[:EXACT_CANDIDATES].tolist()
             encoded |= self._encoded(given, likely, exact=True)
-        texts = [one.passage for one in given]
-        answers = [
-            _log_softmax(encoded[place][1][one.text : -1]) for place, one in enumerate(given)
-        ]
-        ids = np.array([token for text in texts for token in text], dtype=np.int64)
-        lengths = np.array([len(text) for text in texts])
-        passages = PassageTokens(ids, lengths, np.concatenate(answers))
+        passages = None if self._spans is None else _passages(given, encoded, self._spans)
         return self._question(given, encoded), passages
 
     def _question(self, given: ModelInput, encoded: "_Encoded") -> "_Question":
-        tokens = [encoded[place][0] for place in range(len(given))]
+        tokens = [encoded[place] for place in range(len(given))]
         marked = np.stack([vectors[one.mark] for vectors, one in zip(tokens, given, strict=True)])
         known: OnnxInputs = {
             "memory": np.concatenate(tokens) if self._has_tokens else marked,
@@ -100,24 +104,27 @@ class OnnxScorer:
     def _encoded(self, given: ModelInput, places: Sequence[int], *, exact: bool) -> "_Encoded":
         how: OnnxInputs = {EXACT_INPUT: np.array(exact)} if self._is_quantized else {}
         texts = (one_text(given[place].ids) | how for place in places)
-        outputs = zip(places, self._encoder.read(self._outputs, texts), strict=True)
-        no_answers = np.empty((1, 0, 2), dtype=np.float32)
-        return {
-            place: (vectors[0], (logits or [no_answers])[0][0])
-            for place, (vectors, *logits) in outputs
-        }
+        outputs = zip(places, self._encoder.read(["vectors"], texts), strict=True)
+        return {place: vectors[0] for place, (vectors,) in outputs}
 
 
-_Encoded = dict[int, tuple[Floats, Floats]]
-"""By candidate: its tokens' vectors (T, d), and their logits to begin and end an answer (T, 2)."""
+_Encoded = dict[int, Floats]
+"""By candidate: its tokens' vectors (T, d)."""
 
 
-def _log_softmax(logits: Floats) -> Floats:
-    """Return log P down each column."""
-    apart = logits - logits.max(axis=0, keepdims=True, initial=-np.inf)
-    sums = np.exp(apart).sum(axis=0, keepdims=True)
-    found: Floats = apart - np.log(np.maximum(sums, 1.0))  # the largest is 1; an empty passage's 0
-    return found
+def _span_weights(file: Path, encoder: onnxruntime.InferenceSession) -> SpanWeights | None:
+    """Read the span head of a model that reads answers."""
+    vectors, *others = encoder.get_outputs()  # jpr 0.1 had its span head in the encoder
+    return SpanWeights.read(file, vectors.shape[-1]) if others or file.exists() else None
+
+
+def _passages(given: ModelInput, encoded: _Encoded, spans: SpanWeights) -> PassageTokens:
+    """Return the tokens of a question's passages, with the logits of their spans."""
+    ids = np.array([token for one in given for token in one.passage], dtype=np.int64)
+    lengths = np.array([len(one.passage) for one in given], dtype=np.int64)
+    vectors = [encoded[place][one.text : -1] for place, one in enumerate(given)]
+    projected = np.concatenate(vectors) @ spans.project
+    return PassageTokens(ids, lengths, span_logits(projected, spans.bias, spans.lengths, lengths))
 
 
 def _about(folder: Path, *sessions: onnxruntime.InferenceSession) -> dict[str, str]:

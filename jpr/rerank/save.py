@@ -3,6 +3,7 @@
 FOLDER/joint.json     the source's, with precision, name of the weights, and hashes of the files
 FOLDER/encoder.onnx   encodes candidates
 FOLDER/step.onnx      scores successors of prefixes
+FOLDER/spans.npz      its span head, if it has one
 FOLDER/tokenizer.json
 """
 
@@ -15,7 +16,13 @@ from jpr.encode.tokenizer import read_tokenizer
 from jpr.errors import ConfigError, needs_extra
 from jpr.io.checksums import with_sums
 from jpr.io.json_files import write_json
-from jpr.models.joint_config import ENCODER_FILE, JOINT_JSON, STEP_FILE, read_joint_json
+from jpr.models.joint_config import (
+    ENCODER_FILE,
+    JOINT_JSON,
+    SPANS_FILE,
+    STEP_FILE,
+    read_joint_json,
+)
 from jpr.rerank.joint import model_input
 from jpr.rerank.prompt import Prompts, read_prompt_settings
 from jpr.types import Ranking
@@ -37,7 +44,7 @@ def export_joint(
     with needs_extra("exporting a joint model", "train"):
         from jpr.models.heads import IndexHead, PointerHead
         from jpr.models.joint_checkpoint import read_joint
-        from jpr.models.onnx_export import joint_to_onnx
+        from jpr.models.onnx_export import joint_to_onnx, span_weights
     model = read_joint(source)
     if prior is not None:
         if not isinstance(model.head, PointerHead):
@@ -53,10 +60,11 @@ def export_joint(
     about |= {"precision": "int8" if sample else "fp32", "weights": weights}
     (target / ENCODER_FILE).write_bytes(encoder)
     (target / STEP_FILE).write_bytes(step)
+    if model.answers is not None:
+        span_weights(model.answers).write(target / SPANS_FILE)
     (target / "tokenizer.json").write_text(tokenizer.to_str(), encoding="utf-8")
-    write_json(
-        target / JOINT_JSON, with_sums(about, target, (ENCODER_FILE, STEP_FILE, "tokenizer.json"))
-    )
+    files = (ENCODER_FILE, STEP_FILE, SPANS_FILE, "tokenizer.json")
+    write_json(target / JOINT_JSON, with_sums(about, target, files))
 
 
 def _rows(prompts: Prompts, numbers: int, rankings: Sequence[Ranking]) -> list[list[int]]:

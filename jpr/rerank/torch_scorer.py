@@ -12,10 +12,10 @@ from jpr.encode.encoder_folder import weight_files, weights_digest
 from jpr.errors import ConfigError
 from jpr.models.candidates import PackedCandidates
 from jpr.models.decoder_cache import CachePool, PrefixScorer
-from jpr.models.heads import IndexHead, in_passages
+from jpr.models.heads import IndexHead, tokens_left
 from jpr.models.joint import JointModel
 from jpr.models.joint_checkpoint import read_joint
-from jpr.models.joint_config import ENCODER_FILE, STEP_FILE
+from jpr.models.joint_config import exported_files
 from jpr.rerank.evidence import PassageTokens
 from jpr.rerank.scorer import ModelInput, Opened, rank_prior
 
@@ -43,7 +43,7 @@ class TorchScorer:
         else:
             from jpr.models.onnx_weights import joint_from_onnx  # needs onnx
 
-            model, files = joint_from_onnx(folder), [folder / ENCODER_FILE, folder / STEP_FILE]
+            model, files = joint_from_onnx(folder), exported_files(folder)
         dtype = torch.bfloat16 if device == "cuda" else torch.float32
         return cls(model.to(device, dtype), weights_digest(files, sums))
 
@@ -72,14 +72,14 @@ class TorchScorer:
             return Opened(ask)
         lengths, texts = candidates.lengths, candidates.passage_starts
         row = torch.repeat_interleave(lengths, output_size=len(candidates.ids))
-        kept = in_passages(row, lengths, texts)
+        kept = tokens_left(row, lengths, texts) > 0
         sizes = torch.split((lengths - 1 - texts).clamp(min=0).cpu(), list(candidates.counts))
         tokens = [int(of_question.sum()) for of_question in sizes]
-        ids, answers = (
+        ids, spans = (
             torch.split(all_[kept].cpu(), tokens) for all_ in (candidates.ids, encoded.answers)
         )
         passages = [
             PassageTokens(own.numpy(), of_each.numpy(), where.numpy())
-            for own, of_each, where in zip(ids, sizes, answers, strict=True)
+            for own, of_each, where in zip(ids, sizes, spans, strict=True)
         ]
         return Opened(ask, passages)

@@ -71,7 +71,7 @@ def extra_tokens(tokenizer: Tokenizer, home: Path, count: int) -> tuple[int, ...
 
 
 def _fresh(config: ModelConfig, model: JointModel) -> tuple[str, ...]:
-    """Return the prefixes of names of new weights, after adding a missing answer head."""
+    """Return the prefixes of names of new weights, after adding a missing span head."""
     fresh = ["head.out"] if config.reset_index_tokens else []  # an index head's
     if not config.init:
         fresh.append("answers.")

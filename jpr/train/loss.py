@@ -13,9 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from jpr.coverage import starts
 from jpr.models.candidates import EncodedBatch, PackedCandidates
-from jpr.models.heads import IndexHead, segment_logsumexp
+from jpr.models.heads import IndexHead
 from jpr.models.joint import JointModel, masked_log_softmax
 from jpr.models.t5 import Memory
 from jpr.train import dynamic_oracle as oracle
@@ -24,8 +23,6 @@ from jpr.train.dynamic_oracle import Flags, Ints
 from jpr.train.loop import PartialLoss
 from jpr.train.recipe import JointTraining, ObjectiveConfig
 from jpr.train.sampler import Dataset, Sample, Sampler
-
-_NEVER = -1e4  # a log-probability for the impossible whose gradient is still a number
 
 
 def choice_loss(log_probs: Tensor, targets: Tensor, normalize: str) -> Tensor:
@@ -56,68 +53,39 @@ def distillation(log_probs: Tensor, teacher: Tensor, present: Tensor) -> Tensor:
     return divergence.masked_fill(~present, 0.0).sum()
 
 
+def span_loss(logits: Tensor, spans: AnswerSpans, candidates: Tensor) -> Tensor:
+    """Return the binary cross-entropy of spans (N, longest): summed over those of a candidate.
+
+    It is the mean over a question's candidates, whose number each token has (N,), and summed over
+    questions. Occurrences of answers are positives. Spans that overlap an occurrence longer than
+    the longest span are neither.
+    """
+    count, longest = logits.shape
+    size = spans.last - spans.first + 1
+    short = size <= longest
+    long = np.zeros(count + longest, dtype=np.bool_)
+    for first, last in zip(spans.first[~short], spans.last[~short], strict=True):
+        long[first : last + 1] = True
+    is_answer = torch.zeros_like(logits, dtype=torch.bool)
+    is_answer[spans.first[short], size[short] - 1] = True
+    overlaps = torch.from_numpy(long).to(logits.device).unfold(0, longest, 1)[:count].cumsum(1) > 0
+    counted = (logits > -torch.inf) & (is_answer | ~overlaps)
+    loss = F.binary_cross_entropy_with_logits(
+        logits.masked_fill(~counted, 0.0), is_answer.to(logits), reduction="none"
+    )
+    return (loss.masked_fill(~counted, 0.0).sum(1) / candidates).sum()
+
+
 def answer_distillation(ours: Tensor, theirs: Tensor, weights: Tensor) -> Tensor:
-    """Return KL(teacher ‖ student) of log P of answers' first and last tokens (N, 2), summed.
+    """Return Σ KL(teacher ‖ student) of whether each span is an answer, given logits (N, longest).
 
     Each token has the weight (N,) that the teacher gives its candidate.
     """
-    of_text = theirs > -torch.inf
-    theirs, ours = (part.masked_fill(~of_text, 0.0) for part in (theirs, ours))
-    return (weights[:, None] * theirs.exp() * (theirs - ours)).sum()
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerLikelihoods:
-    """P(a | c) of G answers, each of one question, in the candidates that contain them."""
-
-    question: Tensor  # (G,)
-    answer: Tensor  # (S,) one of the G, …
-    place: Tensor  # (S,) … in this candidate of its question …
-    log_prob: Tensor  # (S,) … with log P(a | c)
-
-
-def answer_likelihoods(encoded: EncodedBatch, spans: AnswerSpans) -> AnswerLikelihoods:
-    """Add up, for each candidate and answer, the likelihood of all its spans."""
-    assert encoded.answers is not None  # the model has an answer head
-    counts = np.array(encoded.counts)
-    question = np.repeat(np.arange(len(counts)), counts)[spans.candidates]
-    names, answer = np.unique(question << 16 | spans.answers, return_inverse=True)
-    both, which = np.unique(spans.candidates * len(names) + answer, return_inverse=True)
-    candidate, answer = both // len(names), both % len(names)
-    place = candidate - starts(counts)[names[answer] >> 16]
-
-    def tensor(values: Ints) -> Tensor:
-        return torch.from_numpy(values).to(encoded.mask.device, non_blocking=True)
-
-    begins, ends = encoded.answers.unbind(1)
-    of_spans = begins[tensor(spans.first)] + ends[tensor(spans.last)]
-    log_prob = segment_logsumexp(of_spans, tensor(which), len(both))
-    return AnswerLikelihoods(tensor(names >> 16), tensor(answer), tensor(place), log_prob)
-
-
-def answer_loss(log_probs: Tensor, prefixes: Tensor, known: AnswerLikelihoods) -> Tensor:
-    """Return −log P(a | prefix) over the answers that prefixes lack, summed over questions.
-
-    P(a | prefix) = Σ_c P(c | prefix) · P(a | c), given log P (Q, T + 1, C) after the beginnings of
-    prefixes (Q, T), whose passages are -1 after their end, where steps do not count. It is the mean
-    over a question's answers, summed over its steps as the loss of passages is.
-    """
-    answers = len(known.question)
-    holds = torch.zeros(answers, log_probs.shape[2] + 1, dtype=torch.bool, device=prefixes.device)
-    holds[known.answer, known.place] = True
-    holds[:, -1] = True  # for no passage: nothing is left to find after the end of a prefix
-    chosen = holds.gather(1, prefixes[known.question] % holds.shape[1])  # (G, T)
-    found = F.pad(chosen.cumsum(1) > 0, (1, 0))
-    candidate = log_probs[known.question[known.answer], :, known.place]  # (S, T + 1)
-    impossible = candidate == -torch.inf
-    mass = candidate.masked_fill(impossible, 0.0) + known.log_prob[:, None]
-    mass = mass.masked_fill(impossible, _NEVER)
-    by_step = [segment_logsumexp(step, known.answer, answers) for step in mass.unbind(1)]
-    loss = -torch.stack(by_step, 1).masked_fill(found, 0.0).sum(1)  # (G,)
-    count = torch.zeros(len(log_probs), device=loss.device).index_add(
-        0, known.question, torch.ones_like(loss)
-    )
-    return (loss / count[known.question]).sum()
+    outside = theirs == -torch.inf
+    theirs, ours = (part.masked_fill(outside, 0.0) for part in (theirs, ours))
+    yes, no = (F.logsigmoid(s * theirs) - F.logsigmoid(s * ours) for s in (1, -1))
+    divergence = theirs.sigmoid() * yes + (-theirs).sigmoid() * no
+    return (divergence.masked_fill(outside, 0.0).sum(1) * weights).sum()
 
 
 def first_logits(model: JointModel, encoded: EncodedBatch) -> Tensor:
@@ -175,8 +143,12 @@ class JointLoss:
         targets = torch.from_numpy(whole).to(encoded.mask.device, non_blocking=True)
         log_probs, loss = self._choice(encoded, prefixes, targets)
         if encoded.answers is not None and objective.answer_weight:
-            known = answer_likelihoods(encoded, self._answer_spans(samples, built))
-            loss = loss + objective.answer_weight * answer_loss(log_probs, prefixes, known)
+            counts = torch.tensor([n for n in encoded.counts for _ in range(n)])
+            each = torch.repeat_interleave(
+                counts.to(log_probs.device), candidates.lengths, output_size=len(candidates.ids)
+            )
+            of_spans = span_loss(encoded.answers, self._answer_spans(samples, built), each)
+            loss = loss + objective.answer_weight * of_spans
         if self.teacher is not None:
             taught = self._distillation(self.teacher, candidates, encoded, log_probs[:, 0])
             loss = (1 - objective.teacher_weight) * loss + objective.teacher_weight * taught

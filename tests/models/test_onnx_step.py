@@ -82,14 +82,14 @@ def session(model: bytes) -> onnxruntime.InferenceSession:
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
-def encoded_by_onnx(encoder: bytes, given: PackedCandidates) -> tuple[list[Floats], list[Floats]]:
-    """The vectors of each candidate's tokens, from one padded batch, and the ends of answers."""
+def encoded_by_onnx(encoder: bytes, given: PackedCandidates) -> list[Floats]:
+    """The vectors of each candidate's tokens, from one padded batch; there is no other output."""
     texts = torch.split(given.ids, given.lengths.tolist())
     ids = torch.nn.utils.rnn.pad_sequence(list(texts), batch_first=True, padding_value=7).numpy()
     ran = session(encoder)
     known = {"ids": ids, "lengths": given.lengths.numpy(), "exact": np.array(False)}
-    found, *ends = ran.run(None, {t.name: known[t.name] for t in ran.get_inputs()})
-    return [row[:n] for row, n in zip(found, given.lengths.tolist(), strict=True)], ends
+    (found,) = ran.run(None, {t.name: known[t.name] for t in ran.get_inputs()})
+    return [row[:n] for row, n in zip(found, given.lengths.tolist(), strict=True)]
 
 
 def steps_by_onnx(
@@ -97,7 +97,7 @@ def steps_by_onnx(
 ) -> dict[tuple[int, ...], Floats]:
     """Log-probabilities of all prefixes of some of the candidates, one step for each depth."""
     encoder, decoder_step = exported
-    rows, _ = encoded_by_onnx(encoder, given)
+    rows = encoded_by_onnx(encoder, given)
     marked = np.stack([row[mark] for row, mark in zip(rows, given.marks.tolist(), strict=True)])
     step = session(decoder_step)
     known = {
@@ -140,15 +140,10 @@ def encode(model: JointModel, given: PackedCandidates) -> EncodedBatch:
 def test_both_give_what_torch_gives(make: Make) -> None:
     model, given = make(), candidates((N,))
     exported = joint_to_onnx(model, "some weights")
-    rows, ends = encoded_by_onnx(exported[0], given)
+    rows = encoded_by_onnx(exported[0], given)
     with torch.no_grad():
         hidden = model.encoder.forward_packed(given.ids, given.lengths)
     np.testing.assert_allclose(np.concatenate(rows), hidden.numpy(), atol=1e-4)
-    assert bool(ends) == (model.answers is not None)
-    if model.answers is not None:
-        kept = [row[:n] for row, n in zip(ends[0], given.lengths.tolist(), strict=True)]
-        wanted_ends = model.answers.ends(hidden).detach().numpy()
-        np.testing.assert_allclose(np.concatenate(kept), wanted_ends, atol=1e-4)
     found = steps_by_onnx(exported, model, given, deepest=4)
     expected = PrefixScorer(model, encode(model, given))([(0, prefix) for prefix in PREFIXES])
     for prefix, row in zip(PREFIXES, expected, strict=True):

@@ -9,6 +9,7 @@ from itertools import permutations
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 import torch
 
@@ -214,6 +215,27 @@ def test_damaged_and_foreign_files_are_refused(tmp_path: Path) -> None:
     assert len(JointReranker.load(folder, device="cpu").rank(QUESTION, hits(NAMES), 3).hits) == 3
     (folder / "tokenizer.json").unlink()
     with pytest.raises(FormatError, match=r"tokenizer\.json"):
+        JointReranker.load(folder, device="cpu")
+
+
+def test_a_span_head_is_checked_with_the_other_files(tmp_path: Path) -> None:
+    folder = exported(tmp_path, lambda folder: write_pointer(folder, answers=True))
+    spans, encoder = folder / "spans.npz", folder / "encoder.onnx"
+    assert json.loads((folder / "joint.json").read_text())["sums"].keys() >= {spans.name}
+    other = exported(tmp_path / "other", lambda folder: write_pointer(folder, 1, answers=True))
+    spans.write_bytes((other / spans.name).read_bytes())
+    with pytest.raises(FormatError, match=r"spans\.npz: is damaged"):
+        JointReranker.load(folder, device="cpu")
+    spans.unlink()
+    with pytest.raises(FormatError, match=r"spans\.npz"):
+        JointReranker.load(folder, device="cpu")
+    without_sums(folder / "joint.json")
+    made = onnx.load(encoder)
+    ends = onnx.helper.make_tensor_value_info("answers", onnx.TensorProto.FLOAT, ["B", "T", 16])
+    made.graph.node.append(onnx.helper.make_node("Identity", ["vectors"], ["answers"]))
+    made.graph.output.append(ends)
+    onnx.save(made, encoder)  # an encoder with an output of answers, as jpr 0.1 exported it
+    with pytest.raises(FormatError, match=r"spans\.npz: is missing.* jpr 0\.1"):
         JointReranker.load(folder, device="cpu")
 
 

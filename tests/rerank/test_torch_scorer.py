@@ -61,7 +61,7 @@ def differences(folder: Path) -> list[float]:
     pairs = list(zip(ours.ask(PREFIXES), theirs.ask(PREFIXES), strict=True))
     assert (ours.passages is None) == (theirs.passages is None)
     if ours.passages is not None and theirs.passages is not None:
-        pairs += [(ours.passages[0].answers, theirs.passages[0].answers)]
+        pairs += [(ours.passages[0].spans, theirs.passages[0].spans)]
     found = []
     for one, other in pairs:
         assert np.array_equal(np.isneginf(one), np.isneginf(other))
@@ -98,7 +98,8 @@ def test_what_was_exported_can_be_trained_further(tmp_path: Path) -> None:
 def test_the_weights_go_by_the_name_of_their_files(tmp_path: Path) -> None:
     folder = exported(tmp_path, [])
     found = TorchScorer.load(folder, {}, "cpu")
-    assert found.key == weights_digest([folder / name for name in ("encoder.onnx", "step.onnx")])
+    names = "encoder.onnx", "step.onnx", "spans.npz"
+    assert found.key == weights_digest([folder / name for name in names])
     assert found.key == OnnxScorer(folder, {}, 1).key
     assert found.key != TorchScorer.load(tmp_path / "torch", {}, "cpu").key
 

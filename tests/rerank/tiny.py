@@ -54,6 +54,8 @@ def write_t5(folder: Path, head: str, seed: int = 0, answers: bool = False) -> P
 
 
 def _written(folder: Path, model: JointModel, settings: PromptSettings) -> Path:
+    if model.answers is not None:
+        torch.nn.init.zeros_(model.answers.ends.bias)  # or it would find no answer likely
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "tokenizer.json").write_text(tokenizer().to_str(), encoding="utf-8")
     write_joint(folder, model, asdict(settings))

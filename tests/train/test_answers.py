@@ -29,16 +29,20 @@ KINDS = [0, 1, 0, 1, 2, 2]
 
 
 def doubled_pack(seed: int = 0) -> Pack:
-    """Questions of two answers, each of which two of six candidates hold, somewhere in the text."""
+    """Questions of two answers, each of which two of six candidates hold, somewhere in the text.
+
+    The first answer is a word of the question, the second is one twice.
+    """
     chance = np.random.default_rng(seed)
     first, plain = vocabulary()["w0"], invented_pack(N, C)
     tokens = chance.integers(WORDS // 2, WORDS, (N, C, 4))
     kinds = np.array([chance.permutation(KINDS) for _ in range(N)])
-    offsets = chance.integers(1, 4, (N, C))  # after the title
+    offsets = chance.integers(1, 3, (N, C))  # after the title
     expected = plain.question_tokens.reshape(N, 2).astype(np.int64) - first
     for question, place in zip(*np.nonzero(kinds < 2), strict=True):
         answer = expected[question, kinds[question, place]]
-        tokens[question, place, offsets[question, place]] = answer
+        first_token = offsets[question, place]
+        tokens[question, place, first_token : first_token + 1 + kinds[question, place]] = answer
     edges = np.flatnonzero(kinds < 2)
     return replace(
         plain,
@@ -47,7 +51,7 @@ def doubled_pack(seed: int = 0) -> Pack:
         cover_answers=kinds.reshape(-1)[edges].astype(np.uint16),
         span_covers=np.arange(len(edges), dtype=np.uint32),
         span_offsets=offsets.reshape(-1)[edges].astype(np.uint16),
-        span_lengths=np.ones(len(edges), dtype=np.uint8),
+        span_lengths=(1 + kinds.reshape(-1)[edges]).astype(np.uint8),
     )
 
 
@@ -83,7 +87,7 @@ def test_one_passage_of_each_answer_is_chosen_where_every_answer_is_there_twice(
 
 @pytest.mark.parametrize("kind", ["independent", "pointwise", "joint"])
 def test_every_objective_teaches_where_answers_stand(home: Path, kind: str) -> None:
-    train_joint(recipe(home, f"objective.kind={kind}"), home / kind)
+    train_joint(recipe(home, f"objective.kind={kind}", "loop.log_every=10"), home / kind)
     model, prompts = load_model(ModelConfig(init=str(home / kind)))
     dataset = open_dataset(DataConfig(str(home / "pack")))
     builder, batch = BatchBuilder(dataset.pack, prompts), dataset.batch(np.arange(N), C)
@@ -92,8 +96,11 @@ def test_every_objective_teaches_where_answers_stand(home: Path, kind: str) -> N
     assert found is not None
     spans = builder.answer_spans(batch)
     assert len(spans.first) == 4 * N
-    assert found[spans.first, 0].exp().mean().item() > 0.8
-    assert found[spans.last, 1].exp().mean().item() > 0.8
+    planted = found[spans.first, spans.last - spans.first]
+    assert (planted > 0).float().mean().item() > 0.9
+    assert (found > 0).sum().item() < 1.1 * len(planted)
+    trained = losses(home / kind)
+    assert trained[-1] < 0.2 * trained[0]
 
 
 def test_a_t5_reads_answers_too(home: Path) -> None:
@@ -112,7 +119,7 @@ def test_a_model_that_was_trained_without_learns_it(home: Path) -> None:
     one, two = (read_joint(home / name).state_dict() for name in ("plain", "given"))
     for name, weight in one.items():
         torch.testing.assert_close(two[name], weight, atol=1e-6, rtol=0)
-    assert two.keys() - one.keys() == {"answers.ends.weight"}
+    assert {name.partition(".")[0] for name in two.keys() - one.keys()} == {"answers"}
     train_joint(recipe(home, *go_on, f"model.init={home / 'given'}"), home / "again")
     for name, weight in read_joint(home / "again").state_dict().items():  # it kept its own
         torch.testing.assert_close(two[name], weight, atol=1e-6, rtol=0)
@@ -130,7 +137,8 @@ def test_packs_are_mixed(home: Path) -> None:
         with torch.no_grad():
             found = model.eval().encode(builder.build(batch)).answers
         assert found is not None
-        assert found[builder.answer_spans(batch).first, 0].exp().mean().item() > 0.7
+        spans = builder.answer_spans(batch)
+        assert (found[spans.first, spans.last - spans.first] > 0).float().mean().item() > 0.8
 
 
 def test_parts_of_a_batch_add_up(home: Path) -> None:

@@ -169,17 +169,18 @@ def test_two_stages_and_scores(home: Path) -> None:
 
 
 def test_a_teacher_alone_is_enough(home: Path) -> None:
-    """A model trained only on another model's scores chooses as that one does."""
+    """A model trained only on another model's scores gives the probabilities that it gives."""
     _, teacher = trained(home, "teacher", "objective.kind=independent")
     taught = [f"objective.teacher={teacher}", "objective.teacher_weight=1.0"]
     _, student = trained(home, "student", "objective.kind=independent", *taught, "loop.seed=5")
     dataset = open_dataset(DataConfig(str(home / "pack")))
-    firsts = []
+    probs = []
     for folder in (teacher, student):
         model, prompts = reopened(folder)
         scores = score_pack(model, dataset, BatchBuilder(dataset.pack, prompts)).reshape(N, C)
-        firsts.append(scores.argmax(axis=1))
-    assert (firsts[0] == firsts[1]).mean() > 0.8
+        probs.append(np.exp(scores.astype(np.float64)))
+    assert np.ptp(probs[0], axis=1).min() > 0.2
+    np.testing.assert_allclose(probs[1], probs[0], atol=0.1)
     with pytest.raises(ConfigError, match=r"objective\.teacher: .*\(max_tokens\)"):
         trained(home, "other", *taught, "model.max_tokens=120", "loop.steps=1")
     nowhere = ["objective.teacher=nowhere", "objective.teacher_weight=0.5"]

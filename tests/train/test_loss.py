@@ -4,17 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from jpr.models.candidates import EncodedBatch
 from jpr.train.batch import AnswerSpans
 from jpr.train.loss import (
-    AnswerLikelihoods,
     answer_distillation,
-    answer_likelihoods,
-    answer_loss,
     choice_loss,
     distillation,
     first_logits,
     pointwise_loss,
+    span_loss,
 )
 from tests.models.joint_models import MODELS, candidates
 
@@ -104,61 +101,59 @@ def test_distillation_by_hand() -> None:
 
 
 def test_answers_of_a_teacher_by_hand() -> None:
-    """Two candidates of two and one tokens; what is around passages has no part in it."""
-    half, low, high = math.log(0.5), math.log(0.1), math.log(0.9)
-    ours = torch.tensor([[half, half], [half, half], [-math.inf, -math.inf], [0.0, 0.0]])
-    theirs = torch.tensor([[high, half], [low, half], [-math.inf, -math.inf], [0.0, 0.0]])
+    """Three tokens of two candidates, spans of one or two; −∞ is no span."""
+
+    def logit(p: float) -> float:
+        return math.log(p / (1 - p))
+
+    ours = torch.tensor([[0.0, logit(0.2)], [0.0, -math.inf], [0.0, -math.inf]])
+    theirs = torch.tensor([[logit(0.9), logit(0.2)], [0.0, -math.inf], [logit(0.9), -math.inf]])
     ours.requires_grad_()
-    shares = torch.tensor([0.7, 0.7, 0.7, 0.3])
-    loss = answer_distillation(ours, theirs, shares)
-    expected = 0.7 * (0.9 * math.log(0.9 / 0.5) + 0.1 * math.log(0.1 / 0.5))
-    assert loss.item() == pytest.approx(expected)
+    loss = answer_distillation(ours, theirs, torch.tensor([0.7, 0.7, 0.3]))
+    once = 0.9 * math.log(0.9 / 0.5) + 0.1 * math.log(0.1 / 0.5)
+    assert loss.item() == pytest.approx(0.7 * once + 0.3 * once)
     loss.backward()  # type: ignore[no-untyped-call]  # torch types it loosely
     assert ours.grad is not None
     assert bool(ours.grad.isfinite().all())
 
 
-def known() -> AnswerLikelihoods:
-    """One question: candidates 0 and 1 contain answer 0, candidate 2 contains answer 1."""
-    log_prob = torch.tensor([0.5, 0.25, 1.0]).log().requires_grad_()
-    answer, place = torch.tensor([0, 0, 1]), torch.tensor([0, 1, 2])
-    return AnswerLikelihoods(torch.tensor([0, 0]), answer, place, log_prob)
+def places(*bounds: tuple[int, int]) -> AnswerSpans:
+    """The occurrences of answers from these tokens to those, included."""
+    first, last = np.array(bounds, dtype=np.int64).reshape(-1, 2).T
+    return AnswerSpans(first * 0, first * 0, first * 0, first, last)
 
 
-def test_answers_that_are_still_to_be_found_by_hand() -> None:
-    given = torch.tensor([[[0.5, 0.3, 0.2], [0.0, 0.6, 0.4]]]).log().requires_grad_()
-    told_ = known()
-    loss = answer_loss(given, torch.tensor([[0]]), told_)
-    first = -math.log(0.5 * 0.5 + 0.3 * 0.25) - math.log(0.2)
-    second = -math.log(0.4)  # answer 0 was found
-    assert loss.item() == pytest.approx((first + second) / 2)
-    gradients = torch.autograd.grad(loss, [given, told_.log_prob])
-    assert all(gradient.isfinite().all() for gradient in gradients)
+def passage(tokens: int, longest: int) -> torch.Tensor:
+    """Logits 0 for the spans of one passage."""
+    left = tokens - torch.arange(tokens)[:, None]
+    return torch.zeros(tokens, longest).masked_fill(torch.arange(longest) >= left, -torch.inf)
 
 
-def test_after_the_end_of_a_prefix_no_answer_counts() -> None:
-    given = torch.tensor([[[0.5, 0.3, 0.2], [0.5, 0.3, 0.2]]]).log()
-    loss = answer_loss(given, torch.tensor([[-1]]), known())
-    once = -math.log(0.5 * 0.5 + 0.3 * 0.25) - math.log(0.2)
-    assert loss.item() == pytest.approx(once / 2)
+def test_every_span_is_an_answer_or_none() -> None:
+    """A passage of two tokens has three spans, and two of them are answers here."""
+    logits = torch.tensor([[2.0, -1.0], [0.5, -math.inf]], requires_grad=True)
+    loss = span_loss(logits, places((0, 0), (0, 1), (0, 1)), torch.tensor([1, 1]))
+    expected = [math.log(1 + math.exp(x)) for x in (-2.0, 1.0, 0.5)]
+    assert loss.item() == pytest.approx(sum(expected))
+    loss.backward()  # type: ignore[no-untyped-call]  # torch types it loosely
+    assert logits.grad is not None
+    assert logits.grad.sign().tolist() == [[-1.0, -1.0], [1.0, 0.0]]
 
 
-def test_an_answer_is_reported_by_all_its_spans() -> None:
-    """Two questions; the second candidate of the first has answer 4 twice, and answer 2."""
-    ends = torch.full((8, 2), 0.01).log()
-    ends[[3, 4, 5]] = torch.tensor([[0.5, 0.2], [0.3, 0.1], [0.1, 0.6]]).log()
-    none = torch.empty(0)
-    encoded = EncodedBatch(none, none, none, none, none, none, (2, 1), ends)
-    spans = AnswerSpans(
-        candidates=np.array([0, 1, 1, 1, 2]),
-        answers=np.array([2, 2, 4, 4, 4]),
-        positions=np.zeros(5, dtype=np.int64),  # not used here
-        first=np.array([0, 3, 3, 5, 7]),
-        last=np.array([0, 4, 3, 5, 7]),
-    )
-    found = answer_likelihoods(encoded, spans)
-    assert found.question.tolist() == [0, 0, 1]
-    assert found.answer.tolist() == [0, 0, 1, 2]
-    assert found.place.tolist() == [0, 1, 1, 0]
-    expected = [0.01**2, 0.5 * 0.1, 0.5 * 0.2 + 0.1 * 0.6, 0.01**2]
-    assert found.log_prob.exp().tolist() == pytest.approx(expected)
+def test_questions_count_alike_however_many_candidates_they_have() -> None:
+    """Three passages of two tokens: the first question has two of them, the second one."""
+    logits = torch.cat([passage(2, 2)] * 3)
+    loss = span_loss(logits, places(), torch.tensor([2, 2, 2, 2, 1, 1]))
+    assert loss.item() == pytest.approx((3 + 3) / 2 * math.log(2) + 3 * math.log(2))
+
+
+def test_what_overlaps_an_answer_too_long_to_score_is_neither() -> None:
+    """The answer at 1 to 3 has three tokens, spans two at most; token 2 is an answer, too."""
+    logits = passage(6, 2).requires_grad_()
+    loss = span_loss(logits, places((1, 3), (2, 2)), torch.ones(6))
+    loss.backward()  # type: ignore[no-untyped-call]  # torch types it loosely
+    assert logits.grad is not None
+    assert logits.grad.sign().tolist() == [[1, 0], [0, 0], [-1, 0], [0, 0], [1, 1], [1, 0]]
+    assert loss.item() == pytest.approx(5 * math.log(2))
+    to_the_end = span_loss(logits, places((3, 5)), torch.ones(6)).item()
+    assert to_the_end == pytest.approx(5 * math.log(2))  # 0, 0–1, 1, 1–2 and 2
