@@ -66,7 +66,7 @@ class _Variants:
     def __init__(self, answers: Sequence[Answer]) -> None:
         self._answers = answers
         self._group = list(range(len(answers)))  # by answer; named by one of its members
-        self._needed: set[int] = set()  # long spellings that tell answers apart
+        self._needed: set[int] = set()  # long spellings without which answers look the same
         self._parts: set[int] = set()  # short spellings that are only mentioned inside long ones
         texts = enumerate(one.text for one in answers)
         self._names = {at: name for at, text in texts if (name := name_words(text))}
@@ -127,7 +127,7 @@ class _Variants:
         ]
 
     def _shown(self, group: Sequence[int]) -> Answer:
-        """Return the longest spelling that tells an answer apart, or is probable enough."""
+        """Return the longest spelling that is needed, or is probable enough."""
         half = _improbability(self._answers[group[0]]) + log(2)
         probable = [at for at in group if _improbability(self._answers[at]) <= half]
         shown = [at for at in group if at in self._needed] or probable

@@ -43,7 +43,7 @@ def texts(answers: Sequence[Answer]) -> list[str]:
         (["1999", "1999–2003"], ["1999", "1999–2003"]),
         (["New York", "New York Times", "York"], ["New York", "New York Times", "York"]),
         (["WWI", "World War II"], ["WWI", "World War II"]),
-        # The surname fits both, and so remains; the initial tells whose name it belongs to.
+        # The surname fits both, and so remains; the initial shows whose name it is.
         (
             ["Frederick Banting", "Charles Banting", "Banting", "C. Banting"],
             ["Frederick Banting", "Charles Banting", "Banting"],
