@@ -15,7 +15,7 @@ from jpr.errors import ConfigError
 from jpr.rerank.joint import JointReranker
 from jpr.rerank.merge_answers import own_passages
 from jpr.stages import Reader
-from jpr.text import normalize_answer
+from jpr.text import tokens
 from jpr.types import Answer, Ranking
 
 MIN_RATIO = 0.3  # tuned on WebQuestions dev and AmbigNQ dev (docs/lab.md)
@@ -85,7 +85,7 @@ def likely(
     kept: list[Answer] = []
     words: list[str] = []
     for answer in answers:
-        own = f" {normalize_answer(answer.text)} "
+        own = f" {' '.join(tokens(answer.text))} "
         if answer.log_prob < answers[0].log_prob + log(min_ratio):
             break
         around = [one for one, other in zip(kept, words, strict=True) if own in other]
