@@ -24,8 +24,9 @@ from jpr.models.joint_config import read_model_json
 from jpr.models.t5 import T5
 from jpr.models.t5_checkpoint import read_t5, write_t5
 from jpr.models.tries import Tries
-from jpr.rerank.answer_text import AnswerLocator, distinct, grounded
+from jpr.rerank.answer_text import AnswerLocator, grounded
 from jpr.rerank.evidence import Vocabulary
+from jpr.rerank.merge_answers import merge_answers
 from jpr.rerank.prompt import Prompts, PromptSettings
 from jpr.stages import Reader, batched
 from jpr.types import Answer, Hit, Ranking
@@ -120,7 +121,7 @@ class FusionReader(Reader):
         if self._is_grounded:
             return placed(written, ranking.hits, self._locator)
         texts = ((self._locator.decoded(one.tokens).strip(), one.log_prob) for one in written)
-        return _in_order(grounded(*one, ranking.hits) or Answer(*one) for one in texts)
+        return merge_answers(grounded(*one, ranking.hits) or Answer(*one) for one in texts)
 
 
 def tries_of(
@@ -149,11 +150,7 @@ def placed(
     """Return answers as the first passages with their tokens write them, most likely first."""
     found = [(one.tokens, one.log_prob) for one in written]
     anywhere = np.ones((len(hits), len(found)), dtype=np.bool_)
-    return _in_order(locator.answers(found, [hit.passage for hit in hits], anywhere))
-
-
-def _in_order(answers: Iterable[Answer]) -> tuple[Answer, ...]:
-    return distinct(sorted(answers, key=lambda answer: -answer.log_prob))
+    return merge_answers(locator.answers(found, [hit.passage for hit in hits], anywhere))
 
 
 def _concatenated(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:

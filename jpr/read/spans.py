@@ -1,7 +1,8 @@
 """The reader without weights of its own: the joint model locates answers in passages.
 
 Likely spans are merged over passages; the answers are those at least 0.3 times as likely as the
-most likely one, but of "dollar" and "Bahamian dollar" only the likelier. A reranker with the same
+most likely one. Of "dollar" and "Bahamian dollar" only the likelier is an answer, unless it is the
+longer one and the other also stands alone in a passage. A reranker with the same
 model has read all candidates already: then all of them count for the probability of an answer, and
 the answers are those that the chosen passages contain.
 """
@@ -12,8 +13,9 @@ from pathlib import Path
 
 from jpr.errors import ConfigError
 from jpr.rerank.joint import JointReranker
+from jpr.rerank.merge_answers import own_passages
 from jpr.stages import Reader
-from jpr.text import normalize_answer
+from jpr.text import tokens
 from jpr.types import Answer, Ranking
 
 MIN_RATIO = 0.3  # tuned on WebQuestions dev and AmbigNQ dev (docs/lab.md)
@@ -79,14 +81,16 @@ class SpanReader(Reader):
 def likely(
     answers: Sequence[Answer], min_ratio: float = MIN_RATIO, max_answers: int = MAX_ANSWERS
 ) -> tuple[Answer, ...]:
-    """Leave out unlikely answers, and those that overlap with a likelier one."""
+    """Leave out unlikely answers, longer forms of likelier ones, and mere parts of them."""
     kept: list[Answer] = []
     words: list[str] = []
     for answer in answers:
-        own = f" {normalize_answer(answer.text)} "
+        own = f" {' '.join(tokens(answer.text))} "
         if answer.log_prob < answers[0].log_prob + log(min_ratio):
             break
-        if not any(own in other or other in own for other in words):
+        around = [one for one, other in zip(kept, words, strict=True) if own in other]
+        is_part = around and not own_passages(answer, around)
+        if not is_part and not any(other in own for other in words):
             kept.append(answer)
             words.append(own)
     return tuple(kept[:max_answers])

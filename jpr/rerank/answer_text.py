@@ -4,8 +4,7 @@ A model that reads passages gives an answer as tokens (`AnswerLocator`, `candida
 model that writes freely as a text (`grounded`).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from math import exp, log
 from unicodedata import category
 
@@ -15,7 +14,8 @@ from tokenizers import Tokenizer
 
 from jpr.decode.covering import Covering, Evidence
 from jpr.rerank.evidence import Vocabulary
-from jpr.text import answer_spans, normalize_answer, without_surrogates
+from jpr.rerank.merge_answers import merge_answers
+from jpr.text import answer_spans, without_surrogates
 from jpr.types import Answer, ExpectedAnswer, Hit, Node, Passage, Ranking, Support
 
 _MAX_EXPECTED, _MIN_EXPECTED = 5, 0.01
@@ -125,21 +125,18 @@ def candidate_answers(
     chosen: Sequence[int],
     locator: AnswerLocator,
 ) -> tuple[Answer, ...]:
-    """Return the answers that chosen candidates contain, most likely first, one per normal form.
+    """Return the answers that chosen candidates contain, merged, most likely first.
 
     `overall` (A,) is P(a) over all candidates: a reader of five passages knows what a hundred say.
-    The support of the most likely spelling comes first.
+    Equal forms are parts of one probability and are summed. The spelling shown has its support
+    first.
     """
     contained = evidence.contains[list(chosen)].any(axis=0)
     kept = _most_likely(np.where(contained, overall, 0.0), _MAX_ANSWERS, _MIN_ANSWER)
     found = [(evidence.answers[answer], log(overall[answer])) for answer in kept]
     passages = [hits[place].passage for place in chosen]
     written = locator.answers(found, passages, evidence.contains[np.ix_(chosen, kept)])
-    answers = [
-        replace(answer, log_prob=log(sum(exp(one.log_prob) for one in spellings)))
-        for answer, spellings in merged(written)
-    ]
-    return tuple(sorted(answers, key=lambda answer: -answer.log_prob))
+    return merge_answers(written, lambda spellings: log(sum(map(exp, spellings))))
 
 
 def _most_likely(probs: NDArray[np.float64], limit: int, minimum: float) -> list[int]:
@@ -163,25 +160,3 @@ def grounded(text: str, log_prob: float, hits: Sequence[Hit]) -> Answer | None:
             written = written or field[slice(*found[0])]
             supports.append(Support(passage, tuple(spans)))
     return Answer(written, log_prob, tuple(supports)) if written else None
-
-
-def distinct(answers: Iterable[Answer]) -> tuple[Answer, ...]:
-    """Return the first answer of each normal form, with the support of all of them."""
-    return tuple(answer for answer, _ in merged(answers))
-
-
-def merged(answers: Iterable[Answer]) -> Iterator[tuple[Answer, list[Answer]]]:
-    """Yield the first answer of each normal form, with the support of all, and all of them.
-
-    An answer with an empty normal form, for example an article alone, is dropped.
-    """
-    groups: dict[str, list[Answer]] = {}
-    for answer in answers:
-        groups.setdefault(normalize_answer(answer.text), []).append(answer)
-    groups.pop("", None)
-    for group in groups.values():
-        spans: dict[Passage, set[tuple[int, int]]] = {}
-        for one in (support for answer in group for support in answer.support):
-            spans.setdefault(one.passage, set()).update(one.spans)
-        support = tuple(Support(passage, tuple(sorted(own))) for passage, own in spans.items())
-        yield replace(group[0], support=support), group

@@ -114,9 +114,27 @@ def test_an_answer_comes_once_and_no_more_than_asked_for() -> None:
         assert texts(reader(server, max_answers=2).read(RANKING)) == ["Mark", "Ames McNamara"]
 
 
+def test_spellings_are_one_answer() -> None:
+    surname = {"answer": "McNamara", "passages": [2]}
+    with serving(answers(surname, "Glenn Quinn", "Ames McNamara", "Quinn")) as server:
+        found = reader(server).read(RANKING)
+    assert texts(found) == ["Ames McNamara", "Glenn Quinn"]
+    assert {one.passage.id for one in found[0].support} == {"old", "new"}
+    assert all(math.isnan(answer.log_prob) for answer in found)
+
+
+@pytest.mark.parametrize("passage", [2, [2]])
+def test_one_passage_may_be_named_without_a_list(passage: object) -> None:
+    with serving(answers({"answer": "Mark", "passage": passage})) as server:
+        (found,) = reader(server).read(RANKING)
+    assert [one.passage.id for one in found.support] == ["old", "new"]
+
+
 @pytest.mark.parametrize(
     "content",
     [
+        '[{"answer": "Mark", "passages": [1]}]',
+        'As [1] and [2] say:\n[ {"answer": "Mark"}, {"passages": [1]}, [] ]\n[{"note": 1}] [{',
         '```json\n{"answers": ["Mark"]}\n```',
         'The answer is {as asked}:\n{"note": 1}\n{"answers": [{"answer": "Mark"}]}\nBye! {',
         '<think>{"answers": ["Glenn Quinn"]}? No.</think>{"answers": ["Mark"], "sure": true}',

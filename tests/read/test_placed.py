@@ -64,3 +64,12 @@ def test_a_title_supports_only_what_it_has_as_words(tokenizer: Tokenizer) -> Non
     (answer,) = placed([GeneratedAnswer(ids("▁York"), -1.0)], hits, places)
     assert [support.passage.id for support in answer.support] == ["1"]
     assert placed([GeneratedAnswer(ids("▁Paris"), -1.0)], hits, places) == ()
+
+
+def test_a_surname_is_the_answer_with_the_full_name(tokenizer: Tokenizer) -> None:
+    hits = [Hit(Passage("1", "", "Glenn Quinn in Paris"), 1.0), Hit(Passage("2", "", "Quinn"), 0.5)]
+    name, surname = ids("▁Glen", "n", "▁Quin", "n"), ids("▁Quin", "n")
+    written = [GeneratedAnswer(surname, -0.5), GeneratedAnswer(name, -1.0)]
+    (answer,) = placed(written, hits, AnswerLocator(tokenizer))
+    assert (answer.text, answer.log_prob) == ("Glenn Quinn", -0.5)
+    assert [support.spans for support in answer.support] == [((0, 11),), ((0, 5),)]

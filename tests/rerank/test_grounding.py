@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jpr.rerank.answer_text import distinct, grounded
+from jpr.rerank.answer_text import grounded
+from jpr.rerank.merge_answers import merge_answers
 from jpr.text import answer_spans
 from jpr.types import Answer, Hit, Passage, Support
 from tests.test_text import has_answer
@@ -33,7 +34,7 @@ def test_what_no_passage_contains_is_no_answer() -> None:
 def test_one_answer_of_each_normal_form_with_the_support_of_all() -> None:
     first = Answer("the Mark", -1.0, (Support(NEW, ((0, 4),)),))
     again = Answer("Mark", -2.0, (Support(NEW, ((2, 6),)), Support(OLD, ((10, 14),))))
-    found = distinct([first, Answer("the", -1.5), again, Answer("2007", -3.0)])
+    found = merge_answers([first, Answer("the", -1.5), again, Answer("2007", -3.0)])
     assert [answer.text for answer in found] == ["the Mark", "2007"]
     assert found[0].support == (Support(NEW, ((0, 4), (2, 6))), Support(OLD, ((10, 14),)))
 
