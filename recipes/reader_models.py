@@ -36,7 +36,8 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 
-from jpr.decode.covering import Evidence
+from jpr.decode.covering import AnswerCalibration, Evidence
+from jpr.decode.search import Row
 from jpr.io.atomic import publish, publish_binary
 from jpr.models.generation import GeneratedAnswer, generate_answers
 from jpr.models.tries import Tries
@@ -281,8 +282,14 @@ def spans(
         for at, row, passages in zip(there.tolist(), rows, opened.passages or (), strict=True):
             chosen = own[at][own[at] >= 0] if every else np.arange(len(row))
             known = find_evidence(passages, words)
-            found[int(some[at])] = answers_of(known, known.overall(row), chosen)
+            found[int(some[at])] = answers_of(known, probabilities(known, row), chosen)
     return found
+
+
+def probabilities(known: Evidence, row: Row) -> NDArray[np.float64]:
+    """Return P(a) (A,) as the bundled model gives it, but not calibrated."""
+    how = AnswerCalibration(temperature=1.5)
+    return how.probabilities(*known.support(how.flat(row)))
 
 
 def answers_of(

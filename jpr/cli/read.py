@@ -24,8 +24,8 @@ class ReadArguments(Arguments):
     llm: str | None = option(
         "Model", "Base URL of an OpenAI-compatible endpoint; its key is OPENAI_API_KEY."
     )
-    min_ratio: float = option(
-        "Output", "Minimum probability of an answer, relative to the most likely one.", default=0.3
+    min_probability: float | None = option(
+        "Output", "Minimum probability of an answer.", show_default="best expected F1"
     )
     max_answers: int = option("Output", "Maximum answers per question.", min=1, default=20)
     set: Settings = None
@@ -37,7 +37,7 @@ class ReadArguments(Arguments):
         from jpr.read.load import FusionSettings, settings_class
 
         self.check_separate("out", "source", "corpus", "questions")
-        for_spans = ("min_ratio", "choose")
+        for_spans = ("min_probability", "choose")
         if self.llm is not None:
             self.reject("has no effect with --llm; remove it", *for_spans, "workers")
         elif settings_class(self.model, self.llm) is FusionSettings:
@@ -67,7 +67,9 @@ def run(options: ReadArguments) -> None:
 
     model, llm, limit = options.model, options.llm, options.max_answers
     settings = parse_settings(settings_class(model, llm), options.set or ())
-    described = ReadOptions(model or "", llm, settings, limit, options.min_ratio, options.choose)
+    described = ReadOptions(
+        model or "", llm, settings, limit, options.min_probability, options.choose
+    )
     reader = open_reader(described)
     rankings = files.read_run(options.source, options.corpus, options.questions)
     rankings = [ranking.top(options.k) for ranking in rankings] if options.k else rankings

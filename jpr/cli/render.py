@@ -3,8 +3,8 @@
 A passage that adds no listed answer may add a less likely one, for which the model chose it; that
 one is underlined. Piped text has no colors: **answers** and *less likely ones* have asterisks.
 
-Every percentage is P(a) over all candidates, before any passage is chosen, so that all can be
-compared. P(a | prefix) and the probabilities of the steps are only in `--json`.
+Every percentage is P(a) over all candidates, before any passage is chosen: the probability that the
+answer is right. What each passage adds to its prefix, and the steps, are only in `--json`.
 """
 
 import re
@@ -26,8 +26,8 @@ _COLORS = ("green", "cyan", "magenta", "yellow", "blue", "red")  # colors of the
 _LESS_LIKELY = "underline"
 _CONTEXT = 140  # characters shown before and after an answer
 _LEGEND = (
-    "The percentages of all answers in the {} add up to 100%. Unlikely answers, and "
-    "answers that are part of another answer, appear only after “may add”."
+    "A percentage is the probability that an answer is right, given all {}. Less likely answers, "
+    "and parts of other answers, appear only after “may add”."
 )
 _SPACES = re.compile(r"\s++")
 

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from jpr.errors import needs_extra
-from jpr.read.spans import MAX_ANSWERS, MIN_RATIO, SpanReader
+from jpr.read.spans import MAX_ANSWERS, SpanReader
 from jpr.rerank.methods import NoSettings
 from jpr.stages import KeyedReader
 
@@ -51,7 +51,7 @@ class ReadOptions:
     llm: str | None  # base URL of an OpenAI-compatible endpoint
     settings: ReaderSettings
     max_answers: int = MAX_ANSWERS
-    min_ratio: float = MIN_RATIO
+    min_probability: float | None = None
     choose: int | None = None  # passages to choose jointly before reading
     device: str = "auto"
     threads: int = 0  # for ONNX; 0 is one per core
@@ -82,7 +82,7 @@ def open_reader(options: ReadOptions) -> KeyedReader:
                 max_answers=limit,
                 device=device,
             )
-    reading = options.min_ratio, limit, options.choose
+    reading = options.min_probability, limit, options.choose
     return SpanReader.load(model or None, *reading, device=device, threads=options.threads)
 
 

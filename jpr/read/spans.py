@@ -1,14 +1,15 @@
 """The reader without weights of its own: the joint model locates answers in passages.
 
-Likely spans are merged over passages; the answers are those at least 0.3 times as likely as the
-most likely one. Of "dollar" and "Bahamian dollar" only the likelier is an answer, unless it is the
-longer one and the other also stands alone in a passage. A reranker with the same
-model has read all candidates already: then all of them count for the probability of an answer, and
-the answers are those that the chosen passages contain.
+Every answer has its own probability of being right. Given are as many of the likeliest as have the
+highest expected F1, or those above a threshold. Of "dollar" and "Bahamian dollar" only the likelier
+is an answer, unless it is the longer one and the other also stands alone in a passage. A reranker
+with the same model has read all candidates already: then all of them count for the probability of
+an answer, and the answers are those that the chosen passages contain.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from math import log
+from itertools import accumulate
+from math import exp
 from pathlib import Path
 
 from jpr.errors import ConfigError
@@ -18,8 +19,9 @@ from jpr.stages import Reader
 from jpr.text import tokens
 from jpr.types import Answer, Ranking
 
-MIN_RATIO = 0.3  # tuned on WebQuestions dev and AmbigNQ dev (docs/lab.md)
 MAX_ANSWERS = 20
+ANSWERABLE = 0.05
+"""No answer is given if all are less likely than this: the passages do not have it."""
 _ALL = 1 << 30
 
 
@@ -29,22 +31,22 @@ class SpanReader(Reader):
     def __init__(
         self,
         model: JointReranker,
-        min_ratio: float = MIN_RATIO,
+        min_probability: float | None = None,
         max_answers: int = MAX_ANSWERS,
         choose: int | None = None,
     ) -> None:
-        """Give answers at least `min_ratio` times as likely as the most likely one.
+        """Give answers of at least this probability, by default those of the best expected F1.
 
         With `choose`, the model reads all passages, chooses this many of them as it was opened to,
         and gives the answers that those contain, in one pass.
         """
-        if not 0 < min_ratio <= 1:
-            raise ConfigError(f"min_ratio = {min_ratio}; give a number above 0, at most 1")
+        if min_probability is not None and not 0 <= min_probability <= 1:
+            raise ConfigError(f"min_probability = {min_probability}; give a number from 0 to 1")
         if max_answers < 1:
             raise ConfigError(f"max_answers = {max_answers}; give at least 1")
-        self._model, self._min_ratio, self._max_answers = model, min_ratio, max_answers
+        self._model, self._minimum, self._max_answers = model, min_probability, max_answers
         self._reading, self._k = model.for_reading(), _ALL
-        self.key = f"spans {self._reading.key} {min_ratio} {max_answers}"
+        self.key = f"spans {self._reading.key} {min_probability} {max_answers}"
         if choose is not None:
             self._reading, self._k = model, choose
             self.key = f"choosing {model.key} {self.key} {choose}"
@@ -53,7 +55,7 @@ class SpanReader(Reader):
     def load(
         cls,
         folder: str | Path | None = None,
-        min_ratio: float = MIN_RATIO,
+        min_probability: float | None = None,
         max_answers: int = MAX_ANSWERS,
         choose: int | None = None,
         *,
@@ -62,7 +64,7 @@ class SpanReader(Reader):
     ) -> "SpanReader":
         """Open a joint model's folder, or the bundled model."""
         model = JointReranker.load(folder, device=device, threads=threads)
-        return cls(model, min_ratio, max_answers, choose)
+        return cls(model, min_probability, max_answers, choose)
 
     def read_many(self, rankings: Iterable[Ranking]) -> Iterator[tuple[Answer, ...]]:
         """Return the answers in the passages of many questions, in batches."""
@@ -75,22 +77,39 @@ class SpanReader(Reader):
 
     def select(self, answers: Sequence[Answer]) -> tuple[Answer, ...]:
         """Return those of a question's answers, most likely first, that are likely enough."""
-        return likely(answers, self._min_ratio, self._max_answers)
+        return likely(answers, self._minimum, self._max_answers)
 
 
 def likely(
-    answers: Sequence[Answer], min_ratio: float = MIN_RATIO, max_answers: int = MAX_ANSWERS
+    answers: Sequence[Answer], min_probability: float | None = None, max_answers: int = MAX_ANSWERS
 ) -> tuple[Answer, ...]:
-    """Leave out unlikely answers, longer forms of likelier ones, and mere parts of them."""
+    """Return the answers to give, most likely first.
+
+    Without a minimum these are the n for which the expected F1 is highest, 2 Σ p / (n + m), where m
+    is the expected number of right answers; none if the passages hardly have one.
+    """
+    apart = list(_without_parts(answers))
+    probabilities = [exp(answer.log_prob) for answer in apart]
+    if min_probability is not None:
+        count = sum(probability >= min_probability for probability in probabilities)
+        return tuple(apart[: min(count, max_answers)])
+    if not apart or probabilities[0] < ANSWERABLE:
+        return ()
+    expected = max(1.0, sum(probabilities))
+    right = accumulate(probabilities[:max_answers])
+    f1 = [2 * some / (n + expected) for n, some in enumerate(right, start=1)]
+    return tuple(apart[: f1.index(max(f1)) + 1])
+
+
+def _without_parts(answers: Iterable[Answer]) -> Iterator[Answer]:
+    """Leave out longer forms of likelier answers, and mere parts of them."""
     kept: list[Answer] = []
     words: list[str] = []
     for answer in answers:
         own = f" {' '.join(tokens(answer.text))} "
-        if answer.log_prob < answers[0].log_prob + log(min_ratio):
-            break
         around = [one for one, other in zip(kept, words, strict=True) if own in other]
         is_part = around and not own_passages(answer, around)
         if not is_part and not any(other in own for other in words):
             kept.append(answer)
             words.append(own)
-    return tuple(kept[:max_answers])
+            yield answer

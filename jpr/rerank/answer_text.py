@@ -5,7 +5,7 @@ model that writes freely as a text (`grounded`).
 """
 
 from collections.abc import Iterator, Sequence
-from math import exp, log
+from math import log
 from unicodedata import category
 
 import numpy as np
@@ -136,7 +136,7 @@ def candidate_answers(
     found = [(evidence.answers[answer], log(overall[answer])) for answer in kept]
     passages = [hits[place].passage for place in chosen]
     written = locator.answers(found, passages, evidence.contains[np.ix_(chosen, kept)])
-    return merge_answers(written, lambda spellings: log(sum(map(exp, spellings))))
+    return merge_answers(written)
 
 
 def _most_likely(probs: NDArray[np.float64], limit: int, minimum: float) -> list[int]:

@@ -1,8 +1,9 @@
-"""The answers that candidates may have, from a model's logits of their spans.
+"""The answers that candidates may have, from a model's log-odds of spans.
 
-The most likely spans of each passage are taken; equal token sequences are one answer, whichever
-passages they are from. A passage contains an answer if it has the same tokens in a row, as whole
-words. Token sequences are compared by 64-bit hashes.
+A model gives every span of a passage its own probability of being an answer. The most likely spans
+of each passage are taken, of those that overlap the likeliest; equal token sequences are one
+answer, whichever passages they are from. A passage contains an answer if it has the same tokens in
+a row, as whole words. Token sequences are compared by 64-bit hashes.
 """
 
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from tokenizers import Tokenizer
 from jpr.decode.covering import Evidence
 from jpr.encode.tokenizer import continuation_tokens
 
-SPANS = 8  # spans considered per passage
+SPANS = 16  # spans considered per passage
 _IGNORABLE = ("the", "a", "an", "The", "A", "An", *",.\"'();:-–")
 """Words that may surround an answer and are no part of it."""
 
@@ -63,41 +64,51 @@ class PassageTokens:
 
     ids: Whole  # (N,)
     lengths: Whole  # (C,)
-    spans: Floats  # (N, longest) logits of the spans of 1, 2, … tokens from each token
+    spans: Floats  # (N, L) log-odds that the span of 1, …, L tokens from here is an answer
 
 
 def find_evidence(passages: PassageTokens, vocabulary: Vocabulary, spans: int = SPANS) -> Evidence:
     """Return the answers of a question's candidates."""
-    row, first, last, share = _most_likely(passages, spans)
-    runs = _Runs(passages.ids, passages.lengths, vocabulary, passages.spans.shape[1])
+    runs = _Runs(passages, vocabulary)
+    first, last, log_odds = _most_likely(passages, spans)  # (C, spans) each, likeliest first
     first, last = runs.trimmed(first, last)
-    good = runs.are_words(first, last)
-    row, first, last, share = row[good], first[good], last[good], share[good]
+    kept = _apart(first, last, (log_odds > -np.inf) & runs.are_words(first, last))
+    row = np.nonzero(kept)[0]
+    first, last, prob = first[kept], last[kept], 1 / (1 + np.exp(-log_odds[kept]))
     names, example, which = np.unique(
         runs.names(first, last), return_index=True, return_inverse=True
     )
     first, last = first[example], last[example]
     probs = np.zeros((len(passages.lengths), len(names)), dtype=np.float32)
-    np.maximum.at(probs, (row, which), share)
+    np.maximum.at(probs, (row, which), prob)
     bounds = zip(first.tolist(), last.tolist(), strict=True)
     answers = tuple(tuple(passages.ids[begin:end].tolist()) for begin, end in bounds)
     return Evidence(answers, probs, runs.contained(names, np.unique(last - first)))
 
 
-def _most_likely(passages: PassageTokens, count: int) -> tuple[Whole, Whole, Whole, Floats]:
-    """Return the passage, start, end and probability of each passage's most likely spans."""
-    lengths, longest = passages.lengths, passages.spans.shape[1]
-    width = int(lengths.max(initial=1))
-    padded = np.full((len(lengths), width, longest), -np.inf, dtype=np.float32)
-    padded[np.arange(width) < lengths[:, None]] = passages.spans
-    logits = padded.reshape(len(lengths), width * longest)
-    places = _largest(logits, count)
-    logits = np.take_along_axis(logits, places, axis=1)
-    kept = logits > -np.inf
-    first = (lengths.cumsum() - lengths)[:, None] + places // longest
-    last = first + places % longest + 1
-    shares = (0.5 + 0.5 * np.tanh(logits[kept] / 2)).astype(np.float32)  # the sigmoid
-    return np.nonzero(kept)[0], first[kept], last[kept], shares
+def _most_likely(passages: PassageTokens, count: int) -> tuple[Whole, Whole, Floats]:
+    """Return start, end and log-odds of each passage's most likely spans (C, count) in order."""
+    lengths, (_, widest) = passages.lengths, passages.spans.shape
+    longest = int(lengths.max(initial=1))
+    padded = np.full((len(lengths), longest, widest), -np.inf, dtype=np.float32)
+    padded[np.arange(longest) < lengths[:, None]] = passages.spans
+    flat = padded.reshape(len(lengths), longest * widest)
+    rows = np.arange(len(lengths))[:, None]
+    chosen = _largest(flat, count)
+    chosen = chosen[rows, np.argsort(-flat[rows, chosen], axis=1, kind="stable")]
+    log_odds = flat[rows, chosen]
+    are_spans = log_odds > -np.inf  # a passage may have fewer
+    first = np.where(are_spans, (lengths.cumsum() - lengths)[:, None] + chosen // widest, 0)
+    return first, np.where(are_spans, first + chosen % widest + 1, 0), log_odds
+
+
+def _apart(first: Whole, last: Whole, kept: Flags) -> Flags:
+    """Return which spans (C, S), likeliest first, overlap no likelier one that is kept."""
+    kept = kept.copy()
+    for at in range(1, kept.shape[1]):
+        overlap = (first[:, at, None] < last[:, :at]) & (first[:, :at] < last[:, at, None])
+        kept[:, at] &= ~(overlap & kept[:, :at]).any(axis=1)
+    return kept
 
 
 def _largest(values: Floats, count: int) -> Whole:
@@ -110,7 +121,8 @@ def _largest(values: Floats, count: int) -> Whole:
 class _Runs:
     """Token sequences within passages, identified by hashes."""
 
-    def __init__(self, ids: Whole, lengths: Whole, vocabulary: Vocabulary, longest: int) -> None:
+    def __init__(self, passages: PassageTokens, vocabulary: Vocabulary) -> None:
+        ids, lengths, longest = passages.ids, passages.lengths, passages.spans.shape[1]
         self._row = np.repeat(np.arange(len(lengths)), lengths)
         self._passages = len(lengths)
         self._inside = np.append(vocabulary.continues(ids), False)

@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Literal
 
+from jpr.decode.covering import AnswerCalibration
 from jpr.encode.encoder_folder import DEVICES, torch_can_load, uses_gpu, weight_files
 from jpr.encode.tokenizer import read_tokenizer
 from jpr.errors import ConfigError, FormatError, MissingExtraError
@@ -35,10 +36,11 @@ class JointReranker:
         prompts: Prompts,
         decoding: Decoding,
         stopping: StoppingRule | None = None,
+        calibration: AnswerCalibration | None = None,
     ) -> None:
         """Combine the parts; `stopping` is for k = "auto"."""
         self.scorer, self._prompts, self.decoding = scorer, prompts, decoding
-        self._stopping = stopping
+        self._stopping, self._calibration = stopping, calibration or AnswerCalibration()
         self._locator = AnswerLocator(prompts.tokenizer)
 
     @classmethod
@@ -70,6 +72,8 @@ class JointReranker:
         own = parse_section(Decoding, {"decoding": {}, **about}, "decoding", file)
         calibrated = about.get("stop") is not None
         stopping = parse_section(StoppingRule, about, "stop", file) if calibrated else None
+        section = {"calibration": {}, **about}
+        calibration = parse_section(AnswerCalibration, section, "calibration", file)
         own = own.with_decoder(decoder or own.decoder, beta)
         decoding = replace(own, budget=budget, answers=answers, relevance=relevance)
         scorer = _open_scorer(folder, about, sums, device, threads)
@@ -77,12 +81,13 @@ class JointReranker:
             problem = f"{len(settings.number_tokens)} index tokens in its prompt, "
             raise FormatError(file, 0, f"{problem}{scorer.index_tokens} in its head; copy it again")
         prompts = Prompts(read_tokenizer(folder), settings)
-        return cls(scorer, prompts, decoding, stopping)
+        return cls(scorer, prompts, decoding, stopping, calibration)
 
     @property
     def key(self) -> str:
         """Names weights, prompt and decoding: the same key, the same choices."""
-        return f"joint {self.scorer.key} {self._prompts.settings} {self.decoding}"
+        settings = f"{self._prompts.settings} {self.decoding} {self._calibration}"
+        return f"joint {self.scorer.key} {settings}"
 
     @property
     def weights(self) -> str:
@@ -143,7 +148,7 @@ class JointReranker:
         """Encode the candidates of some questions, to choose from them several times."""
         index_tokens, some = self.scorer.index_tokens, [one for one in rankings if one.hits]
         inputs = [model_input(self._prompts, index_tokens, one) for one in some]
-        return EncodedCandidates(rankings, inputs, self.scorer, self._locator)
+        return EncodedCandidates(rankings, inputs, self.scorer, self._locator, self._calibration)
 
     def _choose(
         self, rankings: Iterable[Ranking], k: int | Auto, *, explain: bool

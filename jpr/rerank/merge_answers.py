@@ -12,7 +12,7 @@ passage; with none or more than one of these it is an answer of its own. Contain
 nothing: "dollar" is not "Bahamian dollar", nor "1999" "1999–2003". Numbers must be the same.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import isnan, log
 
@@ -23,14 +23,12 @@ _TITLE = ((-1, -1),)
 """Stands for the spans of an answer that is in the title alone."""
 
 
-def merge_answers(
-    answers: Iterable[Answer], same_form: Callable[[Sequence[float]], float] = max
-) -> tuple[Answer, ...]:
+def merge_answers(answers: Iterable[Answer]) -> tuple[Answer, ...]:
     """Return one answer for all spellings of it, the most probable answer first.
 
     Its text is the most probable spelling, or a longer one at least half as probable; its support
-    is that of all spellings. `same_form` combines the log-probabilities of spellings with the same
-    form; of other variants, the largest counts. An article alone is no answer.
+    is that of all spellings, its probability that of the most probable. An article alone is no
+    answer.
 
     >>> given = [Answer("Banting", -1.0), Answer("Charles Best", -1.1), Answer("F. Banting", -1.5)]
     >>> [(answer.text, answer.log_prob) for answer in merge_answers(given)]
@@ -40,7 +38,7 @@ def merge_answers(
     for answer in sorted(answers, key=_improbability):
         forms.setdefault(answer_form(answer.text), []).append(answer)
     forms.pop("", None)
-    united = (_united(each, each[0], same_form) for each in forms.values())
+    united = (_united(each, each[0]) for each in forms.values())
     merged = sorted(united, key=_improbability)
     while len(found := _Variants(merged).united()) < len(merged):  # until it changes nothing
         merged = found
@@ -121,7 +119,7 @@ class _Variants:
         for at, group in enumerate(self._group):
             groups.setdefault(group, []).append(at)
         return [
-            _united([self._answers[at] for at in group], self._shown(group), max)
+            _united([self._answers[at] for at in group], self._shown(group))
             for group in groups.values()
             if not self._parts.issuperset(group)
         ]
@@ -139,9 +137,7 @@ class _Variants:
         return len("".join(self._names.get(at, ())) or answer_form(text))
 
 
-def _united(
-    answers: Sequence[Answer], shown: Answer, log_prob: Callable[[Sequence[float]], float]
-) -> Answer:
+def _united(answers: Sequence[Answer], shown: Answer) -> Answer:
     """Return answers as one, written as one of them, with the support of all."""
     if len(answers) == 1:
         return shown
@@ -149,7 +145,7 @@ def _united(
     for one in (support for answer in (shown, *answers) for support in answer.support):
         spans.setdefault(one.passage, set()).update(one.spans)
     support = tuple(Support(passage, _outermost(own)) for passage, own in spans.items())
-    return replace(shown, log_prob=log_prob([one.log_prob for one in answers]), support=support)
+    return replace(shown, log_prob=max(one.log_prob for one in answers), support=support)
 
 
 def _outermost(spans: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from jpr.decode.covering import Covering, Evidence
+from jpr.decode.covering import AnswerCalibration, Covering, Evidence
 from jpr.decode.search import Ask, Limits, Row, Rows, chosen_passages, decode_many
 from jpr.rerank.answer_text import AnswerLocator, candidate_answers, expected_answers
 from jpr.rerank.decoding import Decoding
@@ -61,10 +61,11 @@ class EncodedCandidates:
         inputs: Sequence[ModelInput],
         scorer: Scorer,
         locator: AnswerLocator,
+        calibration: AnswerCalibration,
     ) -> None:
         """Encode candidates; `inputs` are the model's inputs for the questions that have any."""
         self._rankings, self._inputs = rankings, inputs
-        self._scorer, self._locator = scorer, locator
+        self._scorer, self._locator, self._calibration = scorer, locator, calibration
         self._opened = scorer.open(inputs) if inputs else Opened(lambda _: [])
         self._known: dict[tuple[int, Prefix], Row] = {}
 
@@ -92,7 +93,8 @@ class EncodedCandidates:
         """
         covering, by_answers = None, decoding.chooses_by_answers
         if self._opened.passages is not None and (by_answers or explain):
-            covering = Covering(self.log_probs, self._evidence, decoding.relevance)
+            how = decoding.relevance, self._calibration
+            covering = Covering(self.log_probs, self._evidence, *how)
         chooser = covering if by_answers else None
         found = enumerate(self._searched(decoding, k, chooser))
         for given in self._rankings:

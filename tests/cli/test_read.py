@@ -33,7 +33,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 def test_answers_come_with_their_passages(run: Path, model: Path, tmp_path: Path) -> None:
     out = tmp_path / "answers.jsonl"
-    jpr("read", run, "--out", out, "--model", model, "--min-ratio", 0.01)
+    jpr("read", run, "--out", out, "--model", model, "--min-probability", 0.01)
     found = lines(out)
     assert [line["id"] for line in found] == ["0", "1", "2"]
     for line in found:
@@ -44,7 +44,7 @@ def test_answers_come_with_their_passages(run: Path, model: Path, tmp_path: Path
 
 def test_only_so_many_passages_are_read(run: Path, model: Path, tmp_path: Path) -> None:
     out = tmp_path / "answers.jsonl"
-    jpr("read", run, "--out", out, "--model", model, "--min-ratio", 0.001, "-k", 1)
+    jpr("read", run, "--out", out, "--model", model, "--min-probability", 0.001, "-k", 1)
     passages = {
         one["passage"] for line in lines(out) for a in line["answers"] for one in a["support"]
     }
@@ -65,7 +65,7 @@ def test_choosing_gives_answers_that_few_passages_contain(
     run: Path, model: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "answers.jsonl"
-    jpr("read", run, "--out", out, "--model", model, "--min-ratio", 0.001, "--choose", 2)
+    jpr("read", run, "--out", out, "--model", model, "--min-probability", 0.001, "--choose", 2)
     for line in lines(out):
         supports = {one["passage"] for a in line["answers"] for one in a["support"]}
         assert len(supports) <= 2
@@ -93,9 +93,11 @@ def test_mistakes_are_reported(
 
     assert "--set: needs a T5" in said("--set", "any-text=true")
     assert "--set: needs a T5" in said("--set", "beams=2")
-    assert "--min-ratio" in said("--model", write_tiny(tmp_path / "t5"), "--min-ratio", 0.1)
+    assert "--min-probability" in said(
+        "--model", write_tiny(tmp_path / "t5"), "--min-probability", 0.1
+    )
     assert "-k: " in said("--choose", 2, "-k", 2)
-    assert "7.0" in said("--model", model, "--min-ratio", 7)
+    assert "7.0" in said("--model", model, "--min-probability", 7)
     mute = write_pointer(tmp_path / "mute")
     assert "does not read answers" in said("--model", mute)
     bare = tmp_path / "bare.trec"
@@ -104,7 +106,7 @@ def test_mistakes_are_reported(
     assert "give the questions with --questions" in message
     assert not (tmp_path / "a.jsonl").exists()
     assert "https://host/v1" in said("--llm", "")
-    assert "--min-ratio: " in said("--llm", "http://localhost:1", "--min-ratio", 0)
+    assert "--min-probability: " in said("--llm", "http://localhost:1", "--min-probability", 0)
     assert "is a folder" in fails(capsys, monkeypatch, "read", run, "-o", ".", "--model", model)
     before = run.read_bytes()
     message = fails(capsys, monkeypatch, "read", run, "-o", run, "--model", model)

@@ -131,7 +131,7 @@ def test_reranking_by_an_encoder(tmp_path: Path, address: str, run: Path, encode
 def test_reading(
     tmp_path: Path, address: str, run: Path, joint: Path, options: tuple[object, ...]
 ) -> None:
-    command = ("read", run, "--model", joint, "--min-ratio", 0.01, *options)
+    command = ("read", run, "--model", joint, "--min-probability", 0.01, *options)
     check_same(tmp_path, address, *command, outs=("--out",))
 
 

@@ -10,22 +10,14 @@ import pytest
 
 from jpr import JointReranker, MRecall, evaluate, load_questions, load_rankings
 from jpr.cli import main
-from jpr.encode.tokenizer import read_tokenizer
-from jpr.rerank.decoding import Decoding
 from jpr.rerank.joint import BUNDLED_MODEL
 from jpr.rerank.onnx_scorer import EXACT_CANDIDATES
-from jpr.rerank.prompt import Prompts, read_prompt_settings
 from jpr.rerank.torch_scorer import TorchScorer
 from jpr.types import Ranking, Reply
 from tests.cli.running import EXAMPLE, jpr
 
 RUN, QUESTIONS = EXAMPLE / "independent.jsonl", EXAMPLE / "questions.jsonl"
 MB = 1e6
-
-
-def settings() -> tuple[Prompts, Decoding]:
-    tokenizer = read_tokenizer(BUNDLED_MODEL / "tokenizer.json")
-    return Prompts(tokenizer, read_prompt_settings(BUNDLED_MODEL)), Decoding("seq")
 
 
 @cache
@@ -71,9 +63,8 @@ def test_with_more_than_a_few_candidates_rounding_changes_little() -> None:
     every = Ranking(one.question, (*one.hits, *(hit for r in others[:2] for hit in r.hits)))
     assert len(every.hits) > 2 * EXACT_CANDIDATES  # most are read by whole numbers alone
     rounded = bundled().rank(one.question, every.hits, 5)
-    exact = JointReranker(TorchScorer.load(BUNDLED_MODEL, {}, "cpu"), *settings()).rank(
-        one.question, every.hits, 5
-    )
+    in_torch = bundled().with_scorer(TorchScorer.load(BUNDLED_MODEL, {}, "cpu"))
+    exact = in_torch.rank(one.question, every.hits, 5)
     ids = [[hit.passage.id for hit in ranking.hits] for ranking in (rounded, exact)]
     assert ids[0][:2] == ids[1][:2]
     assert len(set(ids[0]) & set(ids[1])) >= 3

@@ -60,12 +60,18 @@ def test_the_same_words_are_one_answer_whoever_has_them() -> None:
 
 
 def test_every_span_has_a_probability_of_its_own() -> None:
-    spans = {(0, 0, 1): float(np.log(3)), (0, 2, 3): 9.0, (0, 0, 2): 0.0, (0, 4, 5): -1.0}
+    spans = {(0, 0, 1): float(np.log(3)), (0, 2, 3): 9.0, (0, 3, 4): 0.0, (0, 4, 5): -1.0}
     found = find_evidence(marked(["red in the green red"], spans), words())
     # "the" is no answer, and of the two that are "red" the more likely one counts
     assert dict(zip(answers(found), found.probs[0].tolist(), strict=True)) == pytest.approx(
-        {"red": 3 / 4, "red in": 1 / 2}
+        {"red": 3 / 4, "green": 1 / 2}
     )
+
+
+def test_of_overlapping_spans_the_likelier_is_an_answer() -> None:
+    spans = {(0, 0, 1): 1.0, (0, 0, 2): 0.5, (0, 1, 3): 0.0, (0, 3, 4): -1.0}
+    found = find_evidence(marked(["red in the green"], spans), words())
+    assert answers(found) == {"red": [0], "in": [0], "green": [0]}  # "in the" is apart from "red"
 
 
 @pytest.mark.parametrize(
@@ -224,10 +230,12 @@ def transcribed(case: Case, count: int) -> dict[tuple[int, ...], list[float]]:
     """What each candidate says of each answer, span by span and token by token."""
     says: dict[tuple[int, ...], list[float]] = defaultdict(lambda: [0.0] * len(case.texts))
     for passage, (text, logits) in enumerate(zip(case.texts, case.logits, strict=True)):
+        used: set[int] = set()
         for *span, share in likeliest(logits, count):
             first, last = trimmed(text, int(span[0]), int(span[1]), case.words)
             bounds = (is_inside(text, place, case.words) for place in (first, last))
-            if first < last and not any(bounds):
+            if first < last and not any(bounds) and used.isdisjoint(range(first, last)):
+                used.update(range(first, last))
                 own = says[tuple(text[first:last])]
                 own[passage] = max(own[passage], share)
     return says
