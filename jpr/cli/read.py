@@ -27,7 +27,7 @@ class ReadArguments(Arguments):
     min_probability: float | None = option(
         "Output", "Minimum probability of an answer.", show_default="best expected F1"
     )
-    max_answers: int = option("Output", "Maximum answers per question.", min=1, default=20)
+    max_answers: int = option("Output", "Maximum answers per question.", min=1, default=64)
     set: Settings = None
     questions: Questions = None
     corpus: Corpus = None

@@ -24,6 +24,7 @@ from jpr.types import ExpectedAnswer, Passage, Prefix, Reply
 
 _COLORS = ("green", "cyan", "magenta", "yellow", "blue", "red")  # colors of the answers, in turn
 _LESS_LIKELY = "underline"
+_SHOWN = 10  # answers in the list at the top
 _CONTEXT = 140  # characters shown before and after an answer
 _LEGEND = (
     "A percentage is the probability that an answer is right, given all {}. Less likely answers, "
@@ -38,9 +39,12 @@ def reply_parts(
     """Yield what is shown, from top to bottom; `independent` is shown beside the reply."""
     candidates = f"{len(reply.candidates.hits)} candidates"
     yield Text(_flat(reply.question).strip(), "bold")
-    yield _answers(reply) if reply.answers else Text("  no answer was found", "dim")
+    nearest = "; the nearest passages:" if reply.ranking.hits else ""
+    yield _answers(reply) if reply.answers else Text(f"  No answer found{nearest}", "dim")
     if not reply.ranking.hits:
         return
+    if (more := len(reply.answers) - _SHOWN) > 0:
+        yield Text(f"  … and {count(more, 'more answer')}; --json has all", "dim")
     if explain and reply.answers:
         yield Padding.indent(Text(_LEGEND.format(candidates), "dim"), 2)
     for at, passage in enumerate(hit.passage for hit in reply.ranking.hits):
@@ -82,7 +86,7 @@ def _source(passage: Passage) -> str:
 def _answers(reply: Reply) -> Table:
     table = Table(box=None, show_header=False, padding=(0, 0, 0, 2))
     places = {hit.passage.id: at for at, hit in enumerate(reply.ranking.hits, start=1)}
-    for at, answer in enumerate(reply.answers):
+    for at, answer in enumerate(reply.answers[:_SHOWN]):
         where = " ".join(f"[{places[one.passage.id]}]" for one in answer.support)
         chance = _percent(exp(answer.log_prob)) if isfinite(answer.log_prob) else ""
         table.add_row(Text(_flat(answer.text), _style(at)), Text(chance), Text(where, "dim"))

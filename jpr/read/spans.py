@@ -19,7 +19,7 @@ from jpr.stages import Reader
 from jpr.text import tokens
 from jpr.types import Answer, Ranking
 
-MAX_ANSWERS = 20
+MAX_ANSWERS = 64
 ANSWERABLE = 0.05
 """No answer is given if all are less likely than this: the passages do not have it."""
 _ALL = 1 << 30

@@ -46,7 +46,7 @@ def test_answers_passages_and_the_tree_are_printed(docs: Path) -> None:
     shown = jpr("ask", QUESTION, "--docs", docs, "-k", 3, "--explain", "--compare")
     question, first, second, meaning, blank, *rest = shown.splitlines()
     assert (question, blank) == (QUESTION, "")
-    assert meaning.startswith("  The percentages of all answers in the 7 candidates")
+    assert "all 7 candidates" in meaning
     assert sorted([first.split("  ")[1], second.split("  ")[1]]) == ["Brazil", "Italy"]
     assert "[1] " in rest[0]
     assert "    In 2006 **Italy** won the cup in Berlin.\n    adds Italy\n" in shown
@@ -81,8 +81,23 @@ def test_all_percentages_are_of_one_kind_and_none_of_the_unlisted_exceeds_the_li
         for part in render.reply_parts(made, None, explain=True):
             console.print(part)
     shown = captured.get()
-    assert "in the 7 candidates add up to 100%" in shown
+    assert "all 7 candidates" in shown
     assert "%" not in shown.partition("Search over")[2]
+
+
+def test_a_long_list_folds_after_ten_and_no_answer_is_said(reply: Reply) -> None:
+    def shown(answers: tuple[Answer, ...]) -> str:
+        console = Console(width=200)
+        with console.capture() as captured:
+            for part in render.reply_parts(replace(reply, answers=answers), None, explain=False):
+                console.print(part)
+        return captured.get()
+
+    many = tuple(Answer(f"player {at}", log(0.8), ()) for at in range(12))
+    assert shown(many).count("80%") == 10
+    assert "2 more answers" in shown(many)
+    assert "more answer" not in shown(many[:10])
+    assert "No answer found" in shown(())
 
 
 def test_json_says_all_of_it(docs: Path) -> None:
