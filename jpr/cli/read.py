@@ -25,7 +25,9 @@ class ReadArguments(Arguments):
         "Model", "Base URL of an OpenAI-compatible endpoint; its key is OPENAI_API_KEY."
     )
     min_probability: float | None = option(
-        "Output", "Minimum probability of an answer.", show_default="best expected F1"
+        "Output",
+        "Minimum probability of an answer.",
+        show_default="odds of a quarter of the likeliest one's",
     )
     max_answers: int = option("Output", "Maximum answers per question.", min=1, default=64)
     set: Settings = None

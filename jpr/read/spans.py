@@ -1,14 +1,13 @@
 """The reader without weights of its own: the joint model locates answers in passages.
 
-Every answer has its own probability of being right. Given are as many of the likeliest as have the
-highest expected F1, or those above a threshold. Of "dollar" and "Bahamian dollar" only the likelier
-is an answer, unless it is the longer one and the other also stands alone in a passage. A reranker
-with the same model has read all candidates already: then all of them count for the probability of
-an answer, and the answers are those that the chosen passages contain.
+Every answer has its own probability of being right. Given are those whose odds are at least a
+quarter of the likeliest one's, or those above a threshold. Of "dollar" and "Bahamian dollar" only
+the likelier is an answer, unless it is the longer one and the other also stands alone in a passage.
+A reranker with the same model has read all candidates already: then all of them count for the
+probability of an answer, and the answers are those that the chosen passages contain.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
 from math import exp
 from pathlib import Path
 
@@ -22,6 +21,8 @@ from jpr.types import Answer, Ranking
 MAX_ANSWERS = 64
 ANSWERABLE = 0.05
 """No answer is given if all are less likely than this: the passages do not have it."""
+MIN_ODDS = 0.25  # of the likeliest answer's; tuned on development data (docs/lab.md)
+_CERTAIN = 1e-6
 _ALL = 1 << 30
 
 
@@ -35,7 +36,7 @@ class SpanReader(Reader):
         max_answers: int = MAX_ANSWERS,
         choose: int | None = None,
     ) -> None:
-        """Give answers of at least this probability, by default those of the best expected F1.
+        """Give answers of at least this probability, by default those near the likeliest.
 
         With `choose`, the model reads all passages, chooses this many of them as it was opened to,
         and gives the answers that those contain, in one pass.
@@ -85,20 +86,20 @@ def likely(
 ) -> tuple[Answer, ...]:
     """Return the answers to give, most likely first.
 
-    Without a minimum these are the n for which the expected F1 is highest, 2 Σ p / (n + m), where m
-    is the expected number of right answers; none if the passages hardly have one.
+    Without a minimum these are the answers whose odds are at least a quarter of the likeliest
+    one's; none if the passages hardly have one.
     """
     apart = list(_without_parts(answers))
-    probabilities = [exp(answer.log_prob) for answer in apart]
-    if min_probability is not None:
-        count = sum(probability >= min_probability for probability in probabilities)
-        return tuple(apart[: min(count, max_answers)])
-    if not apart or probabilities[0] < ANSWERABLE:
+    if not apart:
         return ()
-    expected = max(1.0, sum(probabilities))
-    right = accumulate(probabilities[:max_answers])
-    f1 = [2 * some / (n + expected) for n, some in enumerate(right, start=1)]
-    return tuple(apart[: f1.index(max(f1)) + 1])
+    if min_probability is None:
+        best = exp(apart[0].log_prob)
+        if best < ANSWERABLE:
+            return ()
+        least = MIN_ODDS * best / max(1 - best, _CERTAIN)
+        min_probability = least / (1 + least)
+    kept = [answer for answer in apart if exp(answer.log_prob) >= min_probability]
+    return tuple(kept[:max_answers])
 
 
 def _without_parts(answers: Iterable[Answer]) -> Iterator[Answer]:
