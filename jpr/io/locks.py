@@ -11,6 +11,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+DOCUMENTS = "documents"
+"""The folder of the cache that holds the indexes of folders of documents."""
 _LOCK = "lock"
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # of some network disks
 
@@ -88,7 +90,8 @@ def private_folder(folder: Path) -> Iterator[None]:
 
     Whatever the umask and the programs that write there: files get the mode 0600, folders 0700.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for parent in reversed(folder.absolute().parents):
+        parent.mkdir(exist_ok=True, mode=0o700)
     _close_to_others(folder.parent)
     with locked(folder / _LOCK, wait=True) as lock:
         _close_to_others(folder)  # before anything is in it
