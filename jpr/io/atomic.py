@@ -1,7 +1,7 @@
 """Atomic writes: a file or folder appears under its name complete, or not at all.
 
 Output goes to a temporary file beside the target, `.NAME.new`, is flushed to the disk and renamed.
-What a killed process leaves there, the next writer of the same target replaces.
+A lock keeps other processes away. What a killed one leaves, the next writer of the target replaces.
 """
 
 import bz2

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import jpr
 from jpr.errors import ConfigError
 from jpr.io.atomic import publish, publish_folder
 from jpr.io.locks import locked
@@ -160,3 +161,8 @@ def test_no_resumable_output_is_published_after_its_lock_is_lost(tmp_path: Path)
     with pytest.raises(ConfigError, match="another process"):
         write_resumably([tmp_path / "out"], "", lines, lambda line: [line])
     assert [path.name for path in tmp_path.iterdir()] == [".out.part"]
+
+
+def test_there_is_one_implementation() -> None:
+    sources = Path(jpr.__file__).parent.rglob("*.py")
+    assert [path.name for path in sources if "flock(" in path.read_text()] == ["locks.py"]
