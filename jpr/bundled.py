@@ -11,7 +11,7 @@ from jpr.encode.encoder_folder import BUNDLED_ENCODER, load_encoder
 from jpr.encode.vectors import StoredVectors, open_vectors
 from jpr.errors import ConfigError, FormatError, JprError
 from jpr.formats.corpus.jsonl import atlas
-from jpr.io.locks import cache_folder
+from jpr.io.locks import DOCUMENTS, cache_folder
 from jpr.pipeline import Pipeline
 from jpr.read.spans import SpanReader
 from jpr.rerank.joint import JointReranker
@@ -78,7 +78,7 @@ def open_pipeline(
         home = cache_folder()
         if docs is not None:
             folder = index_documents(
-                Path(docs), home / "documents", encoder, BUNDLED_ENCODER / "tokenizer.json", watched
+                Path(docs), home / DOCUMENTS, encoder, BUNDLED_ENCODER / "tokenizer.json", watched
             )
         else:
             folder = encyclopedia(home / "encyclopedia", encoder)

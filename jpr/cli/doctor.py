@@ -5,6 +5,7 @@ import platform
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import UTC, datetime
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,7 +15,7 @@ import jpr
 from jpr.cli import files, output
 from jpr.cli.arguments import Arguments, Json, argument, option
 from jpr.errors import ConfigError, FormatError
-from jpr.io.locks import cache_folder
+from jpr.io.locks import DOCUMENTS, cache_folder
 from jpr.types import Ranking
 
 ASSETS = Path(jpr.__file__).parent / "assets"
@@ -51,49 +52,89 @@ _CAN = {
     "gpu_bf16": "on a GPU, in bf16",
 }
 
+_CACHE = "cache"
+
 Found = dict[str, Any]
 
 
 class DoctorArguments(Arguments):
-    index: Path | None = argument("Folder of an index to check.", default=None)
+    index: str | None = argument(
+        "Folder of an index to check, or the word cache (./cache is a folder).", default=None
+    )
+    days: int | None = argument(
+        "With cache: remove indexes of missing folders, or not used for this number of days.",
+        default=None,
+    )
     questions: Path | None = option(
         "Input", "Questions with answers: which retriever of the index finds them?", "-q"
     )
     json: Json = False
 
     def __post_init__(self) -> None:
-        if self.questions is not None and self.index is None:
+        if self.questions is not None and self.index in (None, _CACHE):
             raise ConfigError("--questions needs an index: jpr doctor INDEX --questions FILE")
+        if self.days is not None and (self.index != _CACHE or self.days < 0):
+            raise ConfigError(f"{self.days}: give days of 0 or more, after the word cache")
 
 
 def run(options: DoctorArguments) -> None:
-    """Show what this machine can run, or check an index.
+    """Show what this machine can run, check an index, or list and prune the cache.
 
     An index is checked completely: format, checksums of all files, number of passages, and
     whether its encoder is found. Exit code 2 if it is damaged or its encoder is missing. With
     --questions, its retrievers are compared: how often do 5 and 10 passages cover every answer?
 
+    `jpr doctor cache` lists the indexes that --docs made: last use, size, folder of the documents.
+
     Example: jpr doctor --json
     Example: jpr doctor wiki
     Example: jpr doctor wiki --questions dev.jsonl
+    Example: jpr doctor cache 30
     """
-    if options.index is None:
+    index = Path(options.index) if options.index not in (None, _CACHE) else None
+    if options.index == _CACHE:
+        found = _cache(options.days)
+        lines = _cache_lines(found)
+    elif index is None:
         found = examine()
         lines = _lines(found)
     else:
         from jpr.retrieve.describe import describe_index
 
-        found = describe_index(options.index)
+        found = describe_index(index)
         lines = _index_lines(found)
-    if options.index and options.questions and "problem" not in found:
-        _compare_retrievers(options.index, options.questions, found, options.json)
+    if index and options.questions and "problem" not in found:
+        _compare_retrievers(index, options.questions, found, options.json)
     elif options.json:
         output.write_json(found)
     else:
         for name, text in lines:
             output.write(f"{name:<14}{text}")
-    if options.index is not None and (problem := found.get("problem")):
-        raise FormatError(options.index, 0, problem)
+    if index is not None and (problem := found.get("problem")):
+        raise FormatError(index, 0, problem)
+
+
+def _cache(days: int | None) -> Found:
+    """Remove indexes of documents, if days are given, and return those that are left."""
+    from jpr.retrieve.document_cache import CachedIndex, cached_indexes, prune
+
+    def record(one: CachedIndex) -> Found:
+        used = datetime.fromtimestamp(one.used, UTC).isoformat(timespec="seconds")
+        folder = str(one.folder) if one.folder else None
+        return {"used": used, "bytes": one.size, "folder": folder, "index": str(one.place)}
+
+    home = cache_folder() / DOCUMENTS
+    removed = [] if days is None else list(map(record, prune(home, days)))
+    left = list(map(record, cached_indexes(home)))
+    return {"cache": str(home), "indexes": left, "removed": removed}
+
+
+def _cache_lines(found: Found) -> Iterator[tuple[str, str]]:
+    yield "cache", found["cache"]
+    for what, ones in (("removed", found["removed"]), ("", found["indexes"])):
+        for one in ones:
+            folder = one["folder"] or f"unfinished: {one['index']}"
+            yield what or one["used"][:10], f"{one['bytes'] / 1e6:8,.1f} MB  {folder}"
 
 
 def _compare_retrievers(index: Path, file: Path, found: Found, json: bool) -> None:

@@ -1,19 +1,18 @@
 """Atomic writes: a file or folder appears under its name complete, or not at all.
 
 Output goes to a temporary file beside the target, `.NAME.new`, is flushed to the disk and renamed.
-What a killed process leaves there, the next writer of the same target replaces.
+A lock keeps other processes away. What a killed one leaves, the next writer of the target replaces.
 """
 
 import bz2
 import errno
-import fcntl
 import gzip
 import io
 import lzma
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
@@ -95,18 +94,19 @@ def publish_path(path: Path) -> Iterator[Path]:
         target = Path(os.path.realpath(path))
         if target.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        target.parent.mkdir(parents=True, exist_ok=True)
         temporary = temporary_path(target)
-        handle = _open_exclusively(temporary)
-        try:
-            yield temporary
-            os.fsync(handle)
-            temporary.replace(target)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-        finally:
-            os.close(handle)
+        # Beside it, because some libraries do not write into a file but replace it.
+        with locked(Path(f"{temporary}.lock"), wait=True, optional=True) as lock:
+            try:
+                temporary.unlink(missing_ok=True)
+                yield temporary
+                _flush(temporary)
+                lock.check()
+                _rename(temporary, target)
+            finally:
+                if lock.is_held():
+                    temporary.unlink(missing_ok=True)
+                lock.remove()
 
 
 @contextmanager
@@ -115,20 +115,22 @@ def publish_folder(folder: Path, *, replace: bool = False) -> Iterator[Path]:
     if not replace and (folder.exists() or folder.is_symlink()):
         raise ConfigError(f"{folder}: exists already; name a new folder, or remove it first")
     temporary = temporary_path(folder)
-    made = temporary / "made"
-    with explain_write_errors(folder):
-        temporary.mkdir(parents=True, exist_ok=True)
-        with locked(temporary / "lock"):
-            try:
-                shutil.rmtree(made, ignore_errors=True)
-                made.mkdir()
-                yield made
-                sync_folder(made)
-                if replace and folder.exists():
-                    folder.rename(temporary / "old")
-                made.rename(folder)
-            finally:
-                shutil.rmtree(temporary, ignore_errors=True)
+    made, old = temporary / "made", temporary / "old"
+    with explain_write_errors(folder), locked(temporary / "lock") as lock:
+        try:
+            if old.exists() and not folder.exists():  # killed between the two renames below
+                _rename(old, folder)
+            for left in (made, old):
+                shutil.rmtree(left, ignore_errors=True)
+            made.mkdir()
+            yield made
+            sync_folder(made)
+            lock.check()
+            if replace and folder.exists():
+                _rename(folder, old)
+            _rename(made, folder)
+        finally:
+            lock.remove_folder()
 
 
 def temporary_path(path: Path) -> Path:
@@ -153,21 +155,22 @@ def link(source: Path, target: Path) -> None:
 def sync_folder(folder: Path) -> None:
     """Flush all of a folder to the disk, before anything points to it."""
     for path in (*folder.rglob("*"), folder):
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        _flush(path)
 
 
-def _open_exclusively(path: Path) -> int:
-    """Open an empty file for one writer at a time; wait for another process that has it open."""
-    while True:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o666)
-        with suppress(OSError):  # some network disks have no locks
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(handle), path.stat()):
-                os.ftruncate(handle, 0)
-                return handle
-        os.close(handle)  # the other process has renamed or removed it meanwhile
+def _flush(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _rename(source: Path, target: Path) -> None:
+    """Rename, and flush the folder: otherwise a power cut could undo it."""
+    source.replace(target)
+    try:
+        _flush(target.parent)
+    except OSError as error:  # not readable, or of a disk that cannot flush folders
+        if error.errno not in (errno.EACCES, errno.EINVAL, errno.EOPNOTSUPP):
+            raise

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from jpr.errors import ConfigError
 from jpr.io.atomic import explain_write_errors, publish
-from jpr.io.locks import locked
+from jpr.io.locks import Lock, locked
 from jpr.stages import Progress
 
 T = TypeVar("T")
@@ -34,12 +34,11 @@ def write_resumably(
     call are used if it had the same `key`, and discarded if not.
     """
     parts, names = _parts(paths), ", ".join(map(str, paths))
-    locks = [part.with_suffix(".lock") for part in parts]
+    locks: list[Lock] = []
     with ExitStack() as stack:  # a lock ends with the process, in whatever way
-        for lock, path in zip(locks, paths, strict=True):
+        for part, path in zip(parts, paths, strict=True):
             with explain_write_errors(path):
-                lock.parent.mkdir(parents=True, exist_ok=True)
-                stack.enter_context(locked(lock))
+                locks.append(stack.enter_context(locked(part.with_suffix(".lock"))))
         with explain_write_errors(names):
             done = _prepare(parts, f"{hashlib.sha256(key.encode()).hexdigest()}\n".encode())
             opened = [part.open("a", encoding="utf-8", newline="\n") for part in parts]
@@ -55,8 +54,12 @@ def write_resumably(
             with part.open(encoding="utf-8", newline="\n") as lines, publish(path) as out:
                 lines.readline()
                 out.writelines(line[_HASH:] for line in lines)
-        for file in (*parts, *locks):  # only now: killed before, all can be published again
-            file.unlink(missing_ok=True)
+                for lock in locks:
+                    lock.check()
+        for part in parts:  # only now: killed before, all can be published again
+            part.unlink(missing_ok=True)
+        for lock in locks:
+            lock.remove()
 
 
 def _parts(paths: Sequence[Path]) -> list[Path]:

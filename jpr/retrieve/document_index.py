@@ -28,7 +28,7 @@ from jpr.formats.corpus.split import usual_cut
 from jpr.io.atomic import explain_write_errors, publish
 from jpr.io.checksums import sealed, sha256, unsealed
 from jpr.io.json_files import read_object
-from jpr.io.locks import locked
+from jpr.io.locks import private_folder
 from jpr.retrieve.index import Index, build_index, change_index, encoded_by
 from jpr.retrieve.index_manifest import read_manifest
 from jpr.retrieve.versions import open_current
@@ -84,11 +84,10 @@ def index_documents(
 
 @contextmanager
 def exclusive_folder(folder: Path) -> Iterator[None]:
-    """Create a folder and lock it, after waiting for another process that holds the lock."""
-    with explain_write_errors(folder, remedy="; name another folder in JPR_CACHE"):
-        folder.mkdir(parents=True, exist_ok=True)
-        with locked(folder / "lock", wait=True):
-            yield
+    """Create a folder that only this user can read, and wait for its lock."""
+    remedy = "; name another folder in JPR_CACHE"
+    with explain_write_errors(folder, remedy=remedy), private_folder(folder):
+        yield
 
 
 @dataclass(frozen=True, slots=True)

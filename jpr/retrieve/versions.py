@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from jpr.errors import ConfigError, FormatError
 from jpr.io.atomic import explain_write_errors, publish, sync_folder
-from jpr.io.locks import locked
+from jpr.io.locks import Lock, locked
 
 T = TypeVar("T")
 _VERSION = re.compile("v[0-9]{1,9}")
@@ -27,7 +27,7 @@ def next_version(folder: Path) -> Iterator[tuple[Path | None, Path]]:
     Afterwards the new version is published and the old one removed; after an error the old one
     stays. Folders named `UNFINISHED`… stay until a version has been published.
     """
-    with only_writer(folder):
+    with only_writer(folder) as lock:
         current = _current(folder)
         version = folder / f"v{int(current[1:]) + 1 if current else 1}"
         _remove_versions(folder, keep=current)
@@ -35,10 +35,11 @@ def next_version(folder: Path) -> Iterator[tuple[Path | None, Path]]:
         try:
             yield (folder / current if current else None), version
             sync_folder(version)
+            lock.check()
             with publish(folder / "CURRENT") as stream:
                 stream.write(f"{version.name}\n")
         except BaseException:
-            if _current(folder) != version.name:
+            if lock.is_held() and _current(folder) != version.name:
                 shutil.rmtree(version, ignore_errors=True)
             raise
         _remove_versions(folder, keep=version.name)
@@ -66,7 +67,7 @@ def open_current(folder: Path, open_version: Callable[[Path], T]) -> T:
 
 
 @contextmanager
-def only_writer(folder: Path) -> Iterator[None]:
+def only_writer(folder: Path) -> Iterator[Lock]:
     """Create a folder and hold its lock, which the system releases when the process ends.
 
     A folder that is new and still empty after an error is removed; one that holds another
@@ -82,12 +83,12 @@ def only_writer(folder: Path) -> Iterator[None]:
         # Checked second: a concurrent writer creates its lock before anything else.
         if alike and not any((folder / ours).exists() for ours in ("lock", "CURRENT")):
             raise ConfigError(f"{folder}: not an index, but holds {alike[0]}; choose a new folder")
-        with locked(folder / "lock"):
+        with locked(folder / "lock") as lock:
             try:
-                yield
+                yield lock
             except BaseException:
                 if is_new and [path.name for path in folder.iterdir()] == ["lock"]:
-                    shutil.rmtree(folder, ignore_errors=True)
+                    lock.remove_folder()
                 raise
 
 

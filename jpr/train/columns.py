@@ -5,7 +5,6 @@ commit is truncated. A commit records the hashes of all columns: if one differs,
 """
 
 import hashlib
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from io import BufferedRandom
@@ -91,10 +90,9 @@ def open_columns(folder: Path, key: str, types: Mapping[str, type]) -> Iterator[
     """Open columns for one process at a time; the folder is removed if no error occurs."""
     with ExitStack() as stack:
         with explain_write_errors(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(locked(folder / "lock"))
+            lock = stack.enter_context(locked(folder / "lock"))
             streams = {
                 name: stack.enter_context((folder / f"{name}.bin").open("a+b")) for name in types
             }
         yield Columns(folder, key, types, streams)
-        shutil.rmtree(folder)
+        lock.remove_folder()

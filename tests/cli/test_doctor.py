@@ -9,6 +9,8 @@ import sysconfig
 import tomllib
 from pathlib import Path
 
+import pytest
+
 import jpr
 from jpr.cli.doctor import EXTRAS, examine, instruction_sets
 from tests.cli.running import jpr as run_jpr
@@ -148,3 +150,24 @@ def test_a_lexical_index_needs_no_encoder_and_another_is_missed(tmp_path: Path) 
     encoder.rename(tmp_path / "moved")
     assert "its encoder cannot be loaded" in refused("doctor", tmp_path / "i")
     assert "jpr index CORPUS" in refused("doctor", tmp_path)
+
+
+def test_the_cache_is_listed_and_pruned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JPR_CACHE", str(tmp_path / "cache"))
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "a.txt").write_text("red paint")
+    run_jpr("ask", "what is red?", "--docs", docs)
+    found = json.loads(run_jpr("doctor", "cache", "--json"))
+    (one,) = found["indexes"]
+    assert (one["folder"], found["removed"]) == (str(docs), [])
+    assert Path(one["index"]).parent == Path(found["cache"]) == tmp_path / "cache/jpr/documents"
+    assert str(docs) in run_jpr("doctor", "cache", "1")
+    assert f"{one['used'][:10]} " in run_jpr("doctor", "cache")
+    docs.rename(tmp_path / "moved")
+    assert json.loads(run_jpr("doctor", "cache", "1", "--json")) == {
+        "cache": found["cache"], "indexes": [], "removed": [one]
+    }  # fmt: skip
+    assert not Path(one["index"]).exists()
+    assert "cache" in refused("doctor", tmp_path, "30")
+    assert "index" in refused("doctor", "cache", "-q", tmp_path / "q.jsonl")

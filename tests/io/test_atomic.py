@@ -155,6 +155,34 @@ def test_a_folder_is_replaced_when_the_new_one_is_complete(tmp_path: Path) -> No
     assert [path.name for path in tmp_path.rglob("*")] == ["b", "new"]
 
 
+def test_a_kill_between_the_two_renames_loses_nothing(tmp_path: Path) -> None:
+    (tmp_path / ".b.new" / "old").mkdir(parents=True)
+    (tmp_path / ".b.new" / "old" / "text").touch()
+    with pytest.raises(KeyboardInterrupt), publish_folder(tmp_path / "b", replace=True):
+        raise KeyboardInterrupt
+    assert [path.name for path in tmp_path.rglob("*")] == ["b", "text"]
+
+
+def test_the_folder_is_flushed_after_the_rename(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed: list[list[str]] = []
+    fsync = os.fsync
+
+    def flush(handle: int) -> None:
+        fsync(handle)
+        if os.path.samestat(os.fstat(handle), tmp_path.stat()):
+            flushed.append([path.name for path in tmp_path.iterdir() if path.name == "out"])
+
+    monkeypatch.setattr(os, "fsync", flush)
+    publish_text(tmp_path / "out")
+    assert flushed == [["out"]]
+    (tmp_path / "out").unlink()
+    with publish_folder(tmp_path / "out"):
+        pass
+    assert flushed[1:] == [["out"]]
+
+
 def test_what_a_killed_process_left_the_next_takes_over(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", _KILLED, tmp_path / "b"]) as killed:
         assert killed.wait() == -signal.SIGKILL

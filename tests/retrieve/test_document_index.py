@@ -14,7 +14,9 @@ import pytest
 
 from jpr.encode.encoder_folder import BUNDLED_ENCODER
 from jpr.errors import ConfigError, FormatError
+from jpr.io.locks import locked
 from jpr.retrieve import document_index
+from jpr.retrieve.document_cache import cached_indexes, prune
 from jpr.retrieve.document_index import index_documents
 from jpr.retrieve.index import Index
 from jpr.retrieve.version_writer import VersionWriter
@@ -229,3 +231,60 @@ def test_processes_at_the_same_time_wait_for_each_other(library: Library) -> Non
     started = [subprocess.Popen(command) for _ in range(3)]
     end = time.monotonic() + 120
     assert [one.wait(timeout=end - time.monotonic()) for one in started] == [0, 0, 0]
+
+
+def test_only_the_owner_can_read_the_index(library: Library) -> None:
+    library.write(a="old castle")
+    before = os.umask(0)
+    try:
+        library.index()
+        (key,) = library.home.iterdir()
+        key.chmod(0o755)  # as an earlier version made it
+        (key / "files.json").chmod(0o644)
+        library.index()
+    finally:
+        os.umask(before)
+    modes = {path: path.stat().st_mode & 0o777 for path in (library.home, *library.home.rglob("*"))}
+    assert {mode for path, mode in modes.items() if path.is_dir()} == {0o700}
+    assert {mode for path, mode in modes.items() if path.is_file()} == {0o600}
+
+
+def test_the_cache_is_listed_and_pruned(library: Library, tmp_path: Path) -> None:
+    library.write(a="old castle")
+    library.index()
+    (key,) = library.home.iterdir()
+    os.utime(key / "lock", (1, 1))
+    unfinished = library.home / "unfinished"
+    unfinished.mkdir()
+    (unfinished / "lock").touch()
+    first, second = cached_indexes(library.home)
+    assert (first.place, first.folder, first.used) == (key, library.folder, 1)
+    assert first.size == sum(path.stat().st_size for path in key.rglob("*") if path.is_file())
+    assert (second.place, second.folder, second.size) == (unfinished, None, 0)
+    library.index()  # a use
+    assert prune(library.home, 1) == []
+    with locked(key / "lock"):
+        assert [one.place for one in prune(library.home, 0)] == [unfinished]
+    library.folder.rename(tmp_path / "moved")
+    assert [one.folder for one in prune(library.home, 1)] == [library.folder]
+    assert list(library.home.iterdir()) == []
+
+
+def test_pruning_and_indexing_at_once_leave_a_complete_index(library: Library) -> None:
+    library.write(a="old castle")
+    code = (
+        "import sys; from pathlib import Path; from jpr.retrieve.document_cache import prune\n"
+        "for _ in sys.stdin: print(len(prune(Path(sys.argv[1]), 0)), flush=True)"
+    )
+    command = [sys.executable, "-c", code, str(library.home)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as pruner:
+        assert pruner.stdin
+        for _ in range(10):
+            pruner.stdin.write("\n")
+            pruner.stdin.flush()
+            library.index()
+        removed = sum(map(int, pruner.communicate()[0].split()))
+    assert removed <= 11
+    assert library.holds() == {"a.txt#1": "old castle"}
