@@ -143,6 +143,17 @@ def test_a_script_without_a_main_guard_can_read(tmp_path: Path) -> None:
     assert (done.stdout, done.stderr) == ("[1]\n", "")
 
 
+def test_a_lack_of_memory_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_bytes(b'{"id": "' + bytes(100 << 20))
+    lines = ["import sys, resource", "from jpr.cli import main"]
+    lines += ["resource.setrlimit(resource.RLIMIT_DATA, (150 << 20, -1))"]
+    lines += ["sys.argv = ['jpr', 'validate', 'x.jsonl']", "main()"]
+    command = [sys.executable, "-c", "\n".join(lines)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "jpr: not enough memory; give it smaller files or a larger machine\n"
+
+
 def test_a_table_of_one_long_line_is_refused_before_it_is_held(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
