@@ -90,8 +90,9 @@ class DocumentProcess:
     def _answer(self, file: Path, name: str, seconds: float) -> Iterator[Any]:
         """Send a file to the process and yield what it returns, until that is no whole line."""
         began, left = monotonic(), self._limits.output
-        is_running = self._process is not None and self._process.poll() is None
-        process = self._process if self._process and is_running else self._start()
+        process = self._process
+        if process is None or process.poll() is not None:
+            process = self._start()
         assert process.stdin is not None
         assert process.stdout is not None
         with suppress(BrokenPipeError):  # then it returns nothing
@@ -185,7 +186,7 @@ def _json_line(value: object) -> bytes:
 
 
 def _used_memory() -> int:
-    """Return the bytes that the memory limit counts; 0 where the system does not tell them."""
+    """Return the bytes that the memory limit counts; 0 where the system does not report them."""
     try:
         pages = Path("/proc/self/statm").read_bytes().split()[5]
     except OSError:
