@@ -127,7 +127,7 @@ def test_a_process_that_was_killed_is_started_again(tmp_path: Path) -> None:
 
 def test_a_script_without_a_main_guard_can_read(tmp_path: Path) -> None:
     written(tmp_path, a_txt="bees")
-    (tmp_path / "json.py").write_text("raise SystemExit('not the library's')")
+    (tmp_path / "pickle.py").write_text("raise SystemExit('not the library's')")
     script = tmp_path / "scripts" / "script.py"
     script.parent.mkdir()
     script.write_text(
