@@ -64,8 +64,8 @@ def main() -> None:
 def _exit_code(arguments: Sequence[str]) -> int:
     try:
         _run(arguments)
-    except JprError as error:
-        output.note(str(error))
+    except (JprError, MemoryError) as error:
+        output.note(str(error) or "not enough memory; give it smaller files or a larger machine")
     except _UsageError as error:
         output.note(_usage(error))
     except KeyboardInterrupt:

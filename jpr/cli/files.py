@@ -55,12 +55,13 @@ def read_corpus(
     left out. `quiet` shows no bar and no notes: for a corpus that is read twice.
     """
     from jpr.formats.corpus import documents
+    from jpr.formats.corpus.document_process import read_documents
 
     if corpus.is_dir() and documents.text_folder.sniff(head_of(corpus)):
         note = (lambda _: None) if quiet else output.note
         found, empty = documents.find_documents(corpus, note), True
         with output.progress("reading files", len(found), quiet=quiet) as progress:
-            for _, read in documents.read_documents(found, _cut(split), note, progress):
+            for _, read in read_documents(found, _cut(split), note, progress):
                 yield from read
                 empty = empty and not read
         if empty:

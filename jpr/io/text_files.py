@@ -16,7 +16,8 @@ from jpr.io.atomic import explain_read_errors
 
 _CHUNK = 1 << 20
 _PIECE = 1 << 12  # bytes to decompress at once: they may become 30,000 times as many
-_LONGEST_LINE, _TIMES = 256 << 20, 64  # bytes, or times the file's size; above both: not text
+_LONGEST_LINE = 16 << 20  # bytes; its columns may take sixteen times as much
+_LONGEST_JSON, _TIMES = 256 << 20, 64  # of JSON: bytes, or times the file's size
 
 _Error = type[Exception]
 _positions: ContextVar[dict[Path, int] | None] = ContextVar("read_positions", default=None)
@@ -58,7 +59,7 @@ def _blocks(path: Path) -> Iterator[bytes]:
     rest: list[bytes] = []
     size = limit = 0
     for chunk in _chunks(path):
-        limit = limit or max(_LONGEST_LINE, _TIMES * path.stat().st_size)
+        limit = limit or _longest_line(path, chunk)
         end = chunk.rfind(b"\n") + 1
         if end:
             yield b"".join((*rest, chunk[:end]))
@@ -69,6 +70,11 @@ def _blocks(path: Path) -> Iterator[bytes]:
             raise FormatError(path, 0, f"a line is longer than {limit >> 20} MB: not text")
     if size:
         yield b"".join(rest)
+
+
+def _longest_line(path: Path, first: bytes) -> int:
+    is_json = first.removeprefix(b"\xef\xbb\xbf").lstrip().startswith((b"{", b"["))
+    return max(_LONGEST_JSON, _TIMES * path.stat().st_size) if is_json else _LONGEST_LINE
 
 
 def _chunks(path: Path) -> Iterator[bytes]:

@@ -24,6 +24,7 @@ from jpr.encode.tokenizer import read_tokenizer
 from jpr.encode.vectors import StoredVectors, vectors_for
 from jpr.errors import FormatError
 from jpr.formats.corpus import documents
+from jpr.formats.corpus.document_process import read_documents
 from jpr.formats.corpus.split import usual_cut
 from jpr.io.atomic import explain_write_errors, publish
 from jpr.io.checksums import sealed, sha256, unsealed
@@ -116,7 +117,7 @@ class _Update:
         cut = usual_cut(read_tokenizer(self.tokenizer))
         with self.progress_bar("reading files", len(paths)) as progress:
             warn = partial(warnings.warn, stacklevel=6)
-            return dict(documents.read_documents(paths, cut, warn, progress))
+            return dict(read_documents(paths, cut, warn, progress))
 
     def _change(self, known: Files, now: Files, new: Sequence[Passage]) -> None:
         after, source = set(_ids(now)), str(self.folder)

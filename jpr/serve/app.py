@@ -150,7 +150,8 @@ async def corpora(files: list[UploadFile], service: ServiceOf, request: Request)
     request.state.log_fields["files"] = len(files)
     given = [(file.filename or "", await file.read()) for file in files]
     corpus = await service.uploads.run(given)
-    return StrictJson({"corpus": corpus.id, "passages": corpus.passages}, 201)
+    made = {"corpus": corpus.id, "passages": corpus.passages, "left_out": corpus.left_out}
+    return StrictJson(made, 201)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
 from threading import Lock
+from time import monotonic
 
 from tokenizers import Tokenizer
 
 from jpr.errors import DataError, FormatError, JprError, MissingExtraError
-from jpr.formats.corpus.documents import EXTRA, READERS, read_document
+from jpr.formats.corpus.document_process import DocumentLimits, DocumentProcess
+from jpr.formats.corpus.documents import EXTRA, READERS
 from jpr.formats.corpus.split import usual_cut
 from jpr.io.locks import temporary_folder
 from jpr.retrieve.index import build_index
@@ -28,6 +30,8 @@ from jpr.stages import Encoder, Retriever
 from jpr.types import Passage
 
 Files = Sequence[tuple[str, bytes]]  # names and contents
+SECONDS_PER_FILE, SECONDS_PER_UPLOAD = 20.0, 40.0  # for reading; then the index is built
+_OUTPUT = 8 << 20  # bytes of a file's passages
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,8 @@ class UploadedCorpus:
     id: str
     retriever: Retriever
     passages: int
+    left_out: tuple[str, ...]
+    """What is wrong with each file that could not be read."""
     folder: Path
 
 
@@ -78,7 +84,7 @@ class UploadedCorpora:
         """Make a corpus of files."""
         folder = Path(tempfile.mkdtemp(dir=self._home))
         try:
-            passages = self._read(files, folder, is_left)
+            passages, left_out = self._read(files, folder, is_left)
             encoder = self._encoder() if self._encoder else None
             build_index(passages, folder / "index", source="files", encoder=encoder)
             retriever = open_retriever(folder / "index", encoder=encoder)
@@ -87,7 +93,8 @@ class UploadedCorpora:
             if isinstance(error, JprError) and str(folder) in str(error):  # not of a client's file
                 raise CannotStoreError from error
             raise
-        corpus = UploadedCorpus(secrets.token_urlsafe(12), retriever, len(passages), folder)
+        id, count = secrets.token_urlsafe(12), len(passages)
+        corpus = UploadedCorpus(id, retriever, count, left_out, folder)
         with self._lock:
             self._corpora[corpus.id] = corpus
             is_full = len(self._corpora) > self._max_corpora
@@ -96,28 +103,46 @@ class UploadedCorpora:
             shutil.rmtree(oldest.folder, ignore_errors=True)
         return corpus
 
-    def _read(self, files: Files, folder: Path, is_left: Callable[[], bool]) -> list[Passage]:
+    def _read(
+        self, files: Files, folder: Path, is_left: Callable[[], bool]
+    ) -> tuple[list[Passage], tuple[str, ...]]:
         """Read files under their own names, from which some kinds take their title."""
         passages: list[Passage] = []
-        for name, content in _named(files).items():
-            if is_left():
-                raise CallerLeftError
-            path = folder / name
-            ending = path.suffix.lower()
-            if ending not in READERS:
-                raise DataError(f"{name}: unknown kind of file; send {' '.join(READERS)}")
-            if not READERS[ending].is_installed:
-                raise MissingExtraError(f"to read {ending} files, the service", EXTRA)
-            path.write_bytes(content)
-            try:
-                passages += read_document(path, name, self._cut, self._max_passages)
-            except FormatError as error:
-                raise FormatError(name, error.line, error.problem) from error
-            path.unlink()
-            if len(passages) > self._max_passages:
-                problem = f"the files hold more than {self._max_passages:,} passages"
-                raise DataError(f"{problem}; send fewer, or use jpr index")
-        return passages
+        refused: list[FormatError] = []
+        deadline = monotonic() + SECONDS_PER_UPLOAD
+        limits = DocumentLimits(
+            seconds=SECONDS_PER_FILE, passages=self._max_passages, output=_OUTPUT
+        )
+        with DocumentProcess(self._cut, limits) as process:
+            for name, content in _named(files).items():
+                if is_left():
+                    raise CallerLeftError
+                if (seconds := deadline - monotonic()) <= 0:
+                    problem = f"the files take more than {SECONDS_PER_UPLOAD:g} seconds to read"
+                    raise DataError(f"{problem}; send fewer, or use jpr index")
+                path = _stored(folder / name, content)
+                try:
+                    passages += process.read(path, name, seconds)
+                except FormatError as error:
+                    refused.append(FormatError(name, error.line, error.problem))
+                path.unlink()
+                if len(passages) > self._max_passages:
+                    problem = f"the files hold more than {self._max_passages:,} passages"
+                    raise DataError(f"{problem}; send fewer, or use jpr index")
+        if refused and not passages:
+            raise refused[0]
+        return passages, tuple(map(str, refused))
+
+
+def _stored(path: Path, content: bytes) -> Path:
+    """Write a file that can be read."""
+    ending = path.suffix.lower()
+    if ending not in READERS:
+        raise DataError(f"{path.name}: unknown kind of file; send {' '.join(READERS)}")
+    if not READERS[ending].is_installed:
+        raise MissingExtraError(f"to read {ending} files, the service", EXTRA)
+    path.write_bytes(content)
+    return path
 
 
 def _named(files: Files) -> dict[str, bytes]:

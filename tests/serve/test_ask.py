@@ -6,6 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
+from jpr.errors import DataError
 from jpr.formats.replies import reply_json
 from jpr.pipeline import Pipeline
 from jpr.serve.limits import ServiceLimits
@@ -89,6 +90,31 @@ def test_files_that_make_no_corpus(
         answer = httpx.post(f"{url}/v1/corpora", files=[("files", (name, content))])
     assert answer.status_code == 422
     assert message in answer.json()["message"]
+
+
+def test_a_file_that_cannot_be_read_is_reported_and_the_rest_is_a_corpus(url: str) -> None:
+    header, rows = "bees " * 4000, "1\n" * 2000
+    files = [
+        ("files", ("exploding.csv", f"{header}\n{rows}".encode())),
+        ("files", ("b.txt", b"\xff")),
+        ("files", ("c.txt", b"lime which colour lime")),
+    ]
+    made = httpx.post(f"{url}/v1/corpora", files=files, timeout=30)
+    assert made.status_code == 201
+    assert made.json()["passages"] == 1
+    first, second = made.json()["left_out"]
+    assert first == "exploding.csv: is more than 2,000 passages; split it"
+    assert second.startswith("b.txt: is not UTF-8")
+
+
+def test_an_upload_has_a_time_limit_for_all_its_files(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = make_service(pipeline)
+    monkeypatch.setattr("jpr.serve.uploads.SECONDS_PER_UPLOAD", 0)
+    with pytest.raises(DataError, match="the files take more than 0 seconds to read"):
+        service.corpora.add([("a.txt", b"red")])
+    service.close()
 
 
 def test_a_new_corpus_replaces_the_least_recently_used(pipeline: Pipeline) -> None:

@@ -8,7 +8,7 @@ that lead out of the folder.
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from importlib.util import find_spec
 from itertools import takewhile
@@ -21,7 +21,6 @@ from jpr.formats.corpus.jsonl import is_beir
 from jpr.formats.corpus.wikipedia import is_extracted
 from jpr.formats.format import Head, Located, file_format
 from jpr.io.text_files import read_lines
-from jpr.stages import Progress
 from jpr.types import Passage
 
 Cut = Callable[[Passage], Iterable[Passage]]  # cuts a passage into pieces
@@ -123,40 +122,26 @@ def find_documents(folder: Path, note: Note) -> dict[str, Path]:
     return files
 
 
-def read_documents(
-    files: Mapping[str, Path], cut: Cut, note: Note, progress: Progress
-) -> Iterator[tuple[str, list[Passage]]]:
-    """Yield each document's name and passages; none for one that cannot be read, which is noted."""
-    for name, file in files.items():
-        try:
-            yield name, read_document(file, name, cut)
-        except FormatError as error:
-            note(f"{error}; left out")
-            yield name, []
-        progress(1)
-
-
 def nothing_read(folder: Path) -> FormatError:
     """Return the error for a folder without a readable document."""
     names = [name for name, reader in READERS.items() if reader.is_installed]
     return FormatError(folder, 0, f"holds no readable document; {' '.join(names)} can be read")
 
 
-def read_document(file: Path, name: str, cut: Cut, limit: int | None = None) -> list[Passage]:
-    """Read a file, called `name`, and cut it into passages; more than `limit` are an error."""
-    pieces: list[Passage] = []
+def read_document(file: Path, name: str, cut: Cut) -> Iterator[Passage]:
+    """Read a file, called `name`, and cut it into passages; without limits."""
+    count = 0
     for section in READERS[file.suffix.lower()].read(file):
         title, meta = section.title, {**section.meta, "file": name}
         if len(title) > _LONGEST_TITLE:
             title = title[: _LONGEST_TITLE - 1] + "…"
         for text in _portions(_UNREADABLE.sub("…", section.text)):
-            pieces.extend(piece for piece in cut(Passage(name, title, text, meta)) if piece.text)
-            if limit is not None and len(pieces) > limit:
-                raise FormatError(file, 0, f"is more than {limit:,} passages; split it")
-    if not pieces:
+            for piece in cut(Passage(name, title, text, meta)):
+                if piece.text:
+                    count += 1
+                    yield replace(piece, id=f"{name}#{count}")
+    if not count:
         raise FormatError(file, 0, "holds no text; if its pages are pictures, run OCR first")
-    ids = passage_ids(name, len(pieces))
-    return [replace(piece, id=id) for id, piece in zip(ids, pieces, strict=True)]
 
 
 def _portions(text: str) -> Iterator[str]:

@@ -30,7 +30,7 @@ def read_pdf(file: Path) -> Iterator[Section]:
     level = logger.level
     logger.setLevel(logging.CRITICAL)
     try:
-        pages = prose.timely(file, PdfReader(io.BytesIO(data)).pages)
+        pages = PdfReader(io.BytesIO(data)).pages
         for number, page in enumerate(pages, start=1):
             text = _HYPHEN.sub("", page.extract_text().translate(_LIGATURES))
             size += len(text)
@@ -62,7 +62,7 @@ def read_docx(file: Path) -> Iterator[Section]:
         prose.check_size(file, "unpacks to more", sum(size for _, size in sizes), _UNPACKED)
         prose.check_size(file, "has XML that unpacks to more", markup, _MARKUP)
         document = Document(io.BytesIO(data))
-        blocks = list(prose.timely(file, _docx_blocks(document)))
+        blocks = list(_docx_blocks(document))
         title = document.core_properties.title.strip()
     except (zipfile.BadZipFile, OpcError, LxmlError, *DAMAGE) as error:
         raise FormatError(file, 0, f"is damaged, or not a .docx ({error})") from error

@@ -8,25 +8,22 @@ import re
 import struct
 import zlib
 from codecs import lookup
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from time import monotonic
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from jpr.errors import FormatError
 from jpr.io.atomic import explain_read_errors
 from jpr.types import NO_META
 
 MAX_BYTES = 50 << 20  # of a file; larger ones are left out
-TIME_LIMIT = 60.0  # seconds for reading a file; after that no further part of it is begun
 DAMAGE = (  # exceptions that libraries raise for a damaged file
     *(LookupError, ValueError, TypeError, AttributeError, ArithmeticError, AssertionError),
     *(OSError, EOFError, RuntimeError, zlib.error, struct.error),
 )
 HEADING = re.compile(r"#{1,6}[ \t]++(.*)")  # of Markdown
 FENCE = ("```", "~~~")
-T = TypeVar("T")
 
 
 class Section(NamedTuple):
@@ -73,19 +70,6 @@ def check_size(file: Path, problem: str, size: int, limit: int) -> None:
     """Refuse a size above the limit."""
     if size > limit:
         raise FormatError(file, 0, f"{problem} than {limit >> 20} MB; split it")
-
-
-def timely(file: Path, parts: Iterable[T]) -> Iterator[T]:
-    """Yield the parts of a file until its time is over."""
-    deadline = monotonic() + TIME_LIMIT
-    for part in parts:
-        yield part
-        _check_time(file, deadline)
-
-
-def _check_time(file: Path, deadline: float) -> None:
-    if monotonic() > deadline:
-        raise FormatError(file, 0, f"takes more than {TIME_LIMIT:g} seconds to read; split it")
 
 
 def read_text(file: Path) -> str:
@@ -160,7 +144,7 @@ def read_html(file: Path) -> Iterator[Section]:
     from lxml import etree
 
     data = _html_text(read_bytes(file)).encode("utf-8", "replace")
-    visible = _VisibleText(file)
+    visible = _VisibleText()
     try:
         etree.fromstring(data, etree.HTMLParser(encoding="utf-8", target=visible))
     except (etree.ParserError, etree.XMLSyntaxError) as error:
@@ -188,8 +172,7 @@ class _VisibleText:
     attributes (16 s for 100,000).
     """
 
-    def __init__(self, file: Path) -> None:
-        self._file, self._deadline = file, monotonic() + TIME_LIMIT
+    def __init__(self) -> None:
         self.title = ""
         self.blocks: list[Block] = []
         self._parts: list[str] = []
@@ -218,7 +201,6 @@ class _VisibleText:
         self._end_block("html", 0)
 
     def _end_block(self, tag: str, level: int) -> None:
-        _check_time(self._file, self._deadline)
         if tag in _BLOCKS:
             if text := " ".join("".join(self._parts).split()):
                 self.blocks.append((level, text))

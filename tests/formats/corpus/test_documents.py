@@ -36,7 +36,7 @@ def read(path: Path, content: str | bytes = b"") -> list[Passage]:
     """Write a file, unless it is there, and read it."""
     if content:
         path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return read_document(path, path.name, usual_cut(read_tokenizer(BUNDLED_ENCODER)))
+    return list(read_document(path, path.name, usual_cut(read_tokenizer(BUNDLED_ENCODER))))
 
 
 def titled(passages: list[Passage]) -> list[tuple[str, str]]:
