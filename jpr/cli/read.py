@@ -27,7 +27,7 @@ class ReadArguments(Arguments):
     min_probability: float | None = option(
         "Output",
         "Minimum probability of an answer.",
-        show_default="odds of a quarter of the likeliest one's",
+        show_default="odds of a fifth of the likeliest one's",
     )
     max_answers: int = option("Output", "Maximum answers per question.", min=1, default=64)
     set: Settings = None

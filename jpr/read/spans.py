@@ -1,7 +1,7 @@
 """The reader without weights of its own: the joint model locates answers in passages.
 
 Every answer has its own probability of being right. Given are those whose odds are at least a
-quarter of the likeliest one's, or those above a threshold. Of "dollar" and "Bahamian dollar" only
+fifth of the likeliest one's, or those above a threshold. Of "dollar" and "Bahamian dollar" only
 the likelier is an answer, unless it is the longer one and the other also stands alone in a passage.
 A reranker with the same model has read all candidates already: then all of them count for the
 probability of an answer, and the answers are those that the chosen passages contain.
@@ -21,7 +21,7 @@ from jpr.types import Answer, Ranking
 MAX_ANSWERS = 64
 ANSWERABLE = 0.05
 """No answer is given if all are less likely than this: the passages do not have it."""
-MIN_ODDS = 0.25  # of the likeliest answer's; tuned on development data (docs/lab.md)
+MIN_ODDS = 0.2  # of the likeliest answer's; tuned on development data (docs/lab.md)
 _CERTAIN = 1e-6
 _ALL = 1 << 30
 
@@ -86,7 +86,7 @@ def likely(
 ) -> tuple[Answer, ...]:
     """Return the answers to give, most likely first.
 
-    Without a minimum these are the answers whose odds are at least a quarter of the likeliest
+    Without a minimum these are the answers whose odds are at least a fifth of the likeliest
     one's; none if the passages hardly have one.
     """
     apart = list(_without_parts(answers))
