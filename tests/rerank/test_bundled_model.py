@@ -51,11 +51,10 @@ def test_both_actors_of_mark_are_in_its_first_two_passages_on_roseanne() -> None
             )
 
 
-def test_auto_gives_the_two_actors_of_mark_two_passages_and_others_more() -> None:
+def test_auto_gives_the_two_actors_of_mark_fewer_passages_than_others() -> None:
     rankings = list(load_rankings(RUN))[:2]
     sizes = [len(ranking.hits) for ranking in bundled().rank_many(rankings, "auto")]
-    assert sizes[0] == 2
-    assert 2 < sizes[1] <= bundled().max_k
+    assert 2 <= sizes[0] < sizes[1] <= bundled().max_k
 
 
 def test_with_more_than_a_few_candidates_rounding_changes_little() -> None:
