@@ -222,8 +222,8 @@ def scored(data: str, reads: Sequence[Read], calibration: AnswerCalibration) -> 
                 numbers = interval(some)
                 yield Record(NAME, way, data, "F1", slice, CHOSEN, *numbers, len(some), commit())
     error = 100 * calibration_error(reads, calibration)
-    label = "calibration error"
-    yield Record(NAME, DEFAULT, data, label, ALL, CHOSEN, error, error, error, len(reads), commit())
+    labels = "probabilities of answers", f"{data}, calibration", "calibration error"
+    yield Record(NAME, *labels, ALL, CHOSEN, error, error, error, len(reads), commit())
 
 
 def main() -> None:
