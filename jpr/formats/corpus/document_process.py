@@ -1,13 +1,12 @@
 """Documents read in another process, with limits: a small file can become any amount of text.
 
 One process reads many files. It ends when memory or time is over, is killed when it sends too much,
-and is started again for the next file. It takes pickles and returns JSON lines: lists of a
+and is started again for the next file. It takes and returns JSON lines: it returns lists of a
 passage's fields and, at the end of a file, an object that may hold a problem.
 """
 
 import faulthandler
 import json
-import pickle
 import resource
 import signal
 import subprocess
@@ -15,10 +14,14 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
 from math import inf
 from pathlib import Path
 from time import monotonic
 from typing import Any, Self
+
+from tokenizers import Tokenizer
 
 from jpr.errors import FormatError, JprError
 from jpr.formats.corpus.documents import Cut, Note, read_document
@@ -27,8 +30,8 @@ from jpr.types import Passage
 
 # not multiprocessing: it would run a script again that has no `if __name__ == "__main__"`
 _START = """
-import pickle, sys
-sys.path[:] = pickle.load(sys.stdin.buffer)
+import json, sys
+sys.path[:] = json.loads(sys.stdin.buffer.readline())
 from jpr.formats.corpus.document_process import serve
 serve()
 """
@@ -55,9 +58,9 @@ class DocumentProcess:
     """A process that reads documents one after the other; the first one starts it."""
 
     def __init__(self, cut: Cut, limits: DocumentLimits = LIMITS) -> None:
-        """Cut documents by a function that can be pickled."""
+        """Cut documents by a function of a module, or a partial of it with keywords."""
         paths = [path for path in sys.path if isinstance(path, str)]
-        self._setup = pickle.dumps(paths) + pickle.dumps((cut, limits.memory))
+        self._setup = _json_line(paths) + _json_line([_described(cut), limits.memory])
         self._limits = limits
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -96,11 +99,11 @@ class DocumentProcess:
         assert process.stdin is not None
         assert process.stdout is not None
         with suppress(BrokenPipeError):  # then it returns nothing
-            pickle.dump((file, name, seconds), process.stdin)
+            process.stdin.write(_json_line([str(file), name, seconds]))
             process.stdin.flush()
         while (line := process.stdout.readline(left + 1)).endswith(b"\n"):
             left -= len(line)
-            yield json.loads(line.decode("utf-8", "surrogatepass"))
+            yield json.loads(line)
         if len(line) > left:
             problem = f"becomes more than {self._limits.output >> 20} MB of passages; split it"
         elif monotonic() - began >= seconds:
@@ -147,16 +150,17 @@ def serve() -> None:
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
     sys.stdout = sys.stderr  # what a library may print
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the other process, which ends this
-    cut, memory = pickle.load(requests)
+    described, memory = json.loads(requests.readline())
+    cut = _made(described)
     used = _used_memory()
     _limit(resource.RLIMIT_DATA, used + memory)
     _limit(resource.RLIMIT_CORE, 0)
     is_last = False
     while not is_last:
-        try:
-            file, name, seconds = pickle.load(requests)
-        except EOFError:
+        if not (request := requests.readline()):
             return
+        path, name, seconds = json.loads(request)
+        file = Path(path)
         faulthandler.dump_traceback_later(seconds, exit=True)  # even if no Python code runs
         line, problem = 0, ""
         try:
@@ -174,6 +178,22 @@ def serve() -> None:
         answers.write(_json_line({"line": line, "problem": problem, "is_last": is_last}))
         answers.flush()
         faulthandler.cancel_dump_traceback_later()
+
+
+def _described(cut: Cut) -> dict[str, object]:
+    """Return the function as JSON: its module, its name, and its keywords."""
+    function, given = (cut.func, cut.keywords) if isinstance(cut, partial) else (cut, {})
+    tokenizers = {name: one.to_str() for name, one in given.items() if isinstance(one, Tokenizer)}
+    others = {name: one for name, one in given.items() if name not in tokenizers}
+    names = {"module": function.__module__, "name": function.__name__}
+    return {**names, "tokenizers": tokenizers, "others": others}
+
+
+def _made(described: Mapping[str, Any]) -> Cut:
+    """Return the function that was described."""
+    function = getattr(import_module(described["module"]), described["name"])
+    tokenizers = {name: Tokenizer.from_str(one) for name, one in described["tokenizers"].items()}
+    return partial(function, **tokenizers, **described["others"])
 
 
 def _limit(what: int, value: int) -> None:
