@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 import jpr
 from jpr import Bm25Retriever, JointReranker, load_questions
 from jpr.bundled import open_pipeline
-from jpr.decode.covering import AnswerCalibration, Evidence
+from jpr.decode.covering import AnswerCalibration, Evidence, log_support
 from jpr.decode.search import Row
 from jpr.encode.tokenizer import read_tokenizer
 from jpr.evaluation.evaluation import ALL, MULTI
@@ -117,18 +117,11 @@ def rankings(name: str, folder: Path, wiki: Path) -> Iterator[Ranking]:
             yield found
 
 
-def features(one: Read) -> tuple[Floats, Floats]:
-    """Return log mass and the logit of the best support, which the logistic function adds up."""
-    mass, best = one.evidence.support(one.log_probs)
-    likely_best = best.clip(1e-4, 1 - 1e-4)
-    return np.log(mass.clip(min=1e-4)), np.log(likely_best) - np.log1p(-likely_best)
-
-
 def fit(reads: Sequence[Read]) -> AnswerCalibration:
     """Fit the coefficients by maximum likelihood."""
     rows, right = [], []
     for one in reads:
-        mass, best = features(one)
+        mass, best = log_support(*one.evidence.support(one.log_probs))
         kept = mass > np.log(_LEAST)
         rows.append(np.stack([np.ones_like(mass), mass, best], axis=1)[kept])
         right.append(one.right[kept])

@@ -60,14 +60,18 @@ class AnswerCalibration:
 
     def probabilities(self, mass: Floats, best: Floats) -> Floats:
         """Return P(a) (A,) of answers with this support, all and best (`Evidence.support`)."""
-        likely = best.clip(_LEAST, 1 - _LEAST)
-        logits = self.bias + self.mass * np.log(mass.clip(min=_LEAST))
-        logits += self.best * (np.log(likely) - np.log1p(-likely))
-        found: Floats = 1 / (1 + np.exp(-logits))
-        return found
+        log_mass, best_logit = log_support(mass, best)
+        logits = self.bias + self.mass * log_mass + self.best * best_logit
+        return np.asarray(1 / (1 + np.exp(-logits)))
 
 
-_NONE = AnswerCalibration()
+def log_support(mass: Floats, best: Floats) -> tuple[Floats, Floats]:
+    """Return what the logistic function adds up: the logarithm of mass, and the logit of best."""
+    likely = best.clip(_LEAST, 1 - _LEAST)
+    return np.log(mass.clip(min=_LEAST)), np.log(likely) - np.log1p(-likely)
+
+
+UNCALIBRATED = AnswerCalibration()
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,18 +133,17 @@ class Covering:
         ask: Ask,
         evidence: Sequence[Evidence],
         relevance: float = 0.0,
-        calibration: AnswerCalibration = _NONE,
+        calibration: AnswerCalibration = UNCALIBRATED,
     ) -> None:
         """Wrap a model, given the answers of each question's candidates and λ."""
         self._ask, self.evidence, self._relevance = ask, evidence, relevance
-        self._calibration = calibration
+        self._calibration, self._flat = calibration, calibration.flat
 
     def __call__(self, pairs: Sequence[tuple[int, Prefix]]) -> Rows:
         """Return log P', a row for each (question, prefix)."""
-        rows = map(self._calibration.flat, self._ask(pairs))
         return [
-            self.evidence[question].log_probs(prefix, row, self._relevance)
-            for (question, prefix), row in zip(pairs, rows, strict=True)
+            self.evidence[question].log_probs(prefix, self._flat(row), self._relevance)
+            for (question, prefix), row in zip(pairs, self._ask(pairs), strict=True)
         ]
 
     def overall(self, question: int) -> Floats:
@@ -161,4 +164,4 @@ class Covering:
         return log(max(added.sum(), _MINIMUM))
 
     def _row(self, question: int, prefix: Prefix) -> Floats:
-        return self._calibration.flat(self._ask([(question, prefix)])[0])
+        return self._flat(self._ask([(question, prefix)])[0])

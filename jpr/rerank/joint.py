@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Literal
 
-from jpr.decode.covering import AnswerCalibration
+from jpr.decode.covering import UNCALIBRATED, AnswerCalibration
 from jpr.encode.encoder_folder import DEVICES, torch_can_load, uses_gpu, weight_files
 from jpr.encode.tokenizer import read_tokenizer
 from jpr.errors import ConfigError, FormatError, MissingExtraError
@@ -36,11 +36,11 @@ class JointReranker:
         prompts: Prompts,
         decoding: Decoding,
         stopping: StoppingRule | None = None,
-        calibration: AnswerCalibration | None = None,
+        calibration: AnswerCalibration = UNCALIBRATED,
     ) -> None:
         """Combine the parts; `stopping` is for k = "auto"."""
         self.scorer, self._prompts, self.decoding = scorer, prompts, decoding
-        self._stopping, self._calibration = stopping, calibration or AnswerCalibration()
+        self._stopping, self._calibration = stopping, calibration
         self._locator = AnswerLocator(prompts.tokenizer)
 
     @classmethod
