@@ -37,13 +37,13 @@ def answer_f1(question: Question, given: Sequence[str]) -> float:
     >>> answer_f1(question, ["glenn quinn."])  # precision 1, recall 1/2
     0.6666666666666666
     """
-    said = [normalize_answer(answer) for answer in given]
-    return max((_f1(answers, said) for answers in _annotations(question)), default=0.0)
+    scores = (2 * matched(a, given) / max(1, len(a) + len(given)) for a in _annotations(question))
+    return max(scores, default=0.0)
 
 
-def _f1(answers: Sequence[Sequence[str]], said: Sequence[str]) -> float:
-    """Match gold answers, in their order, each to the first given answer that is still free."""
-    free = list(said)
+def matched(answers: Sequence[Sequence[str]], given: Sequence[str]) -> int:
+    """Return how many gold answers are given: each, in turn, by the first answer still free."""
+    free = [normalize_answer(answer) for answer in given]
     hits = 0
     for aliases in answers:
         accepted = {normalize_answer(alias) for alias in aliases}
@@ -51,7 +51,7 @@ def _f1(answers: Sequence[Sequence[str]], said: Sequence[str]) -> float:
         if match is not None:
             free.remove(match)
             hits += 1
-    return 2 * hits / (len(answers) + len(said)) if hits else 0.0
+    return hits
 
 
 def exact_match(question: Question, given: Sequence[str]) -> float:
