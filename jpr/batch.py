@@ -16,6 +16,7 @@ from jpr.formats.replies import answers_line, tree_line
 from jpr.formats.runs import write_rankings
 from jpr.io.cluster import BatchRunner, run_locally
 from jpr.io.resume import write_resumably
+from jpr.rerank.order import warn_if_cut
 from jpr.stages import KeyedReader, KeyedReranker, Progress, Reader, Reranker, Retriever
 from jpr.types import Answer, Question, Ranking, Reply
 
@@ -96,7 +97,9 @@ def _rank(reranker: Reranker, rankings: Iterable[Ranking], k: int) -> Iterator[R
 
 
 def _decode(reranker: "JointReranker", rankings: Iterable[Ranking], k: int) -> Iterator[Reply]:
-    return reranker.decode_many(rankings, k)
+    for reply in reranker.decode_many(rankings, k):
+        warn_if_cut(bool(reply.truncated))
+        yield reply
 
 
 def _read(reader: Reader, rankings: Iterable[Ranking]) -> Iterator[tuple[Answer, ...]]:

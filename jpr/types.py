@@ -138,6 +138,8 @@ class Reply:
     decoder: str = ""
     beta: float | None = None
     """The length penalty; None if the decoder has none."""
+    truncated: tuple[int, ...] = ()
+    """Candidates of which the model did not read everything, as positions like those in `nodes`."""
 
     @property
     def question(self) -> str:

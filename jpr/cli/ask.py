@@ -8,6 +8,7 @@ from jpr.cli import output
 from jpr.cli.arguments import Arguments, Docs, IndexFolder, Json, argument, option
 from jpr.errors import ConfigError
 from jpr.formats.replies import reply_json
+from jpr.rerank.order import warn_if_cut
 from jpr.types import DECODERS, INDEPENDENT, TREES
 
 
@@ -53,6 +54,8 @@ def run(options: AskArguments) -> None:
         opened = pipeline.open(options.question)
         reply = opened.reply(beta=options.beta, decoder=options.decode)
         independent = opened.reply(decoder=INDEPENDENT) if options.compare else None
+    with output.warnings_as_notes():
+        warn_if_cut(bool(reply.truncated))
     if options.json:
         output.write_json(reply_json(reply, independent))
         return

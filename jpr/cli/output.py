@@ -31,9 +31,9 @@ def escape(text: str) -> str:
 
 @contextmanager
 def warnings_as_notes() -> Iterator[None]:
-    """Write the library's warnings as notes."""
+    """Write the library's warnings as notes, each text once."""
     with warnings.catch_warnings():
-        warnings.simplefilter("always", UserWarning)
+        warnings.simplefilter("default", UserWarning)
         warnings.showwarning = lambda message, *_, **__: note(str(message))
         yield
 

@@ -77,6 +77,10 @@ def run(options: ReadArguments) -> None:
     rankings = [ranking.top(options.k) for ranking in rankings] if options.k else rankings
     name, n = model or "the bundled model", len(rankings)
     spec = StageSpec(open_reader, (described.for_worker(),), reader.key, name)
-    with open_runner(options.workers, spec) as on, output.progress("reading", n) as progress:
+    with (
+        output.warnings_as_notes(),
+        open_runner(options.workers, spec) as on,
+        output.progress("reading", n) as progress,
+    ):
         read_to_file(reader, rankings, options.out, progress, on)
     output.note(f"wrote the answers to {output.count(n, 'question')} to {options.out}")

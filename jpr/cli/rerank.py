@@ -78,7 +78,11 @@ def run(options: RerankArguments) -> None:
     )
     name, n = str(options.model or "the bundled model"), len(rankings)
     spec = StageSpec(make_reranker, (described.for_worker(),), reranker.key, name)
-    with open_runner(options.workers, spec) as on, output.progress("reranking", n) as progress:
+    with (
+        output.warnings_as_notes(),
+        open_runner(options.workers, spec) as on,
+        output.progress("reranking", n) as progress,
+    ):
         rerank_to_file(reranker, rankings, options.out, k, progress, on, trees=options.trees)
     output.note(f"wrote {output.count(n, 'ranking')} to {options.out}")
     if budget is not None:

@@ -19,7 +19,7 @@ from jpr.io.atomic import explain_read_errors
 from jpr.text import without_surrogates
 from jpr.types import Passage
 
-_LONGEST_WORD = 100  # characters per token at most: text beyond that is cut before it is tokenized
+LONGEST_WORD = 100  # characters per token at most: text beyond that is cut before it is tokenized
 _WORD_START = ("▁", "Ġ")
 """First characters of word-initial tokens in vocabularies that do not mark the others with "##"."""
 _FILES = "tokenizer.json", "vocab.txt"
@@ -41,7 +41,7 @@ class EncoderTokenizer:
         self._first, self._last = first, last
         fixed = settings.question_prompt, settings.passage_prompt, settings.title_joint
         self._question_prompt, self._passage_prompt, self._joint = truncated_tokens(
-            tokenizer, fixed, _LONGEST_WORD
+            tokenizer, fixed, LONGEST_WORD
         )
 
     def tokenize_questions(self, texts: Sequence[str]) -> list[list[int]]:
@@ -67,7 +67,7 @@ class EncoderTokenizer:
 
 def truncated_tokens(tokenizer: Tokenizer, texts: Iterable[str], limit: int) -> list[list[int]]:
     """Return the first `limit` tokens of each text, without special tokens."""
-    cut = [without_surrogates(text[: _LONGEST_WORD * limit]) for text in texts]
+    cut = [without_surrogates(text[: LONGEST_WORD * limit]) for text in texts]
     found = tokenizer.encode_batch_fast(cut, add_special_tokens=False)
     return [encoding.ids[:limit] for encoding in found]
 

@@ -49,6 +49,7 @@ def passages_json(reply: Reply) -> list[Json]:
         for one in answer.support:
             known = spans.setdefault(one.passage.id, [])
             known.extend({"answer": at, "start": start, "end": end} for start, end in one.spans)
+    truncated = {reply.candidates.hits[place].passage.id for place in reply.truncated}
     return [
         {
             "id": hit.passage.id,
@@ -59,6 +60,7 @@ def passages_json(reply: Reply) -> list[Json]:
             "spans": spans.get(hit.passage.id, []),
             "adds": list(new),
             **({"meta": dict(hit.passage.meta)} if hit.passage.meta else {}),
+            **({"truncated": True} if hit.passage.id in truncated else {}),
         }
         for hit, depth, new in zip(reply.ranking.hits, reply.depths, reply.new_answers, strict=True)
     ]

@@ -27,7 +27,9 @@ from jpr.models.tries import Tries
 from jpr.rerank.answer_text import AnswerLocator, grounded
 from jpr.rerank.evidence import Vocabulary
 from jpr.rerank.merge_answers import merge_answers
+from jpr.rerank.order import warn_if_cut
 from jpr.rerank.prompt import Prompts, PromptSettings
+from jpr.rerank.windows import MOST_WINDOWS
 from jpr.stages import Reader, batched
 from jpr.types import Answer, Hit, Ranking
 
@@ -57,7 +59,7 @@ class FusionReader(Reader):
         self._model, self._prompts, self._options = model, prompts, options
         self._is_grounded, self._max_answers = is_grounded, max_answers
         self._locator = AnswerLocator(prompts.tokenizer)
-        self.key = f"fusion {key} {prompts.settings} {options} {is_grounded} {max_answers}"
+        self.key = f"fusion, windows {key} {prompts.settings} {options} {is_grounded} {max_answers}"
 
     @classmethod
     def load(
@@ -98,9 +100,12 @@ class FusionReader(Reader):
     def _written(self, rankings: Sequence[Ranking]) -> list[list[GeneratedAnswer]]:
         device = next(self._model.parameters()).device
         prompted = [
-            self._prompts.build(r.question.text, [hit.passage for hit in r.hits], [0] * len(r.hits))
+            self._prompts.build(
+                r.question.text, [h.passage for h in r.hits], [0] * len(r.hits), MOST_WINDOWS
+            )
             for r in rankings
         ]
+        warn_if_cut(any(one.is_cut for each in prompted for one in each))
         ids, lengths = _concatenated([one.ids for each in prompted for one in each], device)
         memory = self._model.encoder.forward_packed(ids, lengths)
         tokens = [sum(len(one.ids) for one in each) for each in prompted]
@@ -113,7 +118,8 @@ class FusionReader(Reader):
         passages = [hit.passage for ranking in rankings for hit in ranking.hits]
         texts = [text for passage in passages for text in (passage.title, passage.text)]
         prompts, words = self._prompts, self._locator.vocabulary
-        rows = truncated_tokens(prompts.tokenizer, texts, prompts.settings.max_tokens)
+        longest = MOST_WINDOWS * prompts.settings.max_tokens
+        rows = truncated_tokens(prompts.tokenizer, texts, longest)
         counts = torch.tensor([2 * len(ranking.hits) for ranking in rankings], device=device)
         return tries_of(*_concatenated(rows, device), counts, words, prompts, self._options)
 

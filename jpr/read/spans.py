@@ -14,6 +14,7 @@ from pathlib import Path
 from jpr.errors import ConfigError
 from jpr.rerank.joint import JointReranker
 from jpr.rerank.merge_answers import own_passages
+from jpr.rerank.order import warn_if_cut
 from jpr.stages import Reader
 from jpr.text import tokens
 from jpr.types import Answer, Ranking
@@ -69,8 +70,9 @@ class SpanReader(Reader):
 
     def read_many(self, rankings: Iterable[Ranking]) -> Iterator[tuple[Answer, ...]]:
         """Return the answers in the passages of many questions, in batches."""
-        replies = self._reading.decode_many(rankings, self._k)
-        return (self.select(reply.answers) for reply in replies)
+        for reply in self._reading.decode_many(rankings, self._k):
+            warn_if_cut(bool(reply.truncated))
+            yield self.select(reply.answers)
 
     def shares_model(self, reranker: JointReranker) -> bool:
         """Return whether a reranker has the same weights, so that one pass serves both."""

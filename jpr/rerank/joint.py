@@ -17,8 +17,10 @@ from jpr.models import joint_config
 from jpr.rerank.answer_text import AnswerLocator
 from jpr.rerank.decoding import Decoding, StoppingRule
 from jpr.rerank.methods import RerankOptions
+from jpr.rerank.order import warn_if_cut
 from jpr.rerank.prompt import Prompts, PromptSettings
 from jpr.rerank.scorer import EncodedCandidates, ModelInput, Scorer
+from jpr.rerank.windows import MOST_WINDOWS
 from jpr.stages import batched
 from jpr.types import INDEPENDENT, Hit, Question, Ranking, Reply
 
@@ -87,7 +89,7 @@ class JointReranker:
     def key(self) -> str:
         """Names weights, prompt and decoding: the same key, the same choices."""
         settings = f"{self._prompts.settings} {self.decoding} {self._calibration}"
-        return f"joint {self.scorer.key} {settings}"
+        return f"joint, windows {self.scorer.key} {settings}"
 
     @property
     def weights(self) -> str:
@@ -138,16 +140,22 @@ class JointReranker:
 
     def rank_many(self, rankings: Iterable[Ranking], k: int | Auto) -> Iterator[Ranking]:
         """Do the same for the candidates of many questions, in batches."""
-        return (reply.ranking for reply in self._choose(rankings, k, explain=False))
+        for reply in self._choose(rankings, k, explain=False):
+            warn_if_cut(bool(reply.truncated))
+            yield reply.ranking
 
     def decode_many(self, rankings: Iterable[Ranking], k: int | Auto) -> Iterator[Reply]:
         """Do the same, and return the search and the answers too."""
         return self._choose(rankings, k, explain=True)
 
     def encode(self, rankings: Sequence[Ranking]) -> EncodedCandidates:
-        """Encode the candidates of some questions, to choose from them several times."""
+        """Encode the candidates of some questions, to choose from them several times.
+
+        Long ones are read in windows, except by an index head: it has no tokens for windows.
+        """
         index_tokens, some = self.scorer.index_tokens, [one for one in rankings if one.hits]
-        inputs = [model_input(self._prompts, index_tokens, one) for one in some]
+        most = 1 if index_tokens else MOST_WINDOWS
+        inputs = [model_input(self._prompts, index_tokens, one, most) for one in some]
         return EncodedCandidates(rankings, inputs, self.scorer, self._locator, self._calibration)
 
     def _choose(
@@ -187,14 +195,17 @@ def make(settings: JointSettings, options: RerankOptions) -> JointReranker:
     return reranker.adaptive() if options.auto_k else reranker
 
 
-def model_input(prompts: Prompts, index_tokens: int, ranking: Ranking) -> ModelInput:
-    """Return the input of a model for a question's candidates; it has `index_tokens`, or none."""
+def model_input(prompts: Prompts, index_tokens: int, ranking: Ranking, most: int = 1) -> ModelInput:
+    """Return the input of a model for a question's candidates, each in up to `most` windows.
+
+    The model has `index_tokens`, or none.
+    """
     question, n = ranking.question.text, len(ranking.hits)
     numbers = list(range(n))
     if 0 < n <= index_tokens:  # else there are none, or too few, which `build` reports
         numbers = random_numbers(n, index_tokens, question)
     passages = [hit.passage for hit in ranking.hits]
-    return prompts.build(question, passages, numbers)
+    return prompts.build(question, passages, numbers, most)
 
 
 def random_numbers(n: int, limit: int, question: str) -> list[int]:

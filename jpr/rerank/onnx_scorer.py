@@ -95,7 +95,7 @@ class OnnxScorer:
         known: OnnxInputs = {
             "memory": np.concatenate(tokens) if self._has_tokens else marked,
             "marked": marked,
-            "prior": rank_prior(len(given)),
+            "prior": rank_prior(given),
             "numbers": np.array([one.number for one in given], dtype=np.int64),
         }
         fixed = {name: value for name, value in known.items() if name in self._step_inputs}

@@ -1,5 +1,6 @@
 """The first-stage order, and what all rerankers share."""
 
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from math import inf, nextafter
 
@@ -52,3 +53,10 @@ def ranked(question: Question, candidates: Sequence[Hit], chosen: Iterable[Choic
         below = min(score, nextafter(below, -inf))
         hits.append(Hit(candidates[place].passage, below))
     return Ranking(question, tuple(hits))
+
+
+def warn_if_cut(is_truncated: bool) -> None:
+    """Warn that not everything was read, for results that cannot say so themselves."""
+    if is_truncated:
+        problem = "some passages or questions are longer than the model reads, and were cut"
+        warnings.warn(f"{problem}; split them (jpr index --split)", stacklevel=3)

@@ -15,15 +15,16 @@ from jpr.rerank.decoding import Decoding
 from jpr.rerank.evidence import PassageTokens, find_evidence
 from jpr.rerank.order import ranked
 from jpr.rerank.prompt import Prompted
+from jpr.rerank.windows import Windows, of_candidates
 from jpr.types import Answer, Node, Prefix, Ranking, Reply
 
 ModelInput = Sequence[Prompted]
-"""The candidates of one question, in first-stage order."""
+"""The candidates of one question, in first-stage order; each of a long one's windows is one."""
 
 
-def rank_prior(n: int) -> NDArray[np.float32]:
-    """Return the log prior of n candidates, by their first-stage rank."""
-    return -np.log1p(np.arange(n, dtype=np.float32))
+def rank_prior(given: ModelInput) -> NDArray[np.float32]:
+    """Return the log prior of candidates, by their first-stage rank."""
+    return -np.log1p(np.array([one.candidate for one in given], dtype=np.float32))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,8 @@ class EncodedCandidates:
         self._rankings, self._inputs = rankings, inputs
         self._scorer, self._locator, self._calibration = scorer, locator, calibration
         self._opened = scorer.open(inputs) if inputs else Opened(lambda _: [])
+        self._windows = [Windows([one.candidate for one in each]) for each in inputs]
+        self._ask = of_candidates(self._opened.ask, self._windows)
         self._known: dict[tuple[int, Prefix], Row] = {}
 
     def log_probs(self, pairs: Sequence[tuple[int, Prefix]]) -> Rows:
@@ -77,13 +80,14 @@ class EncodedCandidates:
         """
         new = [pair for pair in pairs if pair not in self._known]
         if new:
-            self._known |= zip(new, self._opened.ask(new), strict=True)
+            self._known |= zip(new, self._ask(new), strict=True)
         return [self._known[pair] for pair in pairs]
 
     @cached_property
     def _evidence(self) -> list[Evidence]:
         vocabulary = self._locator.vocabulary
-        return [find_evidence(one, vocabulary) for one in self._opened.passages or ()]
+        found = zip(self._windows, self._opened.passages or (), strict=False)
+        return [windows.evidence(find_evidence(one, vocabulary)) for windows, one in found]
 
     def choose(self, decoding: Decoding, k: int, *, explain: bool) -> Iterator[Reply]:
         """Choose k candidates for each question.
@@ -111,7 +115,9 @@ class EncodedCandidates:
                     )
             choices = ((node.passage, node.score) for node in nodes if node.is_new)
             ranking = ranked(given.question, given.hits, choices)
-            yield Reply(answers, ranking, given, nodes, decoding.decoder, decoding.effective_beta)
+            search = nodes, decoding.decoder, decoding.effective_beta
+            cut = {one.candidate for one in self._inputs[at] if one.is_cut} if given.hits else ()
+            yield Reply(answers, ranking, given, *search, tuple(sorted(cut)))
 
     def _searched(
         self, decoding: Decoding, k: int, chooser: Covering | None
@@ -119,7 +125,7 @@ class EncodedCandidates:
         """Yield the search of each question that has candidates, up to the threshold."""
         searches = []
         for one in self._inputs:
-            costs = [len(candidate.ids) for candidate in one]
+            costs = list({candidate.candidate: candidate.tokens for candidate in one}.values())
             limits = Limits(k, budget=decoding.budget, costs=costs)
             searches.append(decoding.search(len(costs), limits, self._scorer.ahead))
         for at, nodes in enumerate(decode_many(searches, chooser or self.log_probs)):

@@ -51,7 +51,7 @@ class TorchScorer:
         """Read the candidates of several questions at once."""
         device = next(self._model.parameters()).device
         flat = [one for question in inputs for one in question]
-        prior = torch.cat([torch.from_numpy(rank_prior(len(question))) for question in inputs])
+        prior = torch.cat([torch.from_numpy(rank_prior(question)) for question in inputs])
         candidates = PackedCandidates(
             ids=torch.tensor([token for one in flat for token in one.ids], device=device),
             lengths=torch.tensor([len(one.ids) for one in flat], device=device),

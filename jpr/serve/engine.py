@@ -69,6 +69,7 @@ class RerankResult:
     order: tuple[tuple[int, float], ...]  # positions and scores, decreasing from 1 towards 0
     answers: tuple[Answer, ...]
     tree: Json
+    truncated: frozenset[int]  # positions of candidates of which the model did not read everything
     tokens: int  # that the model read
 
 
@@ -233,7 +234,8 @@ class ServiceEngine:
             for choice, rest, read in zip(choices, alone, self._scorer.tokens, strict=True):
                 order = _decreasing([*choice.ranking.hits, *rest.ranking.hits])
                 chosen = tuple(order.items())[: options.k]
-                yield RerankResult(chosen, choice.answers, tree_json(choice), read)
+                cut = frozenset(choice.truncated)
+                yield RerankResult(chosen, choice.answers, tree_json(choice), cut, read)
 
 
 def _grouped(

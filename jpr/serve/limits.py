@@ -15,7 +15,7 @@ _LACKING = {
 
 @dataclass(frozen=True, slots=True)
 class ServiceLimits:
-    """Bounds of a service. The model truncates passages itself, so tokens need no limit."""
+    """Bounds of a service. Tokens need none: a model's windows of passages are limited."""
 
     body: int = 16 << 20
     """Bytes of a request body; more are not read."""

