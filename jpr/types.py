@@ -8,6 +8,9 @@ TREES = ("tree", "sets")
 INDEPENDENT = "independent"
 """Ranks passages independently, as IndepPR does: the baseline of joint choices."""
 DECODERS = (*TREES, "seq", "beam", INDEPENDENT)
+CONDITIONINGS = ("learned", "coverage", "none")
+"""How P(next | prefix) depends on the prefix: as the model learned it, by the answers that passages
+add, or by the model's decoder alone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ two cores.
 
     python -m recipes.answer_calibration QUESTIONS --wiki wiki-bm25 --out calibration.json
 
-Candidates are BM25's first 100. The logistic function of `jpr/decode/covering.py:
+Candidates are BM25's first 100. The logistic function of `jpr/decode/answers.py:
 AnswerCalibration` is fitted on one half of the questions of each set; its calibration error is
 that of the other half, and of the encyclopedia, on which nothing is fitted. F1 is that of the
 answers in five chosen passages; controls are another rule of how many to give, and the likeliest.
@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 import jpr
 from jpr import Bm25Retriever, JointReranker, load_questions
 from jpr.bundled import open_pipeline
-from jpr.decode.covering import AnswerCalibration, Evidence, log_support
+from jpr.decode.answers import AnswerCalibration, Evidence, log_support
+from jpr.decode.conditioning import COVERAGE, Observed
 from jpr.decode.search import Row
 from jpr.encode.tokenizer import read_tokenizer
 from jpr.evaluation.evaluation import ALL, MULTI
@@ -144,7 +145,7 @@ def chosen(one: Read) -> list[int]:
     """Choose passages as SeqDecode does, by the answers that each adds."""
     prefix: list[int] = []
     for _ in range(min(CHOSEN, len(one.log_probs))):
-        worth = one.evidence.log_probs(tuple(prefix), one.log_probs)
+        worth = COVERAGE.log_probs(Observed(one.evidence), tuple(prefix), one.log_probs)
         prefix.append(int(worth.argmax()))
     return prefix
 

@@ -127,14 +127,14 @@ K = 10
 WAYS = {
     "independent": Decoding("independent"),
     "sequence": Decoding("seq"),
-    "sequence, passages alone": Decoding("seq", answers=False),
+    "sequence, passages alone": Decoding("seq", conditioning="none"),
 }
 BETAS = (-2.0, -1.0, 0.0, 1.0, 2.0)
 SWEPT = "joint-0"
 SWEEP = {
     **{f"tree, β = {beta:g}": Decoding("tree", beta) for beta in BETAS},
     **{
-        f"tree, β = {beta:g}, passages alone": Decoding("tree", beta, answers=False)
+        f"tree, β = {beta:g}, passages alone": Decoding("tree", beta, conditioning="none")
         for beta in BETAS
     },
     "beam": Decoding("beam"),

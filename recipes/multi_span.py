@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from jpr.decode.covering import Evidence
+from jpr.decode.answers import Evidence
 from jpr.encode.onnx_session import OnnxModel, one_text
 from jpr.encode.tokenizer import read_tokenizer
 from jpr.models.heads import SpanHead

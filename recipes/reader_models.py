@@ -36,7 +36,7 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 
-from jpr.decode.covering import AnswerCalibration, Evidence
+from jpr.decode.answers import AnswerCalibration, Evidence
 from jpr.decode.search import Row
 from jpr.io.atomic import publish, publish_binary
 from jpr.models.generation import GeneratedAnswer, generate_answers

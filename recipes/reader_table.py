@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from jpr import EM, AnswerF1, evaluate_answers, load_questions, load_rankings
-from jpr.decode.covering import Evidence
+from jpr.decode.answers import Evidence
 from jpr.encode.tokenizer import read_tokenizer
 from jpr.errors import DataError
 from jpr.evaluation.compare import compare

@@ -39,7 +39,7 @@ def ranking(id: str, query: str, documents: Iterable[tuple[int, Document]]) -> R
     """Return documents with their positions as candidates.
 
     The id of a candidate is its position, so that a repeated document stays two. Its title is the
-    metadata's `title`; without a score, it gets one that decreases with the position.
+    metadata's `title`; without a score it has 0.
     """
     hits = []
     for position, (text, meta, score) in documents:
@@ -47,7 +47,7 @@ def ranking(id: str, query: str, documents: Iterable[tuple[int, Document]]) -> R
             raise DataError(f"document {position + 1} has no text; add it")
         title = meta.get("title")
         passage = Passage(str(position), title if isinstance(title, str) else "", text, meta)
-        hits.append(Hit(passage, -float(position) if score is None else float(score)))
+        hits.append(Hit(passage, 0.0 if score is None else float(score)))
     return Ranking(Question(id, query), tuple(hits))
 
 

@@ -51,9 +51,10 @@ def run(options: RerankArguments) -> None:
 
     Settings (--set) of joint: decoder (tree, sets, seq, beam, independent), beta (tree, sets: a
     larger β gives a wider tree), budget (total tokens of the chosen passages; -k is then the
-    maximum), answers (false: ignore the answers that passages add), lambda (weight of a passage's
-    own probability, 0 by default). Of mmr, dpp, msd, cover and ssd: lambda (1 is relevance alone,
-    0 is diversity alone), encoder (folder).
+    maximum), trust (1; 0 keeps the order of the run), conditioning (learned; coverage: by the
+    answers that passages add; none: by the decoder alone), lambda (added to the weight of a
+    passage's own probability, 0). Of mmr, dpp, msd, cover and ssd: lambda (1 is relevance alone, 0
+    is diversity alone), encoder (folder).
 
     Example: jpr rerank bm25.jsonl --out joint.jsonl -k 5 --trees trees.jsonl
     Example: jpr rerank bm25.jsonl --out wide.jsonl --set decoder=tree --set beta=4

@@ -10,8 +10,8 @@ questions advance together, and each round is one call of the model (`decode_man
     beam           `beam`: the sequence whose steps have the largest sum
     independent    `independent`: the best passages of the first step
 
-Each of them may choose by answers instead (`Covering`): passages that contain what no earlier
-passage contains.
+`Conditioned` is the distribution that they search: the model's own, and the answers that a passage
+adds to the prefix.
 
 A passage never follows itself. Ties go to the shorter prefix, then to the prefix that was opened
 first, then to the earlier candidate.

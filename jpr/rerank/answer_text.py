@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from jpr.decode.covering import Covering, Evidence
+from jpr.decode.answers import Evidence
+from jpr.decode.conditioning import Conditioned
 from jpr.rerank.evidence import Vocabulary
 from jpr.rerank.merge_answers import merge_answers
 from jpr.text import answer_spans, without_surrogates
@@ -97,13 +98,13 @@ def _trimmed(text: str, first: int, last: int) -> tuple[int, int]:
 
 
 def expected_answers(
-    covering: Covering, question: int, node: Node, candidates: Ranking, locator: AnswerLocator
+    model: Conditioned, question: int, node: Node, candidates: Ranking, locator: AnswerLocator
 ) -> tuple[ExpectedAnswer, ...]:
     """Return the most likely answers that the passage of a new node adds to its prefix."""
     if not node.is_new:
         return ()
-    evidence, overall = covering.evidence[question], covering.overall(question)
-    mass = covering.new_mass(question, node.prefix) * evidence.contains[node.passage]
+    evidence, overall = model.observed[question].evidence, model.overall(question)
+    mass = model.new_mass(question, node.prefix) * evidence.contains[node.passage]
     kept = _most_likely(mass, _MAX_EXPECTED, _MIN_EXPECTED)
     passage = candidates.hits[node.passage].passage
     found = locator.locate(passage, [evidence.answers[answer] for answer in kept])

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from jpr.decode.conditioning import COVERAGE, UNCONDITIONED, Conditioning
 from jpr.decode.search import Limits, Search
 from jpr.decode.sequences import beam, independent, sequence
 from jpr.decode.tree import tree
 from jpr.errors import ConfigError, DataError
 from jpr.io.checksums import sealed, unsealed
 from jpr.io.json_files import read_object, write_json
-from jpr.types import DECODERS, INDEPENDENT, TREES, Node
+from jpr.types import CONDITIONINGS, DECODERS, INDEPENDENT, TREES, Node
 
 if TYPE_CHECKING:
     from jpr.coverage import Coverage
@@ -38,11 +39,12 @@ class Decoding:
     """Stop before an expansion that is worth less; `k` is then the maximum."""
     budget: int | None = None
     """Tokens that the chosen passages may have together."""
-    answers: bool = True
-    """Whether to choose by the answers that passages add, if the model reads answers."""
+    conditioning: str = "learned"
+    """One of `CONDITIONINGS`; only the model's decoder if the model does not read answers."""
     relevance: float = 0.0
-    """λ, the weight of a passage's own probability beside the answers it adds. A reader that sees
-    the chosen passages alone works better with 0.5."""
+    """λ, added to the weight of a passage's own probability beside the answers it adds."""
+    trust: float = 1.0
+    """How much the model counts against the first stage; 0 keeps the first stage's order."""
 
     def __post_init__(self) -> None:
         if self.decoder not in DECODERS:
@@ -51,11 +53,22 @@ class Decoding:
             raise ConfigError(f"a budget of {self.budget} tokens; give at least one")
         if not 0 <= self.relevance < inf:
             raise ConfigError(f"λ = {self.relevance}; give a number of 0 or more")
+        if not 0 <= self.trust <= 1:
+            raise ConfigError(f"trust = {self.trust}; give a number from 0 to 1")
+        if self.conditioning not in CONDITIONINGS:
+            choices = ", ".join(CONDITIONINGS)
+            raise ConfigError(f"conditioning {self.conditioning!r}; choose one of {choices}")
 
     @property
-    def chooses_by_answers(self) -> bool:
-        """Whether passages are chosen by the answers they add."""
-        return self.answers and self.decoder != INDEPENDENT
+    def is_conditioned(self) -> bool:
+        """Whether P(next | prefix) is more than the decoder's, if the model reads answers."""
+        is_plain = self.conditioning == CONDITIONINGS[-1] and self.trust == 1
+        return self.decoder != INDEPENDENT and not is_plain
+
+    def weights(self, learned: Conditioning) -> Conditioning:
+        """Return the weights of P(next | prefix), given those that the model learned."""
+        every = dict(zip(CONDITIONINGS, (learned, COVERAGE, UNCONDITIONED), strict=True))
+        return every[self.conditioning].adjusted(self.trust, self.relevance)
 
     @property
     def effective_beta(self) -> float | None:
@@ -104,10 +117,12 @@ class StoppingRule:
         if self.decoder != decoding.decoder or (has_beta and self.beta != decoding.beta):
             named = f"decoder={self.decoder}" + (f", beta={self.beta}" if has_beta else "")
             raise ConfigError(f'k = "auto" was calibrated for {named}; use it or calibrate again')
-        if not decoding.answers and decoding.decoder != INDEPENDENT:
-            raise ConfigError('k = "auto" was calibrated for choosing by answers; give a number')
-        if decoding.relevance:
-            raise ConfigError('k = "auto" was calibrated for λ = 0; give a number')
+        calibrated = Decoding(decoding.decoder)
+        for name in ("conditioning", "relevance", "trust"):
+            value, expected = getattr(decoding, name), getattr(calibrated, name)
+            if value != expected:
+                problem = f'k = "auto" was calibrated for {name} = {expected}, not {value}'
+                raise ConfigError(f"{problem}; give a number")
 
 
 def calibrate(

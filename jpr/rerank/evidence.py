@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from jpr.decode.covering import Evidence
+from jpr.decode.answers import Evidence
 from jpr.encode.tokenizer import continuation_tokens
 
 SPANS = 16  # spans considered per passage

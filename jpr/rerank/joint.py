@@ -6,12 +6,17 @@ from copy import copy
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from random import Random
+from threading import Lock
 from typing import Literal
 
-from jpr.decode.covering import UNCALIBRATED, AnswerCalibration
+import numpy as np
+from numpy.typing import NDArray
+
+from jpr.decode.answers import UNCALIBRATED, AnswerCalibration
+from jpr.decode.conditioning import COVERAGE, Conditioning
 from jpr.encode.encoder_folder import DEVICES, torch_can_load, uses_gpu, weight_files
 from jpr.encode.tokenizer import read_tokenizer
-from jpr.errors import ConfigError, FormatError, MissingExtraError
+from jpr.errors import ConfigError, DataError, FormatError, MissingExtraError
 from jpr.io.settings import parse_section
 from jpr.models import joint_config
 from jpr.rerank.answer_text import AnswerLocator
@@ -38,12 +43,15 @@ class JointReranker:
         prompts: Prompts,
         decoding: Decoding,
         stopping: StoppingRule | None = None,
+        conditioning: Conditioning = COVERAGE,
         calibration: AnswerCalibration = UNCALIBRATED,
     ) -> None:
         """Combine the parts; `stopping` is for k = "auto"."""
         self.scorer, self._prompts, self.decoding = scorer, prompts, decoding
-        self._stopping, self._calibration = stopping, calibration
+        self._stopping, self._learned, self._calibration = stopping, conditioning, calibration
         self._locator = AnswerLocator(prompts.tokenizer)
+        self._latest: tuple[Ranking, EncodedCandidates] | None = None  # of `log_probs`
+        self._lock = Lock()
 
     @classmethod
     def load(
@@ -53,19 +61,19 @@ class JointReranker:
         beta: float | None = None,
         *,
         budget: int | None = None,
-        answers: bool = True,
+        conditioning: str = "learned",
         relevance: float = 0.0,
+        trust: float = 1.0,
         device: str = "auto",
         threads: int = 0,
     ) -> "JointReranker":
         """Open a model's folder, or the bundled model.
 
         The decoder and β default to those that the folder names. With a `budget`, the chosen
-        passages have at most that many tokens together. Without `answers`, passages are not chosen
-        by the answers they add; `relevance` is λ (`Decoding`). On the CPU, ONNX files are preferred
-        to other weights; `auto` takes a GPU if one is present, with torch and weights for it, which
-        may be the ONNX files of a BERT with a pointer head if onnx is installed. `threads` is for
-        ONNX; 0 is one per core.
+        passages have at most that many tokens together. `conditioning`, `relevance` (λ) and `trust`
+        are those of `Decoding`. On the CPU, ONNX files are preferred to other weights; `auto` takes
+        a GPU if one is present, with torch and weights for it, which may be the ONNX files of a
+        BERT with a pointer head if onnx is installed. `threads` is for ONNX; 0 is one per core.
         """
         folder = BUNDLED_MODEL if folder is None else Path(folder)
         about, sums = joint_config.read_joint_json(folder)
@@ -74,21 +82,23 @@ class JointReranker:
         own = parse_section(Decoding, {"decoding": {}, **about}, "decoding", file)
         calibrated = about.get("stop") is not None
         stopping = parse_section(StoppingRule, about, "stop", file) if calibrated else None
-        section = {"calibration": {}, **about}
-        calibration = parse_section(AnswerCalibration, section, "calibration", file)
+        both = {"calibration": {}, "conditioning": {}, **about}
+        calibration = parse_section(AnswerCalibration, both, "calibration", file)
+        learned = parse_section(Conditioning, both, "conditioning", file)
         own = own.with_decoder(decoder or own.decoder, beta)
-        decoding = replace(own, budget=budget, answers=answers, relevance=relevance)
+        own = replace(own, conditioning=conditioning, relevance=relevance, trust=trust)
+        decoding = replace(own, budget=budget)
         scorer = _open_scorer(folder, about, sums, device, threads)
         if scorer.index_tokens and scorer.index_tokens != len(settings.number_tokens):
             problem = f"{len(settings.number_tokens)} index tokens in its prompt, "
             raise FormatError(file, 0, f"{problem}{scorer.index_tokens} in its head; copy it again")
         prompts = Prompts(read_tokenizer(folder), settings)
-        return cls(scorer, prompts, decoding, stopping, calibration)
+        return cls(scorer, prompts, decoding, stopping, learned, calibration)
 
     @property
     def key(self) -> str:
         """Names weights, prompt and decoding: the same key, the same choices."""
-        settings = f"{self._prompts.settings} {self.decoding} {self._calibration}"
+        settings = f"{self._prompts.settings} {self.decoding} {self._learned} {self._calibration}"
         return f"joint, windows {self.scorer.key} {settings}"
 
     @property
@@ -98,14 +108,19 @@ class JointReranker:
 
     def with_scorer(self, scorer: Scorer) -> "JointReranker":
         """Return the same with a scorer that wraps this one's, for example to limit time."""
-        other = copy(self)
+        other = self._copied()
         other.scorer = scorer
         return other
 
     def with_decoding(self, decoding: Decoding) -> "JointReranker":
         """Return the same model with another way to choose."""
-        other = copy(self)
+        other = self._copied()
         other.decoding = decoding
+        return other
+
+    def _copied(self) -> "JointReranker":
+        other = copy(self)
+        other._latest, other._lock = None, Lock()
         return other
 
     def for_reading(self) -> "JointReranker":
@@ -144,6 +159,29 @@ class JointReranker:
             warn_if_cut(bool(reply.truncated))
             yield reply.ranking
 
+    def log_probs(
+        self, question: Question, candidates: Sequence[Hit], prefix: Sequence[int] = ()
+    ) -> NDArray[np.float64]:
+        """Return log P(next passage | prefix) over the candidates (C,), as searches use it.
+
+        The prefix holds positions of candidates, which have −∞. For the next call with the same
+        question and candidates nothing is encoded again.
+        """
+        n, chosen = len(candidates), tuple(prefix)
+        if len(set(chosen)) < len(chosen) or not all(0 <= place < n for place in chosen):
+            raise DataError(f"prefix {chosen}: give different positions from 0 to {n - 1}")
+        if not n:
+            return np.empty(0)
+        ranking = Ranking(question, tuple(candidates))
+        with self._lock:
+            if self._latest is None or self._latest[0] != ranking:
+                self._latest = ranking, self.encode([ranking])
+            encoded = self._latest[1]
+            if not self.scorer.stays_open:
+                self._latest = None
+            (row,) = encoded.next_passage(self.decoding)([(0, chosen)])
+        return np.asarray(row, dtype=np.float64)
+
     def decode_many(self, rankings: Iterable[Ranking], k: int | Auto) -> Iterator[Reply]:
         """Do the same, and return the search and the answers too."""
         return self._choose(rankings, k, explain=True)
@@ -156,7 +194,8 @@ class JointReranker:
         index_tokens, some = self.scorer.index_tokens, [one for one in rankings if one.hits]
         most = 1 if index_tokens else MOST_WINDOWS
         inputs = [model_input(self._prompts, index_tokens, one, most) for one in some]
-        return EncodedCandidates(rankings, inputs, self.scorer, self._locator, self._calibration)
+        learned = self._learned, self._calibration
+        return EncodedCandidates(rankings, inputs, self.scorer, self._locator, *learned)
 
     def _choose(
         self, rankings: Iterable[Ranking], k: int | Auto, *, explain: bool
@@ -176,14 +215,18 @@ class JointSettings:
     """tree, sets: the length penalty; None is the model's own."""
     budget: int | None = None
     """Tokens that the chosen passages may have together."""
-    answers: bool = True
-    """Whether to choose passages by the answers they add, where the model reads answers."""
+    conditioning: str = "learned"
+    """learned: P(next | prefix) as the model learned it; coverage: by the answers passages add;
+    none: by the model's decoder alone."""
     lambda_: float = 0.0
-    """Weight of a passage's own probability beside the answers it adds."""
+    """Added to the weight of a passage's own probability beside the answers it adds."""
+    trust: float = 1.0
+    """How much the model counts against the first stage, from 0 (the order of the run) to 1."""
 
     def __post_init__(self) -> None:
         """Check the values; β is checked against the decoder when the model is opened."""
         decoding = Decoding().with_decoder(self.decoder, self.beta)
+        decoding = replace(decoding, conditioning=self.conditioning, trust=self.trust)
         replace(decoding, budget=self.budget, relevance=self.lambda_)
 
 

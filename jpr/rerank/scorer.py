@@ -8,7 +8,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from jpr.decode.covering import AnswerCalibration, Covering, Evidence
+from jpr.decode.answers import AnswerCalibration
+from jpr.decode.conditioning import Conditioned, Conditioning, Observed, scaled
 from jpr.decode.search import Ask, Limits, Row, Rows, chosen_passages, decode_many
 from jpr.rerank.answer_text import AnswerLocator, candidate_answers, expected_answers
 from jpr.rerank.decoding import Decoding
@@ -62,18 +63,20 @@ class EncodedCandidates:
         inputs: Sequence[ModelInput],
         scorer: Scorer,
         locator: AnswerLocator,
+        conditioning: Conditioning,
         calibration: AnswerCalibration,
     ) -> None:
         """Encode candidates; `inputs` are the model's inputs for the questions that have any."""
         self._rankings, self._inputs = rankings, inputs
-        self._scorer, self._locator, self._calibration = scorer, locator, calibration
+        self._scorer, self._locator = scorer, locator
+        self._learned, self._calibration = conditioning, calibration
         self._opened = scorer.open(inputs) if inputs else Opened(lambda _: [])
         self._windows = [Windows([one.candidate for one in each]) for each in inputs]
         self._ask = of_candidates(self._opened.ask, self._windows)
         self._known: dict[tuple[int, Prefix], Row] = {}
 
-    def log_probs(self, pairs: Sequence[tuple[int, Prefix]]) -> Rows:
-        """Return log P(next passage | prefix), a row for each (question, prefix).
+    def relevance(self, pairs: Sequence[tuple[int, Prefix]]) -> Rows:
+        """Return log R(c | prefix) of the model's decoder, a row for each (question, prefix).
 
         Questions are counted without those that have no candidates. The model is asked for no
         prefix twice.
@@ -83,11 +86,31 @@ class EncodedCandidates:
             self._known |= zip(new, self._ask(new), strict=True)
         return [self._known[pair] for pair in pairs]
 
+    def next_passage(self, decoding: Decoding) -> Ask:
+        """Return log P(next | prefix) as searches use it, called as `relevance`."""
+        model = self._conditioned(decoding) if decoding.is_conditioned else None
+        return model or self.relevance
+
+    def _conditioned(self, decoding: Decoding) -> Conditioned | None:
+        """Return P(next | prefix); None if the model reads no answers."""
+        if self._opened.passages is None:
+            return None
+        weights = decoding.weights(self._learned)
+        return Conditioned(self.relevance, self._observed, weights, self._calibration)
+
     @cached_property
-    def _evidence(self) -> list[Evidence]:
-        vocabulary = self._locator.vocabulary
-        found = zip(self._windows, self._opened.passages or (), strict=False)
-        return [windows.evidence(find_evidence(one, vocabulary)) for windows, one in found]
+    def _observed(self) -> list[Observed]:
+        vocabulary, some = self._locator.vocabulary, [one for one in self._rankings if one.hits]
+        return [
+            Observed(
+                windows.evidence(find_evidence(passages, vocabulary)),
+                scaled(np.array([hit.score for hit in given.hits])),
+                len(given.question.text.split()),
+            )
+            for given, windows, passages in zip(
+                some, self._windows, self._opened.passages or (), strict=True
+            )
+        ]
 
     def choose(self, decoding: Decoding, k: int, *, explain: bool) -> Iterator[Reply]:
         """Choose k candidates for each question.
@@ -95,22 +118,19 @@ class EncodedCandidates:
         With `explain`, a reply has the answers that the chosen candidates contain, and its nodes
         have the answers they are expected to add; both only if the model reads answers.
         """
-        covering, by_answers = None, decoding.chooses_by_answers
-        if self._opened.passages is not None and (by_answers or explain):
-            how = decoding.relevance, self._calibration
-            covering = Covering(self.log_probs, self._evidence, *how)
-        chooser = covering if by_answers else None
-        found = enumerate(self._searched(decoding, k, chooser))
+        model = self._conditioned(decoding) if decoding.is_conditioned or explain else None
+        by_answers = model if decoding.is_conditioned else None
+        found = enumerate(self._searched(decoding, k, by_answers))
         for given in self._rankings:
             at, nodes = next(found) if given.hits else (-1, ())
             answers: tuple[Answer, ...] = ()
-            if explain and nodes and covering is not None:
-                evidence, overall = covering.evidence[at], covering.overall(at)
+            if explain and nodes and model is not None:
+                evidence, overall = model.observed[at].evidence, model.overall(at)
                 chosen, locator = chosen_passages(nodes), self._locator
                 answers = candidate_answers(evidence, overall, given.hits, chosen, locator)
                 if by_answers:
                     nodes = tuple(
-                        replace(node, expected=expected_answers(covering, at, node, given, locator))
+                        replace(node, expected=expected_answers(model, at, node, given, locator))
                         for node in nodes
                     )
             choices = ((node.passage, node.score) for node in nodes if node.is_new)
@@ -120,7 +140,7 @@ class EncodedCandidates:
             yield Reply(answers, ranking, given, *search, tuple(sorted(cut)))
 
     def _searched(
-        self, decoding: Decoding, k: int, chooser: Covering | None
+        self, decoding: Decoding, k: int, chooser: Conditioned | None
     ) -> Iterator[tuple[Node, ...]]:
         """Yield the search of each question that has candidates, up to the threshold."""
         searches = []
@@ -128,7 +148,7 @@ class EncodedCandidates:
             costs = list({candidate.candidate: candidate.tokens for candidate in one}.values())
             limits = Limits(k, budget=decoding.budget, costs=costs)
             searches.append(decoding.search(len(costs), limits, self._scorer.ahead))
-        for at, nodes in enumerate(decode_many(searches, chooser or self.log_probs)):
+        for at, nodes in enumerate(decode_many(searches, chooser or self.relevance)):
             if chooser is not None:
                 nodes = tuple(
                     replace(node, worth=chooser.worth(at, node.prefix, node.passage))

@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from jpr.decode.covering import Evidence
+from jpr.decode.answers import Evidence
 from jpr.decode.search import Ask, Row, Rows
 from jpr.types import Prefix
 

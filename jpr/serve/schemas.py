@@ -120,7 +120,7 @@ class RerankRequest(BaseModel):
         passages = [self._passage(at, document) for at, document in enumerate(self.documents)]
         texts = sum(len(passage.title) + len(passage.text) for passage in passages)
         _check_size(len(self.query) + texts, "characters", service.limits.characters)
-        hits = tuple(Hit(passage, -float(at)) for at, passage in enumerate(passages))
+        hits = tuple(Hit(passage, 0.0) for passage in passages)  # no scores of a first stage
         ranking = Ranking(Question("1", self.query), hits)
         return RerankJob(ranking, DecodeOptions(self.top_n, self.decode, self.beta))
 

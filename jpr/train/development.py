@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from jpr.decode.covering import Covering
+from jpr.decode.conditioning import COVERAGE, Conditioned, Observed
 from jpr.decode.search import Limits, chosen_passages, decode_many
 from jpr.evaluation.measures import mrecall
 from jpr.models.candidates import PackedCandidates
@@ -39,15 +39,15 @@ class Chooser:
     def __call__(self, candidates: PackedCandidates, k: int) -> dict[str, list[tuple[Node, ...]]]:
         """Return the choices for each question, by way."""
         opened, known = self._scorer.open_packed(candidates), None
-        by_answers = any(way.chooses_by_answers for way in self.ways.values())
+        by_answers = any(way.is_conditioned for way in self.ways.values())
         if opened.passages is not None and by_answers:
-            known = [find_evidence(one, self._words) for one in opened.passages]
+            known = [Observed(find_evidence(one, self._words)) for one in opened.passages]
         found = {}
         for name, way in self.ways.items():
             searches = [way.search(n, Limits(k), self._scorer.ahead) for n in candidates.counts]
             ask = opened.ask
-            if known is not None and way.chooses_by_answers:
-                ask = Covering(ask, known, way.relevance)
+            if known is not None and way.is_conditioned:
+                ask = Conditioned(ask, known, way.weights(COVERAGE))
             found[name] = decode_many(searches, ask)
         return found
 

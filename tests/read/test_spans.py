@@ -17,7 +17,7 @@ from jpr import (
     load_rankings,
 )
 from jpr.batch import read_to_file
-from jpr.decode.covering import Evidence
+from jpr.decode.answers import Evidence
 from jpr.errors import ConfigError
 from jpr.evaluation.answers import AnswerF1
 from jpr.formats.runs.predictions import load_predictions

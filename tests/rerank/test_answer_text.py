@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from jpr.decode.covering import Covering, Evidence
+from jpr.decode.answers import Evidence
+from jpr.decode.conditioning import Conditioned, Observed
 from jpr.decode.search import Limits, chosen_passages, decode_many
 from jpr.decode.sequences import sequence
 from jpr.encode.tokenizer import truncated_tokens
@@ -35,15 +36,16 @@ def evidence() -> Evidence:
 
 def test_each_passage_says_what_it_adds_and_where() -> None:
     first_step, later = np.log([0.5, 0.3, 0.2]), np.log([0.05, 0.05, 0.9])
-    covering = Covering(
-        lambda reference: [later if prefix else first_step for _, prefix in reference], [evidence()]
+    model = Conditioned(
+        lambda pairs: [later if prefix else first_step for _, prefix in pairs],
+        [Observed(evidence())],
     )
-    (decoded,) = decode_many([sequence(3, Limits(3))], covering)
+    (decoded,) = decode_many([sequence(3, Limits(3))], model)
     assert chosen_passages(decoded) == (0, 2, 1)
     text = GIVEN.hits[0].passage.text
     places = (0, len(NAMES[0])), (len(text) - len(NAMES[0]), len(text))
     found = AnswerLocator(tokenizer())
-    first, second, third = (expected_answers(covering, 0, node, GIVEN, found) for node in decoded)
+    first, second, third = (expected_answers(model, 0, node, GIVEN, found) for node in decoded)
     assert first == (ExpectedAnswer(NAMES[0], first[0].probability, first[0].overall, places),)
     assert second == (
         ExpectedAnswer(NAMES[1], second[0].probability, second[0].overall, ()),
@@ -71,6 +73,6 @@ def test_a_reranker_says_it_unless_it_does_not_look_at_answers(tmp_path: Path) -
         for one in node.expected:
             assert 0 < one.probability <= 1
             assert all(hit.passage.text[slice(*span)] == one.text for span in one.spans[:1])
-    for decoder, answers in (("independent", True), ("seq", False)):
-        reranker = JointReranker.load(folder, decoder, device="cpu", answers=answers)
+    for decoder, how in (("independent", "learned"), ("seq", "none")):
+        reranker = JointReranker.load(folder, decoder, device="cpu", conditioning=how)
         assert not any(node.expected for node in next(reranker.decode_many(given, 3)).nodes)

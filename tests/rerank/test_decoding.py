@@ -117,8 +117,9 @@ def test_auto_needs_a_calibrated_model_and_its_decoder(tmp_path: Path) -> None:
     assert rule_of(folder) == STOP
     with pytest.raises(ConfigError, match=r"calibrated for decoder=tree, beta=2\.0"):
         JointReranker.load(folder, beta=1.0).rank(QUESTION, hits(NAMES), "auto")
-    with pytest.raises(ConfigError, match="choosing by answers"):
-        JointReranker.load(folder, answers=False).rank(QUESTION, hits(NAMES), "auto")
+    for setting in ({"conditioning": "none"}, {"relevance": 0.5}, {"trust": 0.5}):
+        with pytest.raises(ConfigError, match=next(iter(setting))):
+            JointReranker.load(folder, **setting).rank(QUESTION, hits(NAMES), "auto")
     about = without_sums(folder / "joint.json")
     (folder / "joint.json").write_text(json.dumps({**about, "stop": {"when": 3}}))
     with pytest.raises(FormatError, match="stop is not known"):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models
 
-from jpr.decode.covering import Evidence
+from jpr.decode.answers import Evidence
 from jpr.rerank.evidence import SPANS, PassageTokens, Vocabulary, find_evidence
 
 LONGEST = 12

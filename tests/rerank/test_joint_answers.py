@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from jpr.decode.covering import Evidence
+from jpr.decode.answers import Evidence
 from jpr.decode.search import chosen_passages
 from jpr.encode.tokenizer import read_tokenizer
 from jpr.io.atomic import publish_folder

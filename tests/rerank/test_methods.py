@@ -15,13 +15,15 @@ EXTENDING = Path(__file__).parents[2] / "docs" / "extending.md"
 
 
 def test_settings_of_a_method_are_typed_and_checked() -> None:
-    pairs = ["decoder=sets", "beta=1", "answers=false", "lambda=0.5"]
-    assert METHODS["joint"].settings(pairs) == JointSettings("sets", 1.0, None, False, 0.5)
+    pairs = ["decoder=sets", "beta=1", "conditioning=none", "lambda=0.5", "trust=1"]
+    assert METHODS["joint"].settings(pairs) == JointSettings("sets", 1.0, None, "none", 0.5)
     assert METHODS["mmr"].settings(["lambda=0"]) == DiversifySettings(0.0)
     for method, pair, fact in [
         ("joint", "decoder=bush", "tree, sets, seq, beam, independent"),
         ("joint", "beta=nan", "finite"),
         ("joint", "budget=0", "0"),
+        ("joint", "conditioning=some", "learned, coverage, none"),
+        ("joint", "trust=2", "from 0 to 1"),
         ("joint", "encoder=x", "encoder"),
         ("mmr", "lambda=2", "between 0"),
         ("mmr", "lamda=1", "did you mean lambda"),

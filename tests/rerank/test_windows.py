@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jpr.decode.covering import Evidence
+from jpr.decode.answers import Evidence
 from jpr.decode.search import Rows
 from jpr.formats.replies import passages_json
 from jpr.io.atomic import publish_folder
@@ -197,10 +197,10 @@ def test_windows_count_as_if_they_were_candidates(tmp_path: Path, kind: str) -> 
     expected = np.array([row[0], row[best], row[n - 1]])
     expected -= np.logaddexp.reduce(expected)
     encoded = reranker.encode([of_texts(*texts), of_texts("red"), of_texts()])
-    np.testing.assert_allclose(encoded.log_probs([(0, ())])[0], expected, atol=1e-5)
+    np.testing.assert_allclose(encoded.relevance([(0, ())])[0], expected, atol=1e-5)
     (after,) = scorer.open([asked]).ask([(0, (best, 0))])
     assert np.isfinite(after[1 : n - 1]).any()  # to the model, other windows are left
-    assert encoded.log_probs([(0, (1, 0))])[0].tolist() == [-np.inf, -np.inf, 0.0]
+    assert encoded.relevance([(0, (1, 0))])[0].tolist() == [-np.inf, -np.inf, 0.0]
     for decoder in ("seq", "tree", "beam", "independent"):
         replies = list(encoded.choose(Decoding(decoder), 3, explain=True))
         assert [len(reply.ranking.hits) for reply in replies] == [3, 1, 0]

@@ -10,11 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from jpr.decode.covering import Covering, Evidence
+from jpr.decode.answers import Evidence
+from jpr.decode.conditioning import (
+    COVERAGE,
+    UNCONDITIONED,
+    Conditioned,
+    Conditioning,
+    Observed,
+    scaled,
+)
 from jpr.decode.search import Limits, Rows, chosen_passages, decode_many
 from jpr.decode.sequences import independent, sequence
 from jpr.decode.tree import tree
-from jpr.errors import DataError
+from jpr.errors import ConfigError, DataError
 from jpr.types import Prefix
 from tests.decode.alone import NextLogProbs, decode
 
@@ -45,8 +53,14 @@ def row(probs: Sequence[float], prefix: Prefix) -> Floats:
 
 def for_answers(probs: Sequence[float], evidence: Evidence) -> NextLogProbs:
     model = fixed(probs)
-    asked = Covering(lambda expected: model([prefix for _, prefix in expected]), [evidence])
+    asked = Conditioned(
+        lambda expected: model([prefix for _, prefix in expected]), [Observed(evidence)]
+    )
     return lambda prefixes: asked([(0, prefix) for prefix in prefixes])
+
+
+def by_coverage(evidence: Evidence, prefix: Prefix, log_probs: Floats) -> Floats:
+    return COVERAGE.log_probs(Observed(evidence), prefix, log_probs)
 
 
 TWINS = evidence_of([1, 0], [1, 0], [0, 1])
@@ -62,7 +76,7 @@ def test_of_twins_and_another_one_of_each_is_chosen() -> None:
 
 def test_an_answer_in_many_passages_counts_for_more() -> None:
     evidence = evidence_of([1, 0], [0, 1], [0, 1])
-    found = np.exp(evidence.log_probs((), np.log([0.4, 0.3, 0.3])))
+    found = np.exp(by_coverage(evidence, (), np.log([0.4, 0.3, 0.3])))
     floors = 0.001 * np.array([0.4, 0.3, 0.3])
     assert found == pytest.approx((np.array([0.4, 0.6, 0.6]) + floors) / 1.601)
 
@@ -72,12 +86,14 @@ def test_a_candidate_is_worth_what_it_contains_and_others_state() -> None:
     evidence = replace(evidence_of([1, 0], [0, 1], [0, 0]), contains=holds)
     probs = np.array([0.45, 0.45, 0.1])
     assert evidence.new_mass((), np.log(probs)).tolist() == pytest.approx([0.45, 0.45])
-    assert evidence.log_probs((), np.log(probs)).argmax() == 2
+    assert by_coverage(evidence, (), np.log(probs)).argmax() == 2
     assert evidence.new_mass((2,), row([0.45, 0.45, 0.1], (2,))).tolist() == [0.0, 0.0]
 
 
 def test_a_passage_is_worth_how_likely_it_adds_the_next_answer() -> None:
-    asked = Covering(lambda expected: [np.log([0.5, 0.3, 0.2]) for _ in expected], [TWINS])
+    asked = Conditioned(
+        lambda expected: [np.log([0.5, 0.3, 0.2]) for _ in expected], [Observed(TWINS)]
+    )
     asked([(0, ()), (0, (0,))])
     assert [np.exp(asked.worth(0, (), passage)) for passage in (0, 2)] == pytest.approx([0.8, 0.2])
     assert asked.worth(0, (0,), 2) == pytest.approx(np.log(0.2))
@@ -87,20 +103,22 @@ def test_a_passage_is_worth_how_likely_it_adds_the_next_answer() -> None:
 def test_where_every_answer_was_found_the_model_decides() -> None:
     own = row([0.1, 0.2, 0.3, 0.4], (0,))
     evidence = evidence_of([0.5, 0.5], [1, 0], [0, 1], [0, 0.9])
-    np.testing.assert_allclose(evidence.log_probs((0,), own), own)
+    np.testing.assert_allclose(by_coverage(evidence, (0,), own), own)
 
 
 def test_nothing_is_left_and_nothing_is_likely() -> None:
     for prefix, log_probs in [((0, 1, 2), [-np.inf] * 3), ((0,), [0.0, -np.inf, -np.inf])]:
-        found = TWINS.log_probs(prefix, np.array(log_probs))
+        found = by_coverage(TWINS, prefix, np.array(log_probs))
         assert np.isneginf(found).all()
     single = evidence_of([1])
-    assert single.log_probs((), np.zeros(1)).tolist() == [0.0]
+    assert by_coverage(single, (), np.zeros(1)).tolist() == [0.0]
     assert chosen_passages(decode(sequence(1, Limits(3)), for_answers([1.0], single))) == (0,)
 
 
 def test_what_is_no_number_is_refused_as_ever() -> None:
-    asked = Covering(lambda expected: [np.array([np.nan, 0.0, 0.0]) for _ in expected], [TWINS])
+    asked = Conditioned(
+        lambda expected: [np.array([np.nan, 0.0, 0.0]) for _ in expected], [Observed(TWINS)]
+    )
     with pytest.raises(DataError, match="NaN"):
         decode(sequence(3, Limits(2)), lambda prefixes: asked([(0, p) for p in prefixes]))
 
@@ -115,7 +133,7 @@ def test_each_question_has_its_own_evidence() -> None:
 
     evidence = [TWINS, evidence_of([1, 0], [0, 1], [1, 0])]
     searches = [sequence(3, Limits(2)) for _ in evidence]
-    found = decode_many(searches, Covering(ask, evidence))
+    found = decode_many(searches, Conditioned(ask, list(map(Observed, evidence))))
     assert [chosen_passages(decoded) for decoded in found] == [(0, 2), (0, 1)]
     assert asked == [[(0, ()), (1, ())], [(0, (0,)), (1, (0,))]]
 
@@ -134,7 +152,7 @@ class Case:
 
     @property
     def covered(self) -> Floats:
-        return self.evidence.log_probs(self.prefix, self.log_probs)
+        return by_coverage(self.evidence, self.prefix, self.log_probs)
 
 
 @st.composite
@@ -168,7 +186,7 @@ def test_what_a_chosen_passage_holds_counts_no_more(case: Case) -> None:
         case.evidence.probs[:, kept],
         case.evidence.contains[:, kept],
     )
-    again = without.log_probs(case.prefix, case.log_probs)
+    again = by_coverage(without, case.prefix, case.log_probs)
     np.testing.assert_allclose(np.exp(again), np.exp(case.covered), rtol=1e-9)
 
 
@@ -183,7 +201,7 @@ def test_candidates_by_other_numbers_are_worth_the_same(case: Case, random: Rand
     n = len(case.probs)
     order = random.sample(range(n), n)
     prefix = tuple(order.index(passage) for passage in case.prefix)
-    found = relabelled(case.evidence, order).log_probs(prefix, case.log_probs[order])
+    found = by_coverage(relabelled(case.evidence, order), prefix, case.log_probs[order])
     np.testing.assert_allclose(np.exp(found), np.exp(case.covered[order]), rtol=1e-9)
 
 
@@ -206,4 +224,68 @@ def test_the_choice_does_not_depend_on_the_order_of_candidates(case: Case, k: in
 def test_without_answers_it_is_the_models_own_distribution(case: Case) -> None:
     n = len(case.probs)
     none = Evidence((), np.zeros((n, 0), np.float32), np.zeros((n, 0), np.bool_))
-    np.testing.assert_allclose(none.log_probs(case.prefix, case.log_probs), case.log_probs)
+    np.testing.assert_allclose(by_coverage(none, case.prefix, case.log_probs), case.log_probs)
+
+
+def test_the_decoder_alone_is_a_special_case() -> None:
+    given = row([0.5, 0.3, 0.2], (0,))
+    found = UNCONDITIONED.log_probs(Observed(TWINS), (0,), given)
+    np.testing.assert_allclose(np.exp(found), [0, 0.6, 0.4])
+
+
+def test_each_weight_multiplies_what_it_names() -> None:
+    given, first_stage = row([0.5, 0.3, 0.2], (0,)), np.array([1.0, 0.5, 0.0])
+    seen = Observed(TWINS, first_stage, words=10)
+
+    def odds(**weights: float) -> float:
+        """log P of the twin of the first passage, minus that of the third."""
+        every = {"answers": 0.0} | weights
+        found = Conditioning(**every).log_probs(seen, (0,), given)
+        return float(found[1] - found[2])
+
+    adds = np.log(0.001 * 0.6) - np.log(0.4 + 0.001 * 0.4)
+    assert odds(relevance=2.0) == pytest.approx(2 * np.log(0.6 / 0.4))
+    assert odds(answers=1.0) == pytest.approx(adds)
+    assert odds(answers_per_word=0.1) == pytest.approx(adds)
+    assert odds(repeats=-3.0) == pytest.approx(-3.0)  # the twin says what the prefix contains
+    assert odds(first_stage=4.0) == pytest.approx(2.0)
+
+
+def test_without_trust_the_first_stage_decides() -> None:
+    seen = Observed(TWINS, scaled(np.array([3.0, 9.0, 5.0])))
+    given = Conditioning(1.0, 1.0, 0.0, -2.0, 3.0).adjusted(trust=0.0, relevance=0.5)
+    found = given.log_probs(seen, (), np.log([0.98, 0.01, 0.01]))
+    assert np.argsort(-found).tolist() == [1, 2, 0]
+    equal = given.log_probs(Observed(TWINS), (), np.log([0.01, 0.01, 0.98]))
+    assert len(set(equal.tolist())) == 1  # no scores: the order of the run stays
+
+
+def test_scores_that_are_no_numbers_say_nothing() -> None:
+    assert scaled(np.array([])) is None
+    assert scaled(np.array([1.0, np.inf])) is None
+    assert scaled(np.array([np.nan, 1.0])) is None
+    with pytest.raises(ConfigError, match="finite"):
+        Conditioning(relevance=float("nan"))
+
+
+weights = st.builds(Conditioning, *[st.floats(-3, 3)] * 5)
+
+
+@given(cases(), weights, st.integers(0, 60))
+def test_with_any_weights_it_is_a_distribution(case: Case, given: Conditioning, words: int) -> None:
+    n = len(case.probs)
+    seen = Observed(case.evidence, np.linspace(1, 0, n), words)
+    found = given.log_probs(seen, case.prefix, case.log_probs)
+    assert np.exp(found).sum() == pytest.approx(1.0)
+    assert np.array_equal(np.isneginf(found), np.isin(np.arange(n), case.prefix))
+
+
+@given(cases(), st.floats(-5, 5), st.floats(0.1, 9))
+def test_scores_on_another_scale_change_nothing(case: Case, shift: float, scale: float) -> None:
+    scores = np.random.default_rng(len(case.probs)).random(len(case.probs))
+    learned = Conditioning(0.8, 0.9, -0.02, -1.0, 2.9)
+    one, two = (
+        learned.log_probs(Observed(case.evidence, scaled(own)), case.prefix, case.log_probs)
+        for own in (scores, scores * scale + shift)
+    )
+    np.testing.assert_allclose(np.exp(one), np.exp(two), rtol=1e-6)
