@@ -13,6 +13,7 @@ from functools import cache
 from jpr.formats.corpus.store import PassageStore
 from jpr.types import Hit, Passage, Ranking
 
+_FIRST = 20  # candidates whose lists are completed
 MOST_ADDED = 10
 """Passages added to the candidates of a question at most."""
 _LONGEST = 8  # passages before and after a candidate in which its list is sought
@@ -62,22 +63,23 @@ def _last_sentence(text: str) -> str:
 
 
 def with_list_neighbors(store: PassageStore, ranking: Ranking) -> Ranking:
-    """Return candidates with the passages in which their lists begin and continue.
+    """Return candidates with the passages in which lists of the first ones begin and continue.
 
-    Those that continue a list have its first words as their context. A passage that is added
-    comes after the candidate whose list it has a part of.
+    Those that continue a list have its first words as their context. A passage that is added comes
+    after the candidate whose list it has a part of.
     """
     lists, known = _Lists(store), {hit.passage.id for hit in ranking.hits}
-    hits: list[Hit] = []
     most = len(known) + MOST_ADDED
-    for hit in ranking.hits:
-        row = store.row_of(hit.passage.id)
-        hits.append(hit)
-        if row is not None and (others := lists.others(row)):
-            hits[-1] = replace(hit, passage=lists.passage(row))
-            added = [one for one in map(lists.passage, others) if one.id not in known]
-            hits += [replace(hit, passage=one) for one in added[: most - len(known)]]
-            known |= {hit.passage.id for hit in hits}
+    parts: dict[str, Passage] = {}
+    hits: list[Hit] = []
+    for place, hit in enumerate(ranking.hits):
+        row = store.row_of(hit.passage.id) if place < _FIRST else None
+        found = [] if row is None else lists.parts(row)
+        parts |= {one.id: one for one in found}
+        added = [one for one in found if one.id not in known][: most - len(known)]
+        known |= {one.id for one in added}
+        own = parts.get(hit.passage.id, hit.passage)
+        hits += [replace(hit, passage=one) for one in (own, *added)]
     return Ranking(ranking.question, tuple(hits))
 
 
@@ -88,14 +90,15 @@ class _Lists:
         self._store, self._at = store, cache(store.__getitem__)
         self._is_continued = cache(self._is_cut_after)
 
-    def others(self, row: int) -> list[int]:
-        """Return the other rows of a row's list, those after it first."""
+    def parts(self, row: int) -> list[Passage]:
+        """Return the passages of a list, if a row has one: its own, those after, those before."""
         first, last = self._first(row), row
         while last < row + _LONGEST and self._is_continued(last):
             last += 1
-        return [*range(row + 1, last + 1), *range(row - 1, first - 1, -1)]
+        rows = [*range(row, last + 1), *range(row - 1, first - 1, -1)]
+        return [self._passage(one) for one in rows] if first < last else []
 
-    def passage(self, row: int) -> Passage:
+    def _passage(self, row: int) -> Passage:
         """Return the passage of a row, with its context if it continues a list."""
         first = self._first(row)
         words = _last_sentence(self._at(first).text).split()[:_CONTEXT]

@@ -147,6 +147,17 @@ def test_few_passages_are_added(tmp_path: Path) -> None:
     assert [one.id for one in found[-3:]] == ["6#0", "7#0", "8#0"]
 
 
+def test_only_lists_of_the_first_candidates_are_completed(tmp_path: Path) -> None:
+    others = [Passage(f"other {n}", f"{n}", f"Other {n}.") for n in range(20)]
+    store = store_of(tmp_path, [*others, *LIST])
+    assert completed(store, *others, LIST[0]) == [*others, LIST[0]]
+    first, second, third = (
+        completed(store, *others[1:], LIST[0], LIST[1])[at] for at in (19, 20, 21)
+    )
+    assert [first, second.id, third.id] == [LIST[0], LIST[2].id, LIST[1].id]
+    assert second.context == third.context == CONTEXT
+
+
 def test_retrievers_over_an_index_know_what_comes_next(tmp_path: Path) -> None:
     store_of(tmp_path, [*OTHERS, *LIST])
     retriever = open_retriever(tmp_path)
