@@ -83,9 +83,10 @@ class Pipeline:
         return OpenQuestion(self, self._complete(found))
 
     def _complete(self, candidates: Ranking) -> Ranking:
-        """Add the passages in which lists begin and continue, if the retriever knows them."""
-        if isinstance(self.retriever, ListRetriever):
-            return self.retriever.with_list_neighbors(candidates)
+        """Add the passages in which lists begin and continue, for a model that reads them."""
+        match self.reranker, self.retriever:
+            case JointReranker(), ListRetriever() as retriever:
+                return retriever.with_list_neighbors(candidates)
         return candidates
 
     def _checked_k(self, k: int | None) -> int:

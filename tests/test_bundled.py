@@ -20,6 +20,7 @@ from jpr import (
 )
 from jpr.bundled import ENCYCLOPEDIA, ask, ask_async, open_pipeline
 from jpr.errors import ConfigError, FormatError
+from jpr.rerank.order import FirstStageOrder
 from jpr.types import Passage, Question
 
 FACTS = {
@@ -75,6 +76,8 @@ def test_a_list_is_read_through_several_passages(tmp_path: Path) -> None:
         lambda text, k: pipeline.retriever.retrieve(Question("1", text), k).hits
     )
     assert len(found(replace(pipeline, retriever=plain))) < 2
+    baseline = replace(pipeline, reranker=FirstStageOrder())  # reads nothing
+    assert all(not hit.passage.context for hit in baseline.open("treasurer").candidates.hits)
 
 
 def test_an_index_is_asked_and_models_are_loaded_once(tmp_path: Path) -> None:
