@@ -10,7 +10,7 @@ from jpr.formats.questions import check_length
 from jpr.read.spans import SpanReader
 from jpr.rerank.joint import JointReranker
 from jpr.rerank.scorer import EncodedCandidates
-from jpr.stages import Reader, Reranker, Retriever
+from jpr.stages import ListRetriever, Reader, Reranker, Retriever
 from jpr.types import Question, Ranking, Reply
 
 
@@ -67,7 +67,8 @@ class Pipeline:
         """Answer many questions, in their order, in batches where that is faster."""
         reranker, k = _decoding_by(self.reranker, decoder, beta), self._checked_k(k)
         asked = (checked_question(question) for question in questions)
-        found = self.retriever.retrieve_many(asked, self.candidates)
+        retrieved = self.retriever.retrieve_many(asked, self.candidates)
+        found: Iterator[Ranking] = map(self._complete, retrieved)
         if isinstance(reranker, JointReranker):
             replies = reranker.decode_many(found, k)
         else:
@@ -78,7 +79,15 @@ class Pipeline:
 
     def open(self, question: str) -> "OpenQuestion":
         """Retrieve a question's candidates, to reply several times."""
-        return OpenQuestion(self, self.retriever.retrieve(as_question(question), self.candidates))
+        found = self.retriever.retrieve(as_question(question), self.candidates)
+        return OpenQuestion(self, self._complete(found))
+
+    def _complete(self, candidates: Ranking) -> Ranking:
+        """Add the passages in which lists begin and continue, for a model that reads them."""
+        match self.reranker, self.retriever:
+            case JointReranker(), ListRetriever() as retriever:
+                return retriever.with_list_neighbors(candidates)
+        return candidates
 
     def _checked_k(self, k: int | None) -> int:
         if k is not None and k < 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 from jpr.types import Answer, Hit, Passage, Question, Ranking
 
@@ -37,6 +37,14 @@ class Retriever(Protocol):
 
     def retrieve_many(self, questions: Iterable[Question], k: int) -> Iterator[Ranking]:
         """Do the same for many questions, in their order, in batches where that is faster."""
+
+
+@runtime_checkable
+class ListRetriever(Retriever, Protocol):
+    """A retriever that knows which passage comes next in a document."""
+
+    def with_list_neighbors(self, ranking: Ranking) -> Ranking:
+        """Return candidates with the passages in which their lists begin and continue."""
 
 
 class Encoder(Protocol):

@@ -22,6 +22,8 @@ class Passage:
     text: str
     meta: Mapping[str, object] = field(default_factory=lambda: NO_META, hash=False)
     """Other fields of the source; kept through all stages."""
+    context: str = ""
+    """The first words of a list that the text continues: read with it, but no part of it."""
 
     @property
     def is_bare(self) -> bool:

@@ -3,14 +3,25 @@
 import asyncio
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from jpr import Index, build_index, bundled, read_passages
+from jpr import (
+    FunctionRetriever,
+    Index,
+    JointReranker,
+    Pipeline,
+    SpanReader,
+    build_index,
+    bundled,
+    read_passages,
+)
 from jpr.bundled import ENCYCLOPEDIA, ask, ask_async, open_pipeline
 from jpr.errors import ConfigError, FormatError
-from jpr.types import Passage
+from jpr.rerank.order import FirstStageOrder
+from jpr.types import Passage, Question
 
 FACTS = {
     "gin.txt": "Eli Whitney invented the cotton gin in 1793.",
@@ -39,6 +50,34 @@ def test_documents_are_asked(docs: Path, cache: Path) -> None:
     assert (cache / "jpr" / "documents").is_dir()
     again = asyncio.run(ask_async("who invented the telephone", docs=str(docs), k=1))
     assert again.answers[0].text == "Alexander Graham Bell"
+
+
+def test_a_list_is_read_through_several_passages(tmp_path: Path) -> None:
+    """The second passage does not name the club: only its neighbor says what its names are."""
+    surnames = "Aalto Brask Collin Dahl Ekwall Gram Juel Krag Munthe Oxholm Quist Skram Thott Urne"
+    names = [f"{first} {last}" for first in ("Ann", "Bea", "Cleo") for last in surnames.split()]
+    listed = f"The treasurers of the Ashby rowing club were {', '.join(names)}."
+    (tmp_path / "club.txt").write_text(f"The club rows. {listed} It won.", encoding="utf-8")
+    (tmp_path / "mill.txt").write_text("Ann Mill built the old mill of Ashby.", encoding="utf-8")
+    pipeline = open_pipeline(tmp_path, device="cpu")
+    assert isinstance(pipeline.reranker, JointReranker)
+    pipeline = replace(pipeline, reader=SpanReader(pipeline.reranker, 0.03))
+
+    def found(pipeline: Pipeline) -> list[str]:
+        """The answers in the second passage, as it writes them."""
+        reply = pipeline.ask("Who was treasurer of the Ashby rowing club?")
+        supports = [one for answer in reply.answers for one in answer.support]
+        second = [one for one in supports if one.passage.id == "club.txt#2"]
+        return [one.passage.text[slice(*span)] for one in second for span in one.spans]
+
+    assert len(found(pipeline)) > 5
+    assert set(found(pipeline)) <= set(names)
+    plain = FunctionRetriever(
+        lambda text, k: pipeline.retriever.retrieve(Question("1", text), k).hits
+    )
+    assert len(found(replace(pipeline, retriever=plain))) < 2
+    baseline = replace(pipeline, reranker=FirstStageOrder())  # reads nothing
+    assert all(not hit.passage.context for hit in baseline.open("treasurer").candidates.hits)
 
 
 def test_an_index_is_asked_and_models_are_loaded_once(tmp_path: Path) -> None:

@@ -44,6 +44,11 @@ SAMPLES = [block for block in blocks("docs/formats.md") if len(block[0]) > 1]
 PYTHON = {page: [text for info, text, _ in blocks(page) if info == ["python"]] for page in PAGES}
 
 
+def _read(fields: list[tuple[str, object]]) -> dict[str, object]:
+    """Leave out what no file has: only a pipeline gives a passage a context."""
+    return {name: value for name, value in fields if name != "context"}
+
+
 def test_every_sample_is_read_as_the_page_says(tmp_path: Path) -> None:
     wrong = []
     for number, (info, text, after) in enumerate(SAMPLES):
@@ -55,7 +60,8 @@ def test_every_sample_is_read_as_the_page_says(tmp_path: Path) -> None:
         shown = READ_AS.match(after)
         said = json.loads(shown[1]) if shown else "the page does not say"
         found = detect(path, all_formats())
-        first, *_ = [json.loads(json.dumps(asdict(r))) for r in FORMATS[name].read(path, name)]
+        records = FORMATS[name].read(path, name)
+        first, *_ = [json.loads(json.dumps(asdict(r, dict_factory=_read))) for r in records]
         read = {key: first[key] for key in said} if shown else first
         if read != said or not name.startswith(found.name):  # asqa-dev is asqa until it is named
             wrong.append(f"{name}, recognised as {found.name}: {said}, but read {read}")

@@ -26,6 +26,7 @@ from jpr.rerank.windows import Place, limit_of_each, windows
 from jpr.types import Passage
 
 QUESTION, TITLE, TEXT, NUMBER = "question", "title", "text", "number"
+_MAX_CONTEXT = 32
 _VARYING = (QUESTION, TITLE, TEXT, NUMBER)
 """The pieces of a prompt that differ between candidates; the others are fixed words."""
 
@@ -78,7 +79,7 @@ class Prompted:
 
     ids: list[int]
     mark: int  # the pooled position
-    text: int  # where the passage begins
+    text: int  # where the passage begins, with its title unless there is a context between them
     number: int  # which index token it has, as an index head counts them
     candidate: int  # its position among the question's candidates
     tokens: int  # of the question and the candidate, all of its windows together
@@ -126,13 +127,15 @@ class Prompts:
         ((asked, cut),) = self._first_tokens([question], s.max_question_tokens)
         titles = self._first_tokens([p.title for p in passages], s.max_title_tokens)
         texts = self._first_tokens([p.text for p in passages], most * s.max_tokens)
+        contexts = truncated_tokens(self.tokenizer, [p.context for p in passages], _MAX_CONTEXT)
         whole: list[Prompted] = []
         places: list[list[Place]] = []
-        for (title, is_long), (text, is_longer), number in zip(titles, texts, numbers, strict=True):
+        columns = titles, texts, contexts, numbers
+        for (title, is_long), (text, is_longer), context, number in zip(*columns, strict=True):
             own = tokens[number : number + 1] if len(tokens) > 1 else tokens  # bert has none
-            varying = {QUESTION: asked, TITLE: title, TEXT: text, NUMBER: own}
+            varying = {QUESTION: asked, TITLE: title, TEXT: [*context, *text], NUMBER: own}
             one = self._prompted(varying, number, len(whole), cut or is_long or is_longer)
-            whole.append(one)
+            whole.append(replace(one, text=one.tokens - 1 - len(text)) if context else one)
             places.append(self._windows(one, len(text), most))
         limit = limit_of_each([len(each) for each in places])
         pairs = zip(whole, places, strict=True)

@@ -15,6 +15,7 @@ from jpr.errors import ConfigError
 from jpr.retrieve.engines import ENGINES, FILES, engine_of
 from jpr.retrieve.filters import Filter, clauses
 from jpr.retrieve.index import Index
+from jpr.retrieve.list_neighbors import with_list_neighbors
 from jpr.retrieve.question_mix import QuestionMix
 from jpr.retrieve.rank_fusion import Fuse, Scored, strongest
 from jpr.stages import Encoder, Retriever, batched
@@ -68,6 +69,13 @@ class _IndexRetriever(Retriever):
             for question, asked in zip(batch, texts, strict=True):
                 hits = strongest(list(islice(found, len(asked))))[:k]
                 yield Ranking(question, tuple(Hit(self._index.store[row], s) for row, s in hits))
+
+    def with_list_neighbors(self, ranking: Ranking) -> Ranking:
+        """Return candidates with the passages in which their lists begin and continue.
+
+        With a filter, which may exclude these, candidates are returned as they are.
+        """
+        return ranking if self._where else with_list_neighbors(self._index.store, ranking)
 
     @abstractmethod
     def _search(self, texts: Sequence[str], k: int) -> Iterator[Scored]:

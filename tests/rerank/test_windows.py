@@ -1,6 +1,7 @@
 """Long candidates, read in windows: where they begin and end, and what follows from them."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from math import log
 from pathlib import Path
@@ -31,7 +32,7 @@ from jpr.rerank.windows import (
 )
 from jpr.types import Hit, Passage, Prefix, Question, Ranking
 from tests.rerank.long_documents import ANSWERS, ASKED, DOCUMENTS, TOO_LONG, document
-from tests.rerank.tiny import NAMES, QUESTION, ranking, tokenizer, write_pointer, write_t5
+from tests.rerank.tiny import NAMES, QUESTION, WORDS, ranking, tokenizer, write_pointer, write_t5
 
 SETTINGS = PromptSettings(max_question_tokens=8, max_title_tokens=8, max_tokens=48)
 LONG_ANSWER = 16  # tokens
@@ -144,6 +145,16 @@ def test_every_window_has_the_question_and_the_title() -> None:
     assert [one.ids[6:-1] for one in of_first] == read
     prior = [0.0] * len(of_first) + [-log(2), -log(3)]  # by rank, not by window
     np.testing.assert_allclose(rank_prior(asked), prior, rtol=1e-6)
+
+
+def test_a_context_is_read_but_is_no_part_of_the_passage() -> None:
+    prompts, names = Prompts(tokenizer(), SETTINGS), {at: word for word, at in WORDS.items()}
+    short = Passage("1", "red", "blue ?", context="green lime")
+    for passage in (short, replace(short, text="blue " * 90)):
+        for one in prompts.build("which ?", [passage], [0], MOST_WINDOWS):
+            words = [names[token] for token in one.ids]
+            assert " ".join(words[:9]) == "[CLS] which ? [SEP] red . green lime blue"
+            assert [names[token] for token in one.passage] == words[8:-1]
 
 
 def test_what_is_still_cut_is_known() -> None:
