@@ -50,14 +50,16 @@ def explain_read_errors(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def explain_damage(path: Path, problem: str, *errors: type[Exception]) -> Iterator[None]:
-    """Turn these errors of a library, a lack of memory and panics of Rust into a FormatError."""
+def explain_damage(
+    path: Path, problem: str, remedy: str, *errors: type[Exception]
+) -> Iterator[None]:
+    """Turn these errors of a library, and panics of Rust, into a FormatError."""
     try:
         yield
     except BaseException as error:
         is_panic = type(error).__name__ == "PanicException"  # no Exception, and of no public type
-        if isinstance(error, (*errors, MemoryError)) or is_panic:
-            raise FormatError(path, 0, problem) from error
+        if isinstance(error, errors) or is_panic:
+            raise FormatError(path, 0, f"{problem} ({error}); {remedy}") from error
         raise
 
 

@@ -32,7 +32,7 @@ whose why will with would you your yours
 """.split()  # noqa: SIM905  a list literal would fill a page
 
 
-_DAMAGED = "is damaged; see jpr doctor INDEX"
+_REMEDY = "see jpr doctor INDEX"
 _SMALL = 16 << 20  # bytes; larger files are compared at their first use
 
 
@@ -57,7 +57,7 @@ def _analyzer() -> tantivy.TextAnalyzer:
 
 
 def _damage(folder: Path) -> AbstractContextManager[None]:
-    return explain_damage(folder, f"the lexical index {_DAMAGED}", OSError, ValueError)
+    return explain_damage(folder, "the lexical index is damaged", _REMEDY, OSError, ValueError)
 
 
 def _check_footers(folder: Path) -> None:
@@ -71,7 +71,7 @@ def _check_footers(folder: Path) -> None:
             length = int.from_bytes(content[-8:-4], "little")
             content, footer = content[: -8 - length], content[-8 - length : -8]
             if not footer.endswith(b'"crc":%d}' % zlib.crc32(content)):
-                raise FormatError(file, 0, _DAMAGED)
+                raise FormatError(file, 0, f"is damaged; {_REMEDY}")
 
 
 class Bm25Writer(AbstractContextManager["Bm25Writer", None]):

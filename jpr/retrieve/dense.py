@@ -182,8 +182,8 @@ def _load(folder: Path, manifest: DenseManifest, rows: int, flags: int) -> Any: 
 
 
 def _damage(folder: Path) -> AbstractContextManager[None]:
-    problem = "the dense index is damaged; see jpr doctor INDEX"
-    return explain_damage(folder, problem, OSError, RuntimeError)
+    problem, remedy = "the dense index is damaged", "see jpr doctor INDEX"
+    return explain_damage(folder, problem, remedy, OSError, RuntimeError)
 
 
 class DenseSearcher:

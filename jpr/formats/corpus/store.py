@@ -28,11 +28,11 @@ FILES = ("passages.zst", "passages.dict", "offsets.npy", "keys.npy")
 _BATCH = 10_000  # passages compressed at once; a dictionary is trained on the first
 _DICTIONARY_BYTES = 112_640
 _LEVEL = 3
+_LARGEST = 1 << 30  # bytes of a passage
 _AGAIN = "build the index again"
 _DAMAGE = (
     ArithmeticError,
     EOFError,
-    MemoryError,
     OSError,
     RecursionError,
     SyntaxError,
@@ -99,9 +99,7 @@ class StoreWriter:
             self._compressor = zstandard.ZstdCompressor(
                 level=_LEVEL, dict_data=dictionary, write_checksum=True
             )
-        with explain_damage(
-            self._folder, f"its dictionary is damaged; {_AGAIN}", zstandard.ZstdError
-        ):
+        with explain_damage(self._folder, "is damaged", _AGAIN, zstandard.ZstdError):
             packed = [self._compressor.compress(one) for one in self._batch]
         for frame in packed:
             self._offsets.append(self._offsets[-1] + self._stream.write(frame))
@@ -182,7 +180,7 @@ class PassageStore:
             self.offsets = _numbers(folder / "offsets.npy", 1)
             self.keys, self.rows = _numbers(folder / "keys.npy", 2)
             dictionary = (folder / "passages.dict").read_bytes()
-        except _DAMAGE as error:
+        except (*_DAMAGE, MemoryError) as error:
             problem = f"is not a complete passage store ({error}); build it again"
             raise FormatError(folder, 0, problem) from error
         if len(self.offsets) <= len(self.keys) or self.offsets[-1] != len(self._frames):
@@ -206,7 +204,10 @@ class PassageStore:
             if not hasattr(self._local, "unpack"):  # threads must not share a decompressor
                 decompressor = zstandard.ZstdDecompressor(dict_data=self.dictionary)
                 self._local.unpack = decompressor.decompress
-            return _unpack(self._local.unpack(self._frames[start:end].tobytes()))
+            frame = self._frames[start:end].tobytes()
+            if zstandard.frame_content_size(frame) > _LARGEST:
+                raise ValueError("it is too large")
+            return _unpack(self._local.unpack(frame))
         except _DAMAGE as error:
             problem = f"passage {row} is damaged ({error}); {_AGAIN}"
             raise FormatError(self.folder, 0, problem) from error
