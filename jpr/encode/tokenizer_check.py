@@ -20,7 +20,7 @@ _STEPS = {
         WordPiece""",
 }
 """The types of steps that each part may have."""
-_MOST_STEPS, _MOST_ADDED = 32, 10_000
+_MOST_STEPS, _MOST_ADDED = 32, 100_000
 _MOST_CHARACTERS, _MOST_INSERTED = 1_000, 64  # of a pattern, a token or a word; of what replaces it
 _MOST_GROWTH = 1_000  # times that texts may become longer
 _CLASS = re.compile(r"\\.|\[(\\.|[^\]\\])*+\]", re.DOTALL)
