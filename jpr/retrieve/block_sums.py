@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from itertools import zip_longest
 from pathlib import Path
 
@@ -58,11 +57,11 @@ def hash_blocks(file: Path) -> tuple[str, ...]:
 
 
 class HashedFile:
-    """An open file and its checksums; it can be compared even if it has lost its name."""
+    """An open file and its checksum; it can be compared even if it has lost its name."""
 
-    def __init__(self, path: Path, sum: str, blocks: Sequence[str] = ()) -> None:
-        """Open a file with a checksum, and those of its blocks if they are known."""
-        self.path, self._sum, self._blocks = path, sum, blocks
+    def __init__(self, path: Path, sum: str) -> None:
+        """Open a file with this checksum."""
+        self.path, self._sum = path, sum
         with explain_read_errors(path):
             self._handle = os.open(path, os.O_RDONLY)
         weakref.finalize(self, os.close, self._handle)
@@ -81,16 +80,18 @@ class HashedFile:
         with explain_read_errors(self.path), ThreadPoolExecutor(usable_cores()) as pool:
             return list(pool.map(hash_from, range(0, max(size, 1), block)))
 
-    @cached_property
-    def problem(self) -> str:
-        """How the file is damaged; empty if it is not, and then it is marked."""
-        known = self._blocks or [self._sum]
-        found = self.hashes(_BLOCK if self._blocks else max(self._status.st_size, 1))
+    def problem(self, blocks: Sequence[str]) -> str:
+        """Return how the file is damaged, by the checksums of its blocks if there are any.
+
+        A file that is not damaged is marked, and its problem is empty.
+        """
+        known = blocks or [self._sum]
+        found = self.hashes(_BLOCK if blocks else max(self._status.st_size, 1))
         pairs = enumerate(zip_longest(found, known), start=1)
         if damaged := [number for number, (one, other) in pairs if one != other]:
             which = ", ".join(map(str, damaged[:5])) + (", …" if damaged[5:] else "")
-            blocks = f" in block {which} of {len(known)} (1 MiB each)" if known[1:] else ""
-            return f"is damaged{blocks}"
+            where = f" in block {which} of {len(blocks)} (1 MiB each)" if blocks[1:] else ""
+            return f"is damaged{where}"
         self._mark()
         return ""
 
@@ -125,16 +126,18 @@ class FirstUse:
 
     def __init__(self, version: Path, sums: Mapping[str, str]) -> None:
         """Open the files with these checksums, except those that are marked as whole."""
-        blocks = read_block_sums(version).files if sums else {}
-        files = {
-            name: HashedFile(version / name, sums[name], blocks.get(name, ())) for name in sums
-        }
+        files = {name: HashedFile(version / name, sum) for name, sum in sums.items()}
         self._left = {name: file for name, file in files.items() if not file.is_marked}
+        self._blocks = read_block_sums(version).files if self._left else {}
+        self._problems: dict[str, str] = {}
 
     def check(self, part: str) -> None:
         """Raise FormatError if a file of this part is damaged."""
         for name, file in list(self._left.items()):
-            if name.startswith(f"{part}/"):
-                if file.problem:
-                    raise FormatError(file.path, 0, f"{file.problem}; see jpr doctor INDEX")
-                self._left.pop(name, None)
+            if not name.startswith(f"{part}/"):
+                continue
+            if name not in self._problems:
+                self._problems[name] = file.problem(self._blocks.get(name, ()))
+            if problem := self._problems[name]:
+                raise FormatError(file.path, 0, f"{problem}; see jpr doctor INDEX")
+            self._left.pop(name, None)

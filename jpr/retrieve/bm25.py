@@ -67,10 +67,10 @@ def _check_footers(folder: Path) -> None:
     """
     for file in folder.iterdir():
         if file.suffix not in (".json", ".lock") and file.stat().st_size <= _SMALL:
-            content = file.read_bytes()
+            content = memoryview(file.read_bytes())
             length = int.from_bytes(content[-8:-4], "little")
-            content, footer = content[: -8 - length], content[-8 - length : -8]
-            if not footer.endswith(b'"crc":%d}' % zlib.crc32(content)):
+            body, footer = content[: -8 - length], bytes(content[-8 - length : -8])
+            if not footer.endswith(b'"crc":%d}' % zlib.crc32(body)):
                 raise FormatError(file, 0, f"is damaged; {_REMEDY}")
 
 

@@ -163,7 +163,7 @@ def _known_blocks(version: Path, found: dict[str, str]) -> Mapping[str, tuple[st
 
 def _problem(path: Path, sum: str, blocks: Sequence[str]) -> str:
     try:
-        return HashedFile(path, sum, blocks).problem
+        return HashedFile(path, sum).problem(blocks)
     except FormatError as error:  # the disk cannot read it
         return error.problem
 
