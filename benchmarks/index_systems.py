@@ -183,7 +183,8 @@ def open_dense(task: Task, folder: Path) -> Search:
     from jpr.retrieve.index_manifest import DenseManifest
 
     manifest = json.loads((folder.parent / f"{folder.name}.json").read_text())
-    dense, asked = DenseSearcher(folder, DenseManifest(**manifest)), task.asked()
+    dense = DenseSearcher(folder, DenseManifest(**manifest), len(task.source()))
+    asked = task.asked()
     return lambda i: [row for row, _ in dense.search(asked[i : i + 1], K)[0]]
 
 

@@ -49,12 +49,14 @@ class IndexArguments(Arguments):
     set: Settings = None
 
     def __post_init__(self) -> None:
-        if (self.corpus is None) == (self.remove is None):
-            raise ConfigError("give either a corpus to index, or ids with --remove")
+        if [self.corpus is None, self.remove is None, not self.settings.repair].count(False) != 1:
+            raise ConfigError(
+                "give either a corpus to index, ids with --remove, or --set repair=true"
+            )
         if self.out is None and (self.vectors is None or self.corpus is None):
             raise ConfigError("give --out INDEX, or --vectors DIR to make only vectors")
-        if self.remove is not None and self.add:
-            raise ConfigError("--add and --remove are two steps; run one after the other")
+        if self.corpus is None and self.add:
+            raise ConfigError("--add and --remove or repair are two steps; run one after the other")
         if self.settings.replace and not self.add:
             raise ConfigError("replace=true needs --add; without it the whole index is replaced")
         if self.encoder == engines.NO_ENCODER and self.vectors is not None:
@@ -96,7 +98,8 @@ def run(options: IndexArguments) -> None:
 
     Settings (--set): device (auto, cpu, cuda), precision of --vectors (float16, sq8), nprobe
     (clusters visited by a search, above a million passages); with --add: replace (true: passages
-    of the same id are replaced); with --milvus: collection, graph (hnsw, ivf).
+    of the same id are replaced); with --milvus: collection, graph (hnsw, ivf). With --out alone:
+    repair (true: damaged parts are made again from the passages and --vectors or the encoder).
 
     Example: jpr index psgs_w100.tsv.gz --out wiki
     Example: jpr index articles/ --out notes --split words:100 --encoder none
@@ -104,13 +107,18 @@ def run(options: IndexArguments) -> None:
     Example: jpr index psgs_w100.tsv.gz --out wiki --vectors vectors
     Example: jpr index more.tsv --add --out wiki
     Example: jpr index --remove 17,23 --out wiki
+    Example: jpr index --out wiki --set repair=true
     Example: jpr index psgs_w100.tsv.gz --out wiki --milvus http://localhost:19530
     """
     corpus, out, vectors = options.corpus, options.out, options.vectors
     if out is not None:
         engines.check_engine(out, options.engine)
+    if out is not None and options.remove is not None:
+        _remove(options.remove, options, out)
+        return
     if out is not None and corpus is None:
-        _remove(options.remove or "", options, out)
+        engine = engines.ENGINES[options.engine].load()
+        output.note(engine.repair(_index_options(options, out, options.encoder)))
         return
     assert corpus is not None
     if vectors is not None and (out is None or not (vectors / "done.json").exists()):
@@ -145,19 +153,23 @@ def _index(options: IndexArguments, corpus: Path, out: Path) -> None:
     if not has_own and not BUNDLED_ENCODER.is_dir():
         output.note("no encoder is bundled with this installation: the index is lexical only")
         encoder = engines.NO_ENCODER
-    index_options = engines.IndexOptions(
+    index_options = _index_options(options, out, encoder)
+    passages = index_options.checked(files.read_corpus(corpus, options.split))
+    engine = engines.ENGINES[options.engine].load()
+    write = engine.add if options.add else engine.build
+    output.note(write(passages, index_options))
+
+
+def _index_options(options: IndexArguments, out: Path, encoder: str | None) -> engines.IndexOptions:
+    return engines.IndexOptions(
         out,
-        corpus.name,
+        options.corpus.name if options.corpus else "",
         encoder=encoder,
         vectors=options.vectors,
         encode=partial(_encode, options),
         uri=options.milvus,
         settings=options.settings,
     )
-    passages = index_options.checked(files.read_corpus(corpus, options.split))
-    engine = engines.ENGINES[options.engine].load()
-    write = engine.add if options.add else engine.build
-    output.note(write(passages, index_options))
 
 
 def _encode(

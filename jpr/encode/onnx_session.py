@@ -13,8 +13,8 @@ from onnxruntime.capi import onnxruntime_pybind11_state as states
 
 from jpr.encode.encoder import Vectors
 from jpr.errors import FormatError
-from jpr.io.atomic import explain_read_errors
 from jpr.io.manifest import usable_cores
+from jpr.models.onnx_file import read_onnx
 
 Floats = NDArray[np.float32]
 OnnxInputs = dict[str, NDArray[np.generic]]
@@ -45,8 +45,7 @@ def open_session(path: Path, threads: int = 0) -> onnxruntime.InferenceSession:
     # Dequantize weights that are only stored in 8 bits once, not at every run.
     options.add_session_config_entry("session.disable_quant_qdq", "1")
     options.log_severity_level = 3  # warnings concern the author of the graph
-    with explain_read_errors(path):
-        model = path.read_bytes()
+    model = read_onnx(path)
     try:
         return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except _DAMAGE as error:
@@ -62,7 +61,7 @@ class OnnxModel:
 
     def __init__(self, path: Path, threads: int = 0) -> None:
         """Open a model to run on `threads` threads; 0 is one per core."""
-        self.session = open_session(path, 1)
+        self._path, self.session = path, open_session(path, 1)
         self._threads = threads or usable_cores()
         self._workers: dict[int, ThreadPoolExecutor] = {}
         """By process: a fork does not inherit its parent's threads."""
@@ -70,14 +69,14 @@ class OnnxModel:
     def read(self, outputs: Sequence[str], texts: Iterable[OnnxInputs]) -> Iterator[list[Floats]]:
         """Yield these outputs for each text, in order."""
         if self._threads == 1:
-            yield from (self.session.run(outputs, text) for text in texts)
+            yield from (self._run(outputs, text) for text in texts)
             return
         idle = ThreadPoolExecutor(self._threads, "jpr-text")  # without threads until it has work
         workers = self._workers.setdefault(os.getpid(), idle)
         pending: deque[Future[list[Floats]]] = deque()
         try:
             for text in texts:
-                pending.append(workers.submit(self.session.run, outputs, text))
+                pending.append(workers.submit(self._run, outputs, text))
                 if len(pending) > 2 * self._threads:  # few queued: other callers get a turn
                     yield pending.popleft().result()
             while pending:
@@ -85,6 +84,14 @@ class OnnxModel:
         finally:
             for future in pending:
                 future.cancel()
+
+    def _run(self, outputs: Sequence[str], text: OnnxInputs) -> list[Floats]:
+        try:
+            found: list[Floats] = self.session.run(outputs, text)
+        except _DAMAGE as error:
+            problem = f"cannot read a text ({error}); is the tokenizer in its folder its own?"
+            raise FormatError(self._path, 0, problem) from error
+        return found
 
 
 class OnnxTower:

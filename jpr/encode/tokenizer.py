@@ -6,16 +6,20 @@
 A title is truncated to its limit, then the whole to its own.
 """
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from unicodedata import category
 
 from tokenizers import Tokenizer
 from tokenizers.implementations.bert_wordpiece import BertWordPieceTokenizer
 
 from jpr.encode.encoder_settings import EncoderSettings
+from jpr.encode.tokenizer_check import tokenizer_problem
 from jpr.errors import FormatError
-from jpr.io.atomic import explain_read_errors
+from jpr.io.atomic import explain_damage
+from jpr.io.json_files import read_object
 from jpr.text import without_surrogates
 from jpr.types import Passage
 
@@ -23,6 +27,9 @@ LONGEST_WORD = 100  # characters per token at most: text beyond that is cut befo
 _WORD_START = ("▁", "Ġ")
 """First characters of word-initial tokens in vocabularies that do not mark the others with "##"."""
 _FILES = "tokenizer.json", "vocab.txt"
+_MODELS = {"joint.json": "encoder_config", "config.json": ""}
+"""Files that say the size of a model's vocabulary, and where in them."""
+_PROBE = "A probe: naïve, 日本, \u0301\u0590 ꙮ x9 [CLS] <s>"
 _BERT, _MPNET = ("[CLS]", "[SEP]"), ("<s>", "</s>")
 """First and last token; MPNet's vocabulary includes BERT's too, but not the other way round."""
 
@@ -68,7 +75,8 @@ class EncoderTokenizer:
 def truncated_tokens(tokenizer: Tokenizer, texts: Iterable[str], limit: int) -> list[list[int]]:
     """Return the first `limit` tokens of each text, without special tokens."""
     cut = [without_surrogates(text[: LONGEST_WORD * limit]) for text in texts]
-    found = tokenizer.encode_batch_fast(cut, add_special_tokens=False)
+    with explain_damage(Path("tokenizer.json"), "cannot read a text", "copy it again", Exception):
+        found = tokenizer.encode_batch_fast(cut, add_special_tokens=False)
     return [encoding.ids[:limit] for encoding in found]
 
 
@@ -106,17 +114,39 @@ def open_tokenizer(folder: Path) -> tuple[Tokenizer, Path]:
         raise FormatError(file, 0, f"cannot be read ({error}); copy it again") from error
     cased = any(word[:1].isupper() for word in words)
     made = BertWordPieceTokenizer({word: i for i, word in enumerate(words)}, lowercase=not cased)
-    return Tokenizer.from_str(made.to_str()), file
+    return _checked(json.loads(made.to_str()), file), file
 
 
 def read_tokenizer(path: Path) -> Tokenizer:
     """Read a `tokenizer.json`, or the one in a folder, ignoring its padding and truncation."""
     file = path / "tokenizer.json" if path.is_dir() else path
-    try:
-        with explain_read_errors(file):
-            tokenizer = Tokenizer.from_buffer(file.read_bytes())
-    except ValueError as error:
-        raise FormatError(file, 0, f"not a tokenizer ({error}); copy it again") from error
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
+    return _checked(read_object(file), file)
+
+
+def _checked(record: Mapping[str, Any], file: Path) -> Tokenizer:
+    """Make the tokenizer of a record; one that is not accepted or does not work is an error."""
+    if problem := tokenizer_problem(record):
+        problem = f"not a tokenizer that is supported: {problem}"
+        raise FormatError(file, 0, f"{problem}; use that of a BERT or a T5")
+    with explain_damage(file, "not a tokenizer", "copy it again", Exception):
+        tokenizer = Tokenizer.from_str(json.dumps(record))
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        tokenizer.encode(_PROBE, add_special_tokens=False)
+    vocabulary, size = record["model"]["vocab"], _table_size(file.parent)
+    ids = vocabulary.values() if isinstance(vocabulary, Mapping) else ()
+    if size and max(tokenizer.get_vocab_size() - 1, *ids) >= size:
+        problem = f"has more tokens than the {size:,} of the model in its folder"
+        raise FormatError(file, 0, f"{problem}; copy the model's own")
     return tokenizer
+
+
+def _table_size(folder: Path) -> int:
+    """Return how many tokens the model in a folder knows; 0 if no file there says it."""
+    for name, section in _MODELS.items():
+        if (folder / name).exists():
+            record = read_object(folder / name)
+            found = record.get(section) if section else record
+            size = found.get("vocab_size") if isinstance(found, Mapping) else None
+            return size if isinstance(size, int) else 0
+    return 0

@@ -50,6 +50,20 @@ def explain_read_errors(path: Path) -> Iterator[None]:
 
 
 @contextmanager
+def explain_damage(
+    path: Path, problem: str, remedy: str, *errors: type[Exception]
+) -> Iterator[None]:
+    """Turn these errors of a library, and panics of Rust, into a FormatError."""
+    try:
+        yield
+    except BaseException as error:
+        is_panic = type(error).__name__ == "PanicException"  # no Exception, and of no public type
+        if isinstance(error, errors) or is_panic:
+            raise FormatError(path, 0, f"{problem} ({error}); {remedy}") from error
+        raise
+
+
+@contextmanager
 def publish(path: Path) -> Iterator[TextIO]:
     """Write a text file, compressed if its name ends in .gz, .xz, .bz2 or .zst."""
     with publish_binary(path) as binary, _compressed(binary, path.suffix) as packed:
@@ -153,8 +167,8 @@ def link(source: Path, target: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Flush all of a folder to the disk, before anything points to it."""
-    for path in (*folder.rglob("*"), folder):
+    """Flush all of a folder, and its name, to the disk, before anything points to it."""
+    for path in (*folder.rglob("*"), folder, folder.parent):
         _flush(path)
 
 

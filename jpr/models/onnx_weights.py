@@ -26,6 +26,7 @@ from jpr.models.checkpoint import load_weights
 from jpr.models.config import BertConfig
 from jpr.models.joint import JointModel
 from jpr.models.joint_checkpoint import joint_shape, write_joint
+from jpr.models.onnx_file import read_onnx
 from jpr.models.span_weights import SpanWeights
 from jpr.models.t5 import T5Decoder
 from jpr.models.tower import Tower, VectorHead
@@ -37,7 +38,7 @@ Stored = Mapping[str, Tensor]
 def tower_from_onnx(file: Path, head: VectorHead) -> Tower:
     """Read a tower's weights, dequantized."""
     try:
-        model = onnx.load(file)
+        model = onnx.load_model_from_string(read_onnx(file))
         stored = _stored(model)
         if "relative" in stored:
             raise KeyError("it has an MPNet's relative bias")
@@ -86,7 +87,7 @@ def _open(file: Path) -> ModelProto:
     if not file.exists():
         raise FormatError(file, 0, "is missing; export the model again")
     try:
-        return onnx.load(file)
+        return onnx.load_model_from_string(read_onnx(file))
     except (OSError, DecodeError) as error:
         raise FormatError(file, 0, f"is not an ONNX model ({error}); export it again") from error
 

@@ -6,8 +6,8 @@ to 4 points of recall). A passage also has the terms of `jpr.retrieve.filters`.
 """
 
 import os
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+import zlib
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -16,7 +16,7 @@ import tantivy
 from numpy.typing import NDArray
 
 from jpr.errors import FormatError
-from jpr.io.atomic import explain_write_errors, link
+from jpr.io.atomic import explain_damage, explain_write_errors, link
 from jpr.retrieve.filters import Clauses, terms
 from jpr.retrieve.rank_fusion import Scored, ranked
 from jpr.text import without_surrogates
@@ -30,6 +30,10 @@ of on or our ours out own s same she should so some such t than that the their t
 there these they this those through to too very was we were what when where which while who whom
 whose why will with would you your yours
 """.split()  # noqa: SIM905  a list literal would fill a page
+
+
+_REMEDY = "see jpr doctor INDEX"
+_SMALL = 16 << 20  # bytes; larger files are compared at their first use
 
 
 def _schema() -> tantivy.Schema:
@@ -52,6 +56,24 @@ def _analyzer() -> tantivy.TextAnalyzer:
     )
 
 
+def _damage(folder: Path) -> AbstractContextManager[None]:
+    return explain_damage(folder, "the lexical index is damaged", _REMEDY, OSError, ValueError)
+
+
+def _check_footers(folder: Path) -> None:
+    """Compare the checksums that tantivy writes but never reads: damage may end the process.
+
+    At the end of a file are `{…"crc":1234}`, the length of this, and a constant, of 4 bytes each.
+    """
+    for file in folder.iterdir():
+        if file.suffix not in (".json", ".lock") and file.stat().st_size <= _SMALL:
+            content = memoryview(file.read_bytes())
+            length = int.from_bytes(content[-8:-4], "little")
+            body, footer = content[: -8 - length], bytes(content[-8 - length : -8])
+            if not footer.endswith(b'"crc":%d}' % zlib.crc32(body)):
+                raise FormatError(file, 0, f"is damaged; {_REMEDY}")
+
+
 class Bm25Writer(AbstractContextManager["Bm25Writer", None]):
     """Writes a BM25 index passage by passage; it is complete when `close` has returned."""
 
@@ -65,8 +87,9 @@ class Bm25Writer(AbstractContextManager["Bm25Writer", None]):
             for path in base.iterdir():
                 if not path.name.endswith(".lock"):
                     link(path, folder / path.name)
-        with explain_write_errors(folder, ValueError):  # tantivy's only type of error
+        with _damage(folder), explain_write_errors(folder, ValueError):  # tantivy's only error
             home = str(folder)
+            _check_footers(folder)
             index = tantivy.Index.open(home) if base else tantivy.Index(_schema(), home)
             index.register_tokenizer("jpr", _analyzer())
             self._writer = index.writer(heap_size=200_000_000, num_threads=1)
@@ -108,6 +131,7 @@ def _open(folder: Path) -> tantivy.Index:
 
     tantivy creates a lock file beside those it opens; in a read-only folder it gets links to them.
     """
+    _check_footers(folder)
     with TemporaryDirectory() if not os.access(folder, os.W_OK) else nullcontext(folder) as home:
         if home != folder:
             for path in folder.iterdir():
@@ -123,10 +147,12 @@ class Bm25Searcher:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        with self._read_errors():
+        with _damage(self._folder):
             index = _open(folder)
             self._searcher = index.searcher()
         self._schema = index.schema
+        if self._schema != _schema():
+            raise FormatError(folder, 0, "has other fields than jpr's; build it again")
         self._analyzer = _analyzer()
 
     def __len__(self) -> int:
@@ -141,26 +167,15 @@ class Bm25Searcher:
         query = tantivy.Query.boolean_query([(tantivy.Occur.Should, one) for one in queries])
         if where:
             query = self._filter(where).and_must_match(query)
-        with self._read_errors():
+        with _damage(self._folder):
             hits = self._searcher.search(query, limit=min(k, max(1, len(self))), count=False).hits
             rows = self._searcher.fast_field_values("row", [at for _, at in hits])
         scores = zip(rows, hits, strict=True)
         return ranked((int(row or 0), float(score)) for row, (score, _) in scores)
 
-    @contextmanager
-    def _read_errors(self) -> Iterator[None]:
-        """Raise tantivy's errors on damaged files, and its panics, as FormatError."""
-        try:
-            yield
-        except BaseException as error:
-            if isinstance(error, OSError | ValueError) or type(error).__name__ == "PanicException":
-                problem = "the lexical index is damaged; build or copy it again"
-                raise FormatError(self._folder, 0, problem) from error
-            raise
-
     def rows(self, where: Clauses) -> NDArray[np.int64]:
         """Return the rows of all passages that a filter accepts, ascending."""
-        with self._read_errors():
+        with _damage(self._folder):
             hits = self._searcher.search(
                 self._filter(where),
                 limit=max(1, len(self)),

@@ -10,6 +10,7 @@ The file is memory-mapped. faiss uses as many threads as the process allows.
 """
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from math import isqrt
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jpr.errors import ConfigError, DataError, FormatError
-from jpr.io.atomic import explain_write_errors
+from jpr.io.atomic import explain_damage, explain_write_errors
+from jpr.retrieve.faiss_layout import has_layout
 from jpr.retrieve.index_manifest import DenseManifest
 from jpr.retrieve.rank_fusion import Scored, ranked
 
@@ -80,7 +82,7 @@ def write_vectors(
         index.add(block)
     if index.ntotal != len(source):
         raise DataError(f"read {index.ntotal:,} vectors instead of {len(source):,}; encode again")
-    _save(index, folder)
+    _save(index, folder, lists)
     probes, recall = truth.choose_nprobe(index, lists, nprobe)
     kind = "ivf-sq8" if lists else "sq8"
     return DenseManifest(
@@ -88,13 +90,15 @@ def write_vectors(
     )
 
 
-def extend_vectors(source: VectorSource, base: Path, folder: Path) -> None:
+def extend_vectors(
+    source: VectorSource, base: Path, folder: Path, manifest: DenseManifest, rows: int
+) -> None:
     """Write the vectors of another index, and more, into an empty folder."""
-    index = _load(base, 0)
+    index = _load(base, manifest, rows, 0)
     for block in source.blocks():
         _check_finite(block, int(index.ntotal))
         index.add(block)
-    _save(index, folder)
+    _save(index, folder, manifest.lists)
 
 
 def _take(source: VectorSource, rows: Rows) -> Vectors:
@@ -161,27 +165,33 @@ class _ExactNeighbors:
             nprobe = min(lists, nprobe + 1 + nprobe // 4)
 
 
-def _save(index: Any, folder: Path) -> None:  # noqa: ANN401  faiss's own
+def _save(index: Any, folder: Path, lists: int) -> None:  # noqa: ANN401  faiss's own
     with explain_write_errors(folder, RuntimeError):
         faiss.write_index(index, str(folder / _FILE))
+    if not has_layout(folder / _FILE, index.d, index.ntotal, lists):
+        version = f"faiss-cpu {faiss.__version__}"
+        raise ConfigError(f"{version} writes another layout than is known; install an older one")
 
 
-def _load(folder: Path, flags: int) -> Any:  # noqa: ANN401  faiss's own
-    try:
+def _load(folder: Path, manifest: DenseManifest, rows: int, flags: int) -> Any:  # noqa: ANN401
+    with _damage(folder):
+        shape = manifest.dimension, rows, manifest.lists
+        if manifest.nprobe > manifest.lists or not has_layout(folder / _FILE, *shape):
+            raise FormatError(folder, 0, f"{_FILE} does not match its manifest; build it again")
         return faiss.read_index(str(folder / _FILE), flags)
-    except RuntimeError as error:
-        problem = f"the dense index is damaged ({error}); build it again"
-        raise FormatError(folder, 0, problem) from error
+
+
+def _damage(folder: Path) -> AbstractContextManager[None]:
+    problem, remedy = "the dense index is damaged", "see jpr doctor INDEX"
+    return explain_damage(folder, problem, remedy, OSError, RuntimeError)
 
 
 class DenseSearcher:
     """An open dense index; threads may share it."""
 
-    def __init__(self, folder: Path, manifest: DenseManifest) -> None:
-        self._index = _load(folder, faiss.IO_FLAG_MMAP_IFC)
-        self.manifest = manifest
-        if self._index.d != manifest.dimension:
-            raise FormatError(folder, 0, "does not match its manifest; build the index again")
+    def __init__(self, folder: Path, manifest: DenseManifest, rows: int) -> None:
+        self._folder, self.manifest = folder, manifest
+        self._index = _load(folder, manifest, rows, faiss.IO_FLAG_MMAP_IFC)
 
     def __len__(self) -> int:
         return int(self._index.ntotal)
@@ -194,7 +204,8 @@ class DenseSearcher:
         k = min(k, len(self) if rows is None else len(rows))
         if k < 1 or not len(vectors):
             return [[] for _ in vectors]
-        scores, found = self._index.search(vectors, k, params=self._parameters(rows))
+        with _damage(self._folder):
+            scores, found = self._index.search(vectors, k, params=self._parameters(rows))
         return [
             ranked((row, score) for row, score in zip(at, of, strict=True) if row >= 0)
             for at, of in zip(found.tolist(), scores.tolist(), strict=True)

@@ -1,15 +1,15 @@
 """What an index holds, after a complete check of its files and its encoder."""
 
-from math import inf
 from pathlib import Path
 from typing import Any
 
 from jpr.encode.encoder_folder import load_encoder
-from jpr.errors import JprError
+from jpr.errors import FormatError, JprError
 from jpr.retrieve.engines import FILES, MILVUS, engine_of
 from jpr.retrieve.index import Index
-from jpr.retrieve.index_manifest import PARTS, read_manifest
+from jpr.retrieve.index_manifest import PARTS, IndexManifest, find_damage, load_manifest
 from jpr.retrieve.milvus_retriever import NAME, read_milvus_manifest
+from jpr.retrieve.repair import describe_damage
 from jpr.retrieve.versions import open_current
 
 
@@ -26,7 +26,7 @@ def describe_index(folder: Path) -> dict[str, Any]:
             "dense": {"uri": remote.uri, "dimension": remote.dimension, "kind": remote.graph},
             **_encoder(remote.encoder, remote.key),
         }
-    manifest = open_current(folder, lambda version: read_manifest(version, inf))
+    manifest = open_current(folder, lambda version: _undamaged(folder, version))
     Index(folder)  # opens every part and compares the numbers of passages
     parts = dict.fromkeys(PARTS, 0)
     for name, size in manifest.sizes.items():
@@ -46,6 +46,13 @@ def describe_index(folder: Path) -> dict[str, Any]:
         "dense": about,
         **needed,
     }
+
+
+def _undamaged(folder: Path, version: Path) -> IndexManifest:
+    manifest = load_manifest(version)
+    if damage := find_damage(version, manifest):
+        raise FormatError(version, 0, describe_damage(folder, damage))
+    return manifest
 
 
 def _encoder(folder: str, key: str) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from jpr.io.checksums import sealed, sha256, unsealed
 from jpr.io.json_files import read_object
 from jpr.io.locks import private_folder
 from jpr.retrieve.index import Index, build_index, change_index, encoded_by
-from jpr.retrieve.index_manifest import read_manifest
+from jpr.retrieve.index_manifest import PARTS, IndexManifest, large_files, read_manifest
 from jpr.retrieve.versions import open_current
 from jpr.stages import Encoder, Progress
 from jpr.types import Passage
@@ -150,7 +150,7 @@ class _Update:
             file = self.index.with_name("files.json")
             record = unsealed(file, read_object(file))
             files = record["files"]
-            manifest = open_current(self.index, read_manifest)
+            manifest = open_current(self.index, _whole)
             if record["index"] == manifest.key and isinstance(files, dict):
                 return {
                     name: _File(size, (mtime, ctime), digest, passages)
@@ -168,6 +168,15 @@ class _Update:
         }
         with publish(self.index.with_name("files.json")) as stream:
             json.dump(sealed(record), stream)
+
+
+def _whole(version: Path) -> IndexManifest:
+    """Return the manifest of a version after a check of all its files."""
+    manifest = read_manifest(version)
+    large = large_files(version, manifest)
+    for part in PARTS:
+        large.check(part)
+    return manifest
 
 
 def _look(path: Path, known: _File | None) -> _File:

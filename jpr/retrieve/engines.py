@@ -31,6 +31,7 @@ class IndexSettings:
     precision: str | None = None
     nprobe: int | None = None
     replace: bool = False
+    repair: bool = False
     collection: str | None = None
     graph: str | None = None
     engine: str | None = None
@@ -98,7 +99,8 @@ class IndexOptions:
 class Engine:
     """Where an engine is and how its index is recognized."""
 
-    module: str  # with `build`, `open_retriever` and, if the options name them, `add` and `remove`
+    module: str
+    """Has `build`, `open_retriever` and, if the options name them, `add`, `remove`, `repair`."""
     marker: str  # the file that marks a folder as an index of this engine
     options: tuple[str, ...] = ()  # options of `jpr index` that not every engine has
 
@@ -110,7 +112,9 @@ class Engine:
 FILES, MILVUS = "files", "milvus"
 ENGINES = {
     FILES: Engine(
-        "jpr.retrieve.files_engine", "CURRENT", ("--add", "--remove", "--workers", "--set nprobe")
+        "jpr.retrieve.files_engine",
+        "CURRENT",
+        ("--add", "--remove", "--workers", "--set nprobe", "--set repair"),
     ),
     MILVUS: Engine(
         "jpr.retrieve.milvus", "milvus.json", ("--milvus", "--set collection", "--set graph")

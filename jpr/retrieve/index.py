@@ -21,7 +21,7 @@ from jpr.errors import ConfigError, FormatError
 from jpr.formats.corpus.store import PassageStore
 from jpr.retrieve.bm25 import Bm25Searcher
 from jpr.retrieve.filters import Clauses, Filter, clauses
-from jpr.retrieve.index_manifest import IndexManifest, read_manifest
+from jpr.retrieve.index_manifest import DenseManifest, IndexManifest, large_files, read_manifest
 from jpr.retrieve.rank_fusion import Scored
 from jpr.retrieve.version_writer import MakeVectors, VersionWriter
 from jpr.retrieve.versions import UNFINISHED, next_version, open_current
@@ -39,7 +39,6 @@ class Index:
     """An open index; threads may share it."""
 
     manifest: IndexManifest
-    store: PassageStore
 
     def __init__(self, folder: str | Path) -> None:
         """Open the version in use; an incomplete one is an error."""
@@ -54,18 +53,25 @@ class Index:
 
     def _open(self, version: Path) -> None:
         self.manifest = read_manifest(version)
-        self.store = PassageStore(version / "store")
+        self._large = large_files(version, self.manifest)
+        self._store = PassageStore(version / "store")
         self._bm25 = Bm25Searcher(version / "bm25")
         self._dense: DenseSearcher | None = None
         if self.manifest.vectors is not None:
             from jpr.retrieve import dense
 
-            self._dense = dense.DenseSearcher(version / "vectors", self.manifest.vectors)
-        passages = {len(self.store), len(self._bm25), self.manifest.passages}
-        rows = {self.store.end, self.manifest.rows, *([len(self._dense)] if self._dense else [])}
-        if len(passages) > 1 or len(rows) > 1:
+            vectors, rows = self.manifest.vectors, self.manifest.rows
+            self._dense = dense.DenseSearcher(version / "vectors", vectors, rows)
+        passages = {len(self._store), len(self._bm25), self.manifest.passages}
+        if len(passages) > 1 or self._store.end != self.manifest.rows:
             problem = "its parts hold different numbers of passages; build it again"
             raise FormatError(version, 0, problem)
+
+    @property
+    def store(self) -> PassageStore:
+        """The passages."""
+        self._large.check("store")
+        return self._store
 
     @property
     def has_dense(self) -> bool:
@@ -73,12 +79,21 @@ class Index:
         return self._dense is not None
 
     @property
-    def dense(self) -> "DenseSearcher":
-        """The dense part; an error if there is none."""
+    def dense(self) -> DenseManifest:
+        """What the dense part holds; an error if there is none."""
+        return self._vectors.manifest
+
+    @property
+    def _vectors(self) -> "DenseSearcher":
         if self._dense is None:
             problem = "the index has no vectors; build it with an encoder, or use bm25"
             raise ConfigError(f"{self._folder}: {problem}")
         return self._dense
+
+    @property
+    def _lexical(self) -> Bm25Searcher:
+        self._large.check("bm25")
+        return self._bm25
 
     @property
     def key(self) -> str:
@@ -87,18 +102,22 @@ class Index:
 
     def search_bm25(self, text: str, k: int, where: Filter | None = None) -> Scored:
         """Return (row, score) of the k best passages by BM25; all share a term with the text."""
-        return self._bm25.search(text, k, clauses(where, self.manifest.fields))
+        return self._lexical.search(text, k, clauses(where, self.manifest.fields))
 
     def search_dense(
         self, vectors: NDArray[np.float32], k: int, where: Filter | None = None
     ) -> list[Scored]:
         """Return, for each vector, (row, score) of the k passages of largest inner product."""
-        terms = clauses(where, self.manifest.fields)
+        dense, terms = self._vectors, clauses(where, self.manifest.fields)
         rows = self._accepted(terms) if terms or self.manifest.rows > len(self.store) else None
-        return self.dense.search(vectors, k, rows)
+        self._large.check("vectors")
+        return dense.search(vectors, k, rows)
 
     def _accepted_rows(self, terms: Clauses) -> NDArray[np.int64]:
-        return self._bm25.rows(terms) if terms else np.sort(self.store.rows).astype(np.int64)
+        rows = self._lexical.rows(terms) if terms else np.sort(self.store.rows).astype(np.int64)
+        if len(rows) and not 0 <= rows[0] <= rows[-1] < self.manifest.rows:
+            raise FormatError(self._folder, 0, "has rows without passages; build it again")
+        return rows
 
 
 def build_index(

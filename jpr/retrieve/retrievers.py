@@ -100,7 +100,7 @@ class DenseRetriever(_IndexRetriever):
     def __init__(self, index: Index, encoder: Encoder, where: Filter | None = None) -> None:
         """Search `index`, whose vectors `encoder` made, restricted to what `where` accepts."""
         super().__init__(index, where)
-        if (key := index.dense.manifest.key) != encoder.key:
+        if (key := index.dense.key) != encoder.key:
             raise ConfigError(
                 f"the index has vectors of encoder {key}, not of {encoder.key}; use the encoder "
                 "that it was built with, or build it again"

@@ -7,7 +7,7 @@ removed passage is no longer found; its bytes stay until the next full build.
 import hashlib
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,16 +15,13 @@ from typing import TYPE_CHECKING
 from jpr.errors import DataError
 from jpr.formats.corpus.store import PassageStore, StoreWriter
 from jpr.io.atomic import link
-from jpr.io.checksums import sealed, sha256
-from jpr.io.json_files import write_json
 from jpr.retrieve.bm25 import ANALYZER, Bm25Writer
 from jpr.retrieve.index_manifest import (
-    NAME,
     Change,
     DenseManifest,
     IndexManifest,
-    file_sizes,
     read_manifest,
+    write_manifest,
 )
 from jpr.types import Passage
 
@@ -101,7 +98,7 @@ class VersionWriter(ExitStack):
             if len(found) != n_added:
                 raise DataError(f"{len(found):,} vectors for {n_added:,} passages; encode again")
         dense = self._write_dense(found, encoder_folder, nprobe)
-        n_removed, sizes = len(self._removed), file_sizes(self._version)
+        n_removed = len(self._removed)
         manifest = replace(
             before,
             passages=before.passages + n_added - n_removed,
@@ -111,17 +108,8 @@ class VersionWriter(ExitStack):
             fields=tuple(sorted({*before.fields, *self._fields})),
             vectors=dense,
             history=(*before.history, Change(what, source, n_added, n_removed)),
-            sizes=sizes,
-            sums={name: self._sum_of(name) for name in sizes},
         )
-        write_json(self._version / NAME, sealed(asdict(manifest)))
-        return manifest
-
-    def _sum_of(self, name: str) -> str:
-        """Return the checksum of a file; that of one linked from the base is known."""
-        file, known = self._version / name, self.before.sums.get(name)
-        is_linked = known and self._base and file.samefile(self._base / name)
-        return known if known and is_linked else sha256(file)
+        return write_manifest(self._version, manifest, self._base)
 
     def _write_dense(
         self, source: "VectorSource | None", encoder: str, nprobe: int | None
@@ -143,5 +131,5 @@ class VersionWriter(ExitStack):
             raise DataError(
                 f"the index has vectors of encoder {known.key}, not {source.key}; use that encoder"
             )
-        extend_vectors(source, base, folder)
+        extend_vectors(source, base, folder, known, self.before.rows)
         return known

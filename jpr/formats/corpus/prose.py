@@ -7,7 +7,7 @@ above it. Markup is removed, and so is what a browser would not show.
 import re
 import struct
 import zlib
-from codecs import lookup
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE, BOM_UTF32_LE, lookup
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -73,17 +73,24 @@ def check_size(file: Path, problem: str, size: int, limit: int) -> None:
 
 
 def read_text(file: Path) -> str:
-    """Read a text file in UTF-8, or in UTF-16 with a byte order mark."""
+    """Read a text file in UTF-8, or in UTF-16 or UTF-32 with a byte order mark."""
     data = read_bytes(file)
+    name = _marked_codec(data) or "utf-8-sig"
     try:
-        if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-            return data.decode("utf-16")
-        text = data.decode("utf-8-sig")
+        text = data.decode(name)
     except UnicodeDecodeError as error:
-        raise FormatError(file, 0, "is not UTF-8; convert it, e.g. with iconv") from error
+        shown = name.removesuffix("-sig").upper()
+        raise FormatError(file, 0, f"is not {shown}; convert it, e.g. with iconv") from error
     if "\0" in text:
         raise FormatError(file, 0, "is not text; it holds zero bytes")
     return text
+
+
+def _marked_codec(data: bytes) -> str | None:
+    """Return the codec that a byte order mark names; that of UTF-32 may begin with UTF-16's."""
+    if data.startswith((BOM_UTF32_LE, BOM_UTF32_BE)):
+        return "utf-32"
+    return "utf-16" if data.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) else None
 
 
 def read_plain(file: Path) -> Iterator[Section]:
@@ -133,7 +140,7 @@ _BLOCKS = frozenset(
 _LEVELS = {f"h{level}": level for level in range(1, 7)}
 _CHARSET = re.compile(rb"""charset\s*+=\s*+["']?([\w.:-]++)""", re.IGNORECASE)
 _CODECS = re.compile(
-    "utf-8(-sig)?|utf-16(-[lb]e)?|ascii|iso8859-[0-9]+|cp(866|874|125.)|tis-620|koi8-[ru]|mac-roman"
+    "utf-8(-sig)?|utf-(16|32)(-[lb]e)?|ascii|iso8859-[0-9]+|cp(866|874|125.)|tis-620|koi8-[ru]|mac-roman"
     "|shift_jis|euc_jp|iso2022_jp|euc_kr|big5(hkscs)?|gb2312|gbk|gb18030|cp9(32|49)"
 )
 """Those of the web, by Python's names. Others, such as punycode, may take quadratic time."""
@@ -156,8 +163,8 @@ def _html_text(data: bytes) -> str:
     """Decode HTML by its charset, if it is one of the web, otherwise as UTF-8 or cp1252."""
     named = _CHARSET.search(data[:4096])
     names = [named[1].decode("ascii", "replace")] if named else []
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        names.insert(0, "utf-16")
+    if marked := _marked_codec(data):
+        names.insert(0, marked)
     for name in (*names, "utf-8-sig"):
         with suppress(LookupError, ValueError):
             if _CODECS.fullmatch(lookup(name).name):

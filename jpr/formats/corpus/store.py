@@ -11,21 +11,37 @@ import json
 import shutil
 import threading
 from array import array
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from tokenize import TokenError
 from typing import BinaryIO, NamedTuple, Self
 
 import numpy as np
 import zstandard
+from numpy.typing import NDArray
 
 from jpr.errors import DataError, FormatError
-from jpr.io.atomic import link
+from jpr.io.atomic import explain_damage, link
 from jpr.types import NO_META, Passage
 
 FILES = ("passages.zst", "passages.dict", "offsets.npy", "keys.npy")
 _BATCH = 10_000  # passages compressed at once; a dictionary is trained on the first
 _DICTIONARY_BYTES = 112_640
 _LEVEL = 3
+_LARGEST = 1 << 30  # bytes of a passage
+_AGAIN = "build the index again"
+_DAMAGE = (
+    ArithmeticError,
+    EOFError,
+    OSError,
+    RecursionError,
+    SyntaxError,
+    TokenError,
+    TypeError,
+    ValueError,
+    zstandard.ZstdError,
+)
+"""Errors of numpy and zstd on files that are damaged: numpy's headers are Python literals."""
 _TO_JSON = json.JSONEncoder(ensure_ascii=False).encode
 
 
@@ -83,9 +99,10 @@ class StoreWriter:
             self._compressor = zstandard.ZstdCompressor(
                 level=_LEVEL, dict_data=dictionary, write_checksum=True
             )
-        for packed in self._batch:
-            size = self._stream.write(self._compressor.compress(packed))
-            self._offsets.append(self._offsets[-1] + size)
+        with explain_damage(self._folder, "is damaged", _AGAIN, zstandard.ZstdError):
+            packed = [self._compressor.compress(one) for one in self._batch]
+        for frame in packed:
+            self._offsets.append(self._offsets[-1] + self._stream.write(frame))
         self._batch = []
 
     def close(self, removed: Collection[int] = ()) -> Written:
@@ -135,7 +152,16 @@ def _unpack(packed: bytes) -> Passage:
     meta_at = title_at + of_title
     text_at = meta_at + of_meta
     meta = json.loads(joined[meta_at:text_at]) if of_meta else NO_META
+    if not isinstance(meta, Mapping):
+        raise ValueError("its metadata is no JSON object")
     return Passage(joined[:title_at], joined[title_at:meta_at], joined[text_at:], meta)
+
+
+def _numbers(file: Path, dimensions: int) -> NDArray[np.uint64]:
+    found = np.load(file, mmap_mode="r")
+    if (found.dtype, found.ndim) != (np.uint64, dimensions):
+        raise ValueError(f"{file.name} holds {found.dtype} of shape {found.shape}")
+    return found  # type: ignore[no-any-return]  # numpy's
 
 
 def _key(id: str) -> int:
@@ -151,10 +177,10 @@ class PassageStore:
         self.folder = folder
         try:
             self._frames = np.memmap(folder / "passages.zst", mode="r")
-            self.offsets = np.load(folder / "offsets.npy", mmap_mode="r")
-            self.keys, self.rows = np.load(folder / "keys.npy", mmap_mode="r")
+            self.offsets = _numbers(folder / "offsets.npy", 1)
+            self.keys, self.rows = _numbers(folder / "keys.npy", 2)
             dictionary = (folder / "passages.dict").read_bytes()
-        except (OSError, ValueError, TypeError, EOFError) as error:
+        except (*_DAMAGE, MemoryError) as error:
             problem = f"is not a complete passage store ({error}); build it again"
             raise FormatError(folder, 0, problem) from error
         if len(self.offsets) <= len(self.keys) or self.offsets[-1] != len(self._frames):
@@ -172,15 +198,18 @@ class PassageStore:
 
     def __getitem__(self, row: int) -> Passage:
         if not 0 <= row < self.end:
-            raise IndexError(f"row {row} of {self.end}")
-        if not hasattr(self._local, "unpack"):  # threads must not share a decompressor
-            decompressor = zstandard.ZstdDecompressor(dict_data=self.dictionary)
-            self._local.unpack = decompressor.decompress
+            raise FormatError(self.folder, 0, f"there is no row {row} of {self.end}; {_AGAIN}")
         start, end = self.offsets[row : row + 2].tolist()
         try:
-            return _unpack(self._local.unpack(self._frames[start:end].tobytes()))
-        except (zstandard.ZstdError, ValueError) as error:
-            problem = f"passage {row} is damaged ({error}); build the store again"
+            if not hasattr(self._local, "unpack"):  # threads must not share a decompressor
+                decompressor = zstandard.ZstdDecompressor(dict_data=self.dictionary)
+                self._local.unpack = decompressor.decompress
+            frame = self._frames[start:end].tobytes()
+            if zstandard.frame_content_size(frame) > _LARGEST:
+                raise ValueError("it is too large")
+            return _unpack(self._local.unpack(frame))
+        except _DAMAGE as error:
+            problem = f"passage {row} is damaged ({error}); {_AGAIN}"
             raise FormatError(self.folder, 0, problem) from error
 
     def __iter__(self) -> Iterator[Passage]:

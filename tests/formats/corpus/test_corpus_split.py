@@ -154,7 +154,7 @@ def test_a_tokenizer_that_cuts_is_refused_unless_loaded_by_us(tmp_path: Path) ->
 @pytest.mark.parametrize("content", [b"", b"\xff\x00", b"[]", b"{}", b'{"model": {"type": "x"}}'])
 def test_a_file_that_is_no_tokenizer_is_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "t.json").write_bytes(content)
-    with pytest.raises(FormatError, match=r"t\.json: .*not a tokenizer"):
+    with pytest.raises(FormatError, match=r"t\.json: .*(not a tokenizer|JSON)"):
         read_tokenizer(tmp_path / "t.json")
     with pytest.raises(FormatError, match=r"tokenizer\.json: .*No such file"):
         read_tokenizer(tmp_path)

@@ -103,7 +103,7 @@ def test_a_passage_of_a_megabyte_and_ids_with_spaces(tmp_path: Path) -> None:
 def test_rows_outside_are_refused(tmp_path: Path) -> None:
     store = stored(tmp_path, 3)
     for row in (-1, 3):
-        with pytest.raises(IndexError, match=f"row {row} of 3"):
+        with pytest.raises(FormatError, match=f"row {row} of 3"):
             store[row]
 
 

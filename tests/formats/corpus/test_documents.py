@@ -50,8 +50,13 @@ def test_a_text_file_is_called_by_its_name(tmp_path: Path) -> None:
     )
 
 
-def test_utf_16_is_known_by_its_mark(tmp_path: Path) -> None:
-    assert read(tmp_path / "a.txt", "Zoë".encode("utf-16"))[0].text == "Zoë"
+@pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
+def test_utf_16_and_utf_32_are_known_by_their_marks(tmp_path: Path, codec: str) -> None:
+    for name, text in (("a.txt", "Zoë"), ("a.md", "Zoë"), ("a.html", "<p>Zoë</p>")):
+        assert read(tmp_path / name, f"\ufeff{text}".encode(codec))[0].text == "Zoë"
+    (row,) = read(tmp_path / "a.csv", "\ufeffname\nZoë\n".encode(codec))
+    assert "Zoë" in row.text
+    assert "\0" not in row.text
 
 
 def test_long_texts_are_cut_and_nothing_is_lost(tmp_path: Path, tokenizer: Tokenizer) -> None:
