@@ -50,7 +50,7 @@ class Service:
         engine = ServiceEngine(pipeline, self.metrics.count)
         self.name, self._pipeline = f"jpr-joint-{engine.weights[:8]}", engine.pipeline
         count_dropped = partial(self.metrics.count, "abandoned")
-        self.model = BatchThread(engine.work, limits.batch, count_dropped)
+        self.model = BatchThread(engine.work, min(limits.batch, engine.batch), count_dropped)
         self.first_stage = BatchThread(engine.search, limits.batch, count_dropped)
         self.uploads = BatchThread(self.corpora.work, 1, count_dropped)
         self.metrics.watch(self.model, self.first_stage, self.uploads)
