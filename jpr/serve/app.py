@@ -5,7 +5,7 @@ import signal
 import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, closing, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -217,11 +217,15 @@ def serve(
     Logs are sent to standard error.
     """
     log_to_stderr()
-    with address.bind() as bound:
-        server = make_server(service, policy)
+    server = make_server(service, policy)
+
+    def end(*_: object) -> None:  # before uvicorn has its own handler; it raises the signal again
+        server.should_exit = True
+
+    with address.bind() as bound, closing(service):
         host, port = bound.getsockname()[:2]
         url = f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
-        signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn raises it again at the end
+        signal.signal(signal.SIGTERM, end)
         log_event("serving", url=url, model=service.name, token=policy.tokens is not None)
         ready(url)
         asyncio.run(server.serve(sockets=[bound]))

@@ -51,15 +51,15 @@ class Service:
         self.model = BatchThread(engine.work, min(limits.batch, engine.batch), count_dropped)
         self.first_stage = BatchThread(engine.search, limits.batch, count_dropped)
         self.uploads = BatchThread(self.corpora.work, 1, count_dropped)
-        self.metrics.watch(self.model, self.first_stage, self.uploads)
         self._bodies = BatchThread(_called, 1)
+        threads = self.model, self.first_stage, self.uploads, self._bodies
+        self._open: list[BatchThread[Any, Any]] = [*threads]
+        self.metrics.watch(*self._open)
 
     def close(self) -> None:
-        """Finish the queued jobs, and remove uploaded corpora."""
-        self.model.close()
-        self.first_stage.close()
-        self.uploads.close()
-        self._bodies.close()
+        """Finish the queued jobs, unless they are stuck, and remove uploaded corpora."""
+        while self._open:  # a second call has nothing to wait for
+            self._open.pop().close()
         self.corpora.close()
 
     async def in_thread(self, function: Callable[[], T], client: str) -> T:

@@ -62,6 +62,19 @@ def test_sigterm_ends_a_service_whose_model_is_stuck(served: Path) -> None:
         assert json.loads(list(process.stderr)[-1])["event"] == "ended"
 
 
+def test_sigterm_ends_a_service_that_has_just_started(served: Path) -> None:
+    program = [sys.executable, "-m", "tests.serve.running", str(served)]
+    with (
+        subprocess.Popen(program, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process,
+        ExitStack() as ended,
+    ):
+        ended.callback(process.kill)
+        assert process.stderr is not None
+        assert json.loads(process.stderr.readline())["event"] == "serving"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 0
+
+
 def is_refused(url: str) -> bool:
     try:
         httpx.get(f"{url}healthz")
