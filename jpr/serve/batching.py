@@ -88,27 +88,40 @@ class BatchThread(Generic[Job, Result]):
     def _run(self) -> None:
         for queued in self._queue.batches(self._max_batch, _WAIT):
             start = self._progress = monotonic()
-            if batch := [one for one in queued if not one[1].cancelled()]:
-                self._process(batch)
-                seconds = (monotonic() - start) / len(batch)
+            batch = [one for one in queued if not one[1].cancelled()]
+            queued.clear()
+            if count := len(batch):
+                alone = self._process(batch)
+                while alone:
+                    self._process([alone.pop(0)])
+                seconds = (monotonic() - start) / count
                 self.seconds_per_job += 0.2 * (seconds - self.seconds_per_job)
             self._progress = None
 
-    def _process(self, batch: "Sequence[tuple[Job, Future[Result]]]") -> None:
+    def _process(
+        self, batch: "list[tuple[Job, Future[Result]]]"
+    ) -> "list[tuple[Job, Future[Result]]]":
+        """Process a batch; return jobs to be processed alone, because one of them failed.
+
+        No variable may keep jobs or futures: the traceback of an error keeps all variables.
+        """
+
         def is_left(position: int) -> bool:
             self._progress = monotonic()
             return batch[position][1].cancelled()
 
-        left = dict(enumerate(batch))
+        left, alone = dict(enumerate(batch)), []
         try:
             for position, result in self._work([job for job, _ in batch], is_left):
-                future = left.pop(position)[1]
-                if future.set_running_or_notify_cancel():
-                    future.set_result(result)
+                if left[position][1].set_running_or_notify_cancel():
+                    left[position][1].set_result(result)
+                del left[position]
                 self._progress = monotonic()
         except BaseException as error:  # belongs to the caller that waits, not to this thread
-            for job, future in left.values():
-                if len(batch) > 1 and not future.cancelled():
-                    self._process([(job, future)])
-                elif future.set_running_or_notify_cancel():
-                    future.set_exception(error)
+            if len(batch) > 1:
+                alone = [one for one in left.values() if not one[1].cancelled()]
+            elif left and batch[0][1].set_running_or_notify_cancel():
+                batch[0][1].set_exception(error)
+        batch.clear()
+        left.clear()
+        return alone

@@ -1,5 +1,6 @@
 """Jobs that come together are done together, and none is lost."""
 
+import gc
 import weakref
 from collections.abc import Iterator, Sequence
 from threading import Event
@@ -96,6 +97,28 @@ def test_a_cancelled_job_is_forgotten_at_once() -> None:
     assert known() is None
     may_go.set()
     thread.close()
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_job_that_fails_is_forgotten_at_once(count: int) -> None:
+    """The traceback of its error would keep it until Python looks for reference cycles."""
+
+    def work(jobs: Sequence[Job], _: IsLeft) -> Iterator[tuple[int, None]]:
+        raise ValueError(len(jobs))
+
+    thread = BatchThread(work, max_batch=2)
+    jobs = [Job() for _ in range(count)]
+    known = [weakref.ref(job) for job in jobs]
+    gc.disable()
+    try:
+        futures = [thread.submit(job) for job in jobs]
+        jobs.clear()
+        assert all(isinstance(future.exception(), ValueError) for future in futures)
+        thread.close()
+        futures.clear()
+        assert [one() for one in known] == [None] * count
+    finally:
+        gc.enable()
 
 
 def test_work_that_is_stuck_does_not_keep_the_process() -> None:
