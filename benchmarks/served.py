@@ -22,6 +22,7 @@ from jpr.read.spans import SpanReader
 from jpr.rerank.joint import BUNDLED_MODEL, JointReranker
 from jpr.rerank.prompt import PromptSettings
 from jpr.retrieve.custom import FunctionRetriever
+from jpr.serve.access import AccessPolicy
 from jpr.serve.app import Address, serve
 from jpr.serve.limits import ServiceLimits
 from jpr.serve.service import Service
@@ -80,7 +81,7 @@ def main(model: Path, batch: int, waiting: int) -> None:
     retriever = FunctionRetriever(lambda _, k: hits[:k])
     limits = ServiceLimits(waiting=waiting, batch=batch, seconds=3600)
     pipeline = Pipeline(retriever, joint, SpanReader(joint))
-    serve(Service(pipeline, limits, read_tokenizer(model)), Address(port=0), None)
+    serve(Service(pipeline, limits, read_tokenizer(model)), Address(port=0), AccessPolicy())
 
 
 def tiny_model(folder: Path) -> Path:

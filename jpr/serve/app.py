@@ -5,7 +5,7 @@ import signal
 import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,15 +23,17 @@ from starlette.types import ASGIApp, Scope
 import jpr
 from jpr.errors import ConfigError
 from jpr.retrieve.retrievers import hits_json
+from jpr.serve.access import AccessPolicy, is_loopback
 from jpr.serve.bodies import BoundedRoute
 from jpr.serve.connections import BoundedProtocol
 from jpr.serve.engine import RerankResult
-from jpr.serve.limits import CannotStoreError
+from jpr.serve.limits import CannotStoreError, ServiceSettings
 from jpr.serve.logs import log_event, log_to_stderr
-from jpr.serve.middleware import LOCAL, AccessPolicy, RequestMiddleware
+from jpr.serve.middleware import RequestMiddleware
 from jpr.serve.responses import HANDLED, StrictJson, handle_error, handle_lack
 from jpr.serve.schemas import AskRequest, RerankRequest, RerankResponse, SearchRequest
 from jpr.serve.service import Service
+from jpr.serve.tokens import Tokens
 
 WEB = Path(__file__).parent / "web"
 _PAGE_HEADERS = {
@@ -53,7 +55,8 @@ def make_app(service: Service, policy: AccessPolicy) -> ASGIApp:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        yield
+        with policy.tokens.watched() if policy.tokens else nullcontext():
+            yield
         await asyncio.to_thread(service.close)
 
     page = _Page(directory=WEB, html=True)
@@ -74,7 +77,8 @@ def make_app(service: Service, policy: AccessPolicy) -> ASGIApp:
     )
     app.state.service = service
     app.include_router(router)
-    return RequestMiddleware(app, service, policy)
+    paths = {route.path for route in router.routes if isinstance(route, Route)}
+    return RequestMiddleware(app, service, policy, paths | {f"/{name}" for name in files})
 
 
 class _Page(StaticFiles):
@@ -91,7 +95,14 @@ def _service(request: Request) -> Service:
     return service
 
 
+def _client(request: Request) -> str:
+    client: str = request.state.client
+    return client
+
+
 ServiceOf = Annotated[Service, Depends(_service)]
+ClientOf = Annotated[str, Depends(_client)]
+"""Who sent a request, for the turns of clients."""
 
 
 @router.get("/healthz")
@@ -122,34 +133,40 @@ async def metrics(service: ServiceOf) -> Response:
 
 @router.post("/v1/rerank", response_model=RerankResponse)
 @router.post("/v2/rerank", response_model=RerankResponse)
-async def rerank(body: RerankRequest, service: ServiceOf, request: Request) -> JSONResponse:
+async def rerank(
+    body: RerankRequest, service: ServiceOf, client: ClientOf, request: Request
+) -> JSONResponse:
     """Choose from documents, in the format of Jina and Cohere's version 1 or of Cohere's 2."""
     version = 1 if request.scope["route"].path == "/v1/rerank" else 2
     request.state.log_fields["passages"] = len(body.documents)
-    found = await service.model.run(await service.in_thread(partial(body.job, service)))
+    job = await service.in_thread(partial(body.job, service), client)
+    found = await service.model.run(job, client)
     assert isinstance(found, RerankResult)
-    return await service.in_thread(lambda: StrictJson(body.response(found, version, service.name)))
+    response = partial(body.response, found, version, service.name)
+    return await service.in_thread(lambda: StrictJson(response()), client)
 
 
 @router.post("/v1/ask")
-async def ask(body: AskRequest, service: ServiceOf) -> JSONResponse:
+async def ask(body: AskRequest, service: ServiceOf, client: ClientOf) -> JSONResponse:
     """Answer a question."""
-    return StrictJson(await service.model.run(body.job(service)))
+    return StrictJson(await service.model.run(body.job(service), client))
 
 
 @router.post("/v1/search")
-async def search(body: SearchRequest, service: ServiceOf) -> JSONResponse:
+async def search(body: SearchRequest, service: ServiceOf, client: ClientOf) -> JSONResponse:
     """Return passages of the first stage."""
-    found = await service.first_stage.run(body.job(service))
-    return await service.in_thread(lambda: StrictJson({"hits": hits_json(found)}))
+    found = await service.first_stage.run(body.job(service), client)
+    return await service.in_thread(lambda: StrictJson({"hits": hits_json(found)}), client)
 
 
 @router.post("/v1/corpora", status_code=201)
-async def corpora(files: list[UploadFile], service: ServiceOf, request: Request) -> JSONResponse:
+async def corpora(
+    files: list[UploadFile], service: ServiceOf, client: ClientOf, request: Request
+) -> JSONResponse:
     """Make a corpus of uploaded files."""
     request.state.log_fields["files"] = len(files)
     given = [(file.filename or "", await file.read()) for file in files]
-    corpus = await service.uploads.run(given)
+    corpus = await service.uploads.run(given, client)
     made = {"corpus": corpus.id, "passages": corpus.passages, "left_out": corpus.left_out}
     return StrictJson(made, 201)
 
@@ -177,17 +194,22 @@ class Address:
     @property
     def is_local(self) -> bool:
         """Whether only this machine can connect."""
-        return self.host in LOCAL
+        return is_loopback(self.host)
 
-    def policy(self, token: str | None) -> AccessPolicy:
-        """Return who may connect; a local service without a token checks host names."""
-        return AccessPolicy(token, LOCAL if self.is_local and token is None else ())
+    def policy(self, tokens: Tokens | None, settings: ServiceSettings) -> AccessPolicy:
+        """Return who may send requests; other machines need a token, unless `insecure` is set."""
+        if tokens is None and not self.is_local and not settings.insecure:
+            problem = f"--host {self.host}: other machines could send requests without a token"
+            raise ConfigError(f"{problem}; give --token-file, or --set insecure=true")
+        is_open = tokens is not None and not self.is_local and not settings.hosts
+        names = ("localhost", *(name.lower() for name in settings.hosts))
+        return AccessPolicy(tokens, None if is_open else names, settings.proxies)
 
 
 def serve(
     service: Service,
     address: Address,
-    token: str | None,
+    policy: AccessPolicy,
     ready: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then finish running requests; call `ready` with the URL.
@@ -195,12 +217,16 @@ def serve(
     Logs are sent to standard error.
     """
     log_to_stderr()
-    with address.bind() as bound:
-        server = make_server(service, address.policy(token))
+    server = make_server(service, policy)
+
+    def end(*_: object) -> None:  # before uvicorn has its own handler; it raises the signal again
+        server.should_exit = True
+
+    with address.bind() as bound, closing(service):
         host, port = bound.getsockname()[:2]
         url = f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
-        signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn raises it again at the end
-        log_event("serving", url=url, model=service.name, token=token is not None)
+        signal.signal(signal.SIGTERM, end)
+        log_event("serving", url=url, model=service.name, token=policy.tokens is not None)
         ready(url)
         asyncio.run(server.serve(sockets=[bound]))
     log_event("ended")
@@ -208,7 +234,7 @@ def serve(
 
 def make_server(service: Service, policy: AccessPolicy) -> uvicorn.Server:
     """Return the HTTP server of a service."""
-    protocol = partial(BoundedProtocol, service.limits, Counter[str]())
+    protocol = partial(BoundedProtocol, service.limits, policy, Counter[str]())
     return uvicorn.Server(
         uvicorn.Config(
             make_app(service, policy),
@@ -217,6 +243,8 @@ def make_server(service: Service, policy: AccessPolicy) -> uvicorn.Server:
             log_config=None,
             access_log=False,
             server_header=False,
+            proxy_headers=bool(policy.proxies),
+            forwarded_allow_ips=list(policy.proxies),
             limit_concurrency=1000,  # further connections are closed with 503
             timeout_graceful_shutdown=int(service.limits.seconds) + 1,
         )

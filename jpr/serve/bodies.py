@@ -29,7 +29,7 @@ class BoundedRequest(Request):
             body = await self.body()
             try:
                 self._json = await service.in_thread(
-                    partial(read_json, body, service.limits.values)
+                    partial(read_json, body, service.limits.values), self.state.client
                 )
             except TooManyValuesError as error:
                 raise HTTPException(413, str(error)) from error

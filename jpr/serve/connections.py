@@ -2,13 +2,13 @@
 
 import asyncio
 from collections import Counter
-from ipaddress import ip_network
 from typing import Any
 
 from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
+from jpr.serve.access import AccessPolicy, client_key
 from jpr.serve.limits import ServiceLimits
 
 _TOO_MANY = (
@@ -23,6 +23,7 @@ class BoundedProtocol(H11Protocol):
     def __init__(
         self,
         limits: ServiceLimits,
+        policy: AccessPolicy,
         open: Counter[str],
         config: Config,
         server_state: ServerState,
@@ -30,17 +31,17 @@ class BoundedProtocol(H11Protocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        self._limits, self._open, self._key = limits, open, ""
+        self._limits, self._policy, self._open, self._key = limits, policy, open, ""
         self._state: tuple[bool, bool] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Accept a connection, unless its client has too many."""
+        """Accept a connection, unless its client has too many; a proxy has those of others."""
         super().connection_made(transport)
-        most = self._limits.connections
-        self._key = client_key(self.client[0] if self.client else "")
+        most, host = self._limits.connections, self.client[0] if self.client else ""
+        self._key = client_key(host)
         self._open[self._key] += 1
-        if self._open[self._key] > most:
+        if self._open[self._key] > most and not self._policy.is_proxy(host):
             message = b'{"message": "%d connections are open already; close some"}' % most
             transport.write(_TOO_MANY % (len(message), message))
             transport.close()
@@ -85,15 +86,3 @@ class BoundedProtocol(H11Protocol):
         if self.flow.write_paused or not is_busy:
             wait = self._limits.seconds if self.flow.write_paused else self._limits.idle
             self._timer = self.loop.call_later(wait, self.transport.abort)
-
-
-def client_key(host: str) -> str:
-    """Return what counts as one client: an address, of IPv6 its network.
-
-    >>> client_key("192.0.2.7"), client_key("2001:db8::1:2")
-    ('192.0.2.7', '2001:db8::/64')
-    """
-    try:
-        return str(ip_network(f"{host}/64", strict=False))
-    except ValueError:  # no mask of IPv4 has 64 bits
-        return host

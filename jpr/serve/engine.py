@@ -156,6 +156,8 @@ class ServiceEngine:
         if not isinstance(pipeline.reranker, JointReranker):
             raise ConfigError("only a joint model can be served; use a JointReranker")
         self._scorer = DeadlineScorer(pipeline.reranker.scorer, SEARCH_SECONDS)
+        self.batch = self._scorer.batch
+        """How many jobs it is faster to run together; with 1, others get their turn after each."""
         self._joint = pipeline.reranker.with_scorer(self._scorer)
         self._count, self.weights = count, self._joint.weights
         self._cache: OrderedDict[tuple[str, str], OpenQuestion] = OrderedDict()
@@ -194,8 +196,8 @@ class ServiceEngine:
     def _ask_cached(
         self, asks: Sequence[Placed[AskJob]], is_left: IsLeft
     ) -> Iterator[Placed[Json]]:
-        """Answer one question after another, keeping what is encoded; cached ones come first."""
-        for place, ask in sorted(asks, key=lambda one: one[1].key not in self._cache):
+        """Answer one question after another, keeping what is encoded."""
+        for place, ask in asks:
             self._scorer.start(is_left, place)
             opened = self._cache.pop(ask.key, None)
             self._count("reused", int(opened is not None))

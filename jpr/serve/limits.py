@@ -1,7 +1,7 @@
 """The limits of a service, and those of its machine."""
 
 import errno
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 
 from jpr.errors import ConfigError
 
@@ -24,7 +24,8 @@ class ServiceLimits:
     characters: int = 2_000_000
     """Characters of all texts of a request together."""
     waiting: int = 32
-    """Requests running or queued; further ones are rejected with 429 and Retry-After."""
+    """Requests running or queued; further ones are rejected with 429 and Retry-After. A client
+    that has none is accepted until there are twice that number."""
     seconds: float = 60.0
     """Time for a request, from its first byte to its response."""
     batch: int = 8
@@ -41,9 +42,21 @@ class ServiceLimits:
     """Passages of an uploaded corpus."""
 
     def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
-            if not value > 0:
-                raise ConfigError(f"limit {name} = {value}; it must be above 0")
+        for limit in fields(ServiceLimits):
+            if not (value := getattr(self, limit.name)) > 0:
+                raise ConfigError(f"{limit.name} = {value}; it must be above 0")
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSettings(ServiceLimits):
+    """The limits of the service over HTTP, and who may send requests."""
+
+    hosts: tuple[str, ...] = ()
+    """Names of the service, besides localhost and addresses, that requests may use."""
+    proxies: tuple[str, ...] = ()
+    """Addresses and networks of reverse proxies, whose X-Forwarded-For names the client."""
+    insecure: bool = False
+    """Whether other machines may send requests without a token."""
 
 
 class CannotStoreError(Exception):

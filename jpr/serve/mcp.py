@@ -31,7 +31,7 @@ Count = Annotated[int, Field(ge=1, le=_MAX_K)]
 def serve_mcp(pipeline: Pipeline, limits: ServiceLimits) -> None:
     """Serve until standard input ends; standard output carries the protocol alone."""
     engine = ServiceEngine(pipeline)
-    model = BatchThread(engine.work, limits.batch)
+    model = BatchThread(engine.work, min(limits.batch, engine.batch))
     first_stage = BatchThread(engine.search, limits.batch)
     server = MCPServer("jpr", version=jpr.__version__, instructions=_INSTRUCTIONS)
 

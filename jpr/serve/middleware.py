@@ -5,13 +5,10 @@ its body is read up to the limit, and the app answers until the deadline or a di
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass
-from hmac import compare_digest
 from math import ceil
 from time import monotonic
-from urllib.parse import urlsplit
 from uuid import uuid4
 
 from starlette.datastructures import Headers
@@ -20,52 +17,25 @@ from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from jpr.serve.access import AccessPolicy, client_key
 from jpr.serve.bodies import parts_of
 from jpr.serve.logs import log_event
 from jpr.serve.responses import error_response
 from jpr.serve.service import Service
 
-LOCAL = ("127.0.0.1", "localhost", "::1")
-_PROTECTED = ("/v1/", "/v2/", "/metrics")
-"""Parts of paths that need the token even for GET, wherever the app is mounted; the page,
-`/healthz` and `/openapi.json` reveal nothing of any document."""
-
-
-@dataclass(frozen=True, slots=True)
-class AccessPolicy:
-    """Who may send requests: those with the token, by the right host name, from no other site."""
-
-    token: str | None = None  # required as `Authorization: Bearer TOKEN`; None for no such check
-    hosts: tuple[str, ...] = ()
-    """Allowed values of the Host header; empty for any. They keep out pages of other sites whose
-    name was pointed at this machine (DNS rebinding)."""
-
-    def check(self, method: str, path: str, headers: Mapping[str, str]) -> None:
-        """Raise HTTPException 403 or 401 for a request that is not allowed."""
-        host, origin = headers.get("host", ""), headers.get("origin")
-        try:
-            name, site = urlsplit(f"//{host}").hostname, urlsplit(origin or "").netloc
-        except ValueError:
-            name = site = None
-        if origin is not None and site != host:
-            raise HTTPException(403, "requests from pages of other sites are not allowed")
-        if self.hosts and name not in self.hosts:
-            raise HTTPException(403, "unknown host name; use the service's own address")
-        is_public = method in ("GET", "HEAD") and not any(part in path for part in _PROTECTED)
-        if self.token is None or is_public:
-            return
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        same = compare_digest(given.strip(" \t").encode("latin-1"), self.token.encode())
-        if scheme.lower() != "bearer" or not same:
-            challenge = {"www-authenticate": "Bearer"}
-            raise HTTPException(401, "send the token: Authorization: Bearer TOKEN", challenge)
-
 
 class RequestMiddleware:
     """Checks, limits, logs and counts every request to an app."""
 
-    def __init__(self, app: ASGIApp, service: Service, policy: AccessPolicy) -> None:
-        self._app, self._service, self._policy = app, service, policy
+    def __init__(
+        self,
+        app: ASGIApp,
+        service: Service,
+        policy: AccessPolicy,
+        paths: Collection[str] = (),
+    ) -> None:
+        """Guard an app; `paths` are those that logs may show of requests that it never gets."""
+        self._app, self._service, self._policy, self._paths = app, service, policy, paths
         self._limits, self._metrics = service.limits, service.metrics
         self._limited = RequestBodyLimitMiddleware(self._answer, self._limits.body)
         self._pending: set[_Response] = set()  # admitted, and not yet sent
@@ -76,10 +46,16 @@ class RequestMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        start, response = monotonic(), _Response(send, self._pending)
-        scope.setdefault("state", {})["log_fields"] = response.log_fields
+        host = (scope.get("client") or ("",))[0]
+        start, response = monotonic(), _Response(send, self._pending, client_key(host))
+        response.log_fields["client"] = host
+        state = scope.setdefault("state", {})
+        state["log_fields"] = response.log_fields
         try:
-            self._policy.check(scope["method"], scope["path"], Headers(scope=scope))
+            headers = Headers(scope=scope)
+            if name := self._policy.check(scope["method"], scope["path"], headers, host):
+                response.log_fields["token"] = response.client = name
+            state["client"] = response.client
             if scope["method"] == "POST":
                 await self._admit(scope, receive, response)
             else:
@@ -92,7 +68,9 @@ class RequestMiddleware:
             self._record(scope, response, monotonic() - start)
 
     async def _admit(self, scope: Scope, receive: Receive, response: "_Response") -> None:
-        if (waiting := len(self._pending)) >= self._limits.waiting:
+        has_some = any(one.client == response.client for one in self._pending)
+        most = self._limits.waiting * (1 if has_some else 2)  # no client keeps all others out
+        if (waiting := len(self._pending)) >= most:
             seconds = ceil(waiting * self._service.model.seconds_per_job)
             seconds = min(max(seconds, 1), ceil(self._limits.seconds))
             message = f"{waiting} requests are waiting already; retry in {seconds} s"
@@ -133,7 +111,8 @@ class RequestMiddleware:
 
     def _record(self, scope: Scope, response: "_Response", seconds: float) -> None:
         """Log and count a request; paths that are not routes are not revealed."""
-        route = getattr(scope.get("route"), "path", "other")
+        known = scope["path"] if scope["path"] in self._paths else "other"
+        route = getattr(scope.get("route"), "path", known)
         status = response.status or 500
         self._metrics.requests.labels(route, str(status)).inc()
         self._metrics.seconds.labels(route).observe(seconds)
@@ -151,8 +130,9 @@ class RequestMiddleware:
 class _Response:
     """What is sent to a client, with the facts for the log."""
 
-    def __init__(self, send: Send, pending: "set[_Response]") -> None:
+    def __init__(self, send: Send, pending: "set[_Response]", client: str) -> None:
         self._send, self._pending = send, pending
+        self.client = client  # the name of its token or its address
         self.id = uuid4().hex
         self.status = 0  # until the response starts
         self.log_fields: dict[str, object] = {}  # counts that the app adds to the log line

@@ -1,8 +1,6 @@
 """A pipeline with the threads that work for it, its limits, and counts of what it has done."""
 
-import asyncio
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -12,7 +10,7 @@ from starlette.exceptions import HTTPException
 from tokenizers import Tokenizer
 
 from jpr.pipeline import Pipeline
-from jpr.serve.batching import BatchThread
+from jpr.serve.batching import BatchThread, IsLeft
 from jpr.serve.engine import ServiceEngine
 from jpr.serve.limits import ServiceLimits
 from jpr.serve.uploads import UploadedCorpora
@@ -50,23 +48,24 @@ class Service:
         engine = ServiceEngine(pipeline, self.metrics.count)
         self.name, self._pipeline = f"jpr-joint-{engine.weights[:8]}", engine.pipeline
         count_dropped = partial(self.metrics.count, "abandoned")
-        self.model = BatchThread(engine.work, limits.batch, count_dropped)
+        self.model = BatchThread(engine.work, min(limits.batch, engine.batch), count_dropped)
         self.first_stage = BatchThread(engine.search, limits.batch, count_dropped)
         self.uploads = BatchThread(self.corpora.work, 1, count_dropped)
-        self.metrics.watch(self.model, self.first_stage, self.uploads)
-        self._bodies = ThreadPoolExecutor(1, "jpr-bodies")
+        self._bodies = BatchThread(_called, 1)
+        threads = self.model, self.first_stage, self.uploads, self._bodies
+        self._open: list[BatchThread[Any, Any]] = [*threads]
+        self.metrics.watch(*self._open)
 
     def close(self) -> None:
-        """Finish the queued jobs, and remove uploaded corpora."""
-        self.model.close()
-        self.first_stage.close()
-        self.uploads.close()
-        self._bodies.shutdown()
+        """Finish the queued jobs, unless they are stuck, and remove uploaded corpora."""
+        while self._open:  # a second call has nothing to wait for
+            self._open.pop().close()
         self.corpora.close()
 
-    async def in_thread(self, function: Callable[[], T]) -> T:
-        """Read or write a body outside of the event loop, one body at a time."""
-        return await asyncio.get_running_loop().run_in_executor(self._bodies, function)
+    async def in_thread(self, function: Callable[[], T], client: str) -> T:
+        """Read or write a client's body outside of the event loop, one body at a time."""
+        result: T = await self._bodies.run(function, client)
+        return result
 
     @property
     def is_ready(self) -> bool:
@@ -80,6 +79,11 @@ class Service:
         if (found := self.corpora.get(corpus)) is None:
             raise HTTPException(404, "unknown or expired corpus; upload its files again")
         return replace(self._pipeline, retriever=found.retriever)
+
+
+def _called(functions: Sequence[Callable[[], Any]], _: IsLeft) -> Iterator[tuple[int, Any]]:
+    """Yield what each function returns."""
+    return ((place, function()) for place, function in enumerate(functions))
 
 
 class Metrics:

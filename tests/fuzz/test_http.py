@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
+from jpr.serve.access import AccessPolicy
 from jpr.serve.app import make_app
 from jpr.serve.limits import ServiceLimits
-from jpr.serve.middleware import LOCAL, AccessPolicy
+from jpr.serve.tokens import Tokens
 from tests.serve.running import make_service, open_pipeline
 
 from .hostile import altered, damaged, fuzzing
@@ -51,13 +52,13 @@ NAMES = st.text(max_size=80) | st.sampled_from(
 def client(served: Path) -> Iterator[TestClient]:
     app = make_app(
         make_service(open_pipeline(served), ServiceLimits(seconds=20)),
-        AccessPolicy("s3cret", LOCAL),
+        AccessPolicy(Tokens.of_text("0123456789abcdef", "here"), ("localhost",)),
     )
     with TestClient(
         app,
         base_url="http://127.0.0.1",
         raise_server_exceptions=False,
-        headers={"authorization": "Bearer s3cret"},
+        headers={"authorization": "Bearer 0123456789abcdef"},
     ) as made:
         yield made
 

@@ -13,9 +13,10 @@ from starlette.testclient import TestClient
 from jpr.cli import _exit_code
 from jpr.pipeline import Pipeline
 from jpr.retrieve.index import build_index
+from jpr.serve.access import AccessPolicy
 from jpr.serve.app import make_app
 from jpr.serve.logs import JsonLines
-from jpr.serve.middleware import AccessPolicy
+from jpr.serve.tokens import Tokens
 from jpr.types import Passage
 from tests.serve.running import PASSAGES, QUESTION, make_service, open_pipeline, running
 
@@ -69,7 +70,7 @@ def test_errors_quote_nothing_raw(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 def test_the_token_is_required_wherever_the_app_is_mounted(pipeline: Pipeline) -> None:
-    inner = make_app(make_service(pipeline), AccessPolicy(SECRET))
+    inner = make_app(make_service(pipeline), AccessPolicy(Tokens.of_text(SECRET, "here")))
     with TestClient(Starlette(routes=[Mount("/jpr", inner)])) as client:
         assert client.get("/jpr/healthz").status_code == 200
         for path in ("/jpr/v1/ask", "/jpr/v1/search", "/jpr/v2/rerank", "/jpr/v1/corpora"):
@@ -92,7 +93,7 @@ def test_secrets_are_neither_logged_nor_returned(
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     caplog.set_level(logging.DEBUG)
-    with running(pipeline, token=SECRET) as url:
+    with running(pipeline, tokens=Tokens.of_text(SECRET, "here")) as url:
         for given in (f"Bearer {SECRET}", f"Basic {SECRET}", SECRET, f"Bearer {SECRET}x"):
             head = {"authorization": given, "x-api-key": SECRET, "cookie": SECRET}
             for body in ({"question": PASSAGES[0].text}, {"question": 7}):

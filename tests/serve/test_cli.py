@@ -8,10 +8,11 @@ import pytest
 
 from jpr.cli import serve
 from jpr.cli.serve import ServeArguments
-from jpr.errors import ConfigError, MissingExtraError
+from jpr.errors import ConfigError, FormatError, MissingExtraError
 from jpr.io.settings import parse_settings
 from jpr.serve.app import Address
-from jpr.serve.limits import ServiceLimits
+from jpr.serve.limits import ServiceLimits, ServiceSettings
+from jpr.serve.tokens import Tokens
 
 
 def test_documents_or_an_index(tmp_path: Path) -> None:
@@ -37,17 +38,29 @@ def test_the_token_is_of_the_file_or_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("JPR_TOKEN", raising=False)
-    assert serve.read_token(None) is None
-    monkeypatch.setenv("JPR_TOKEN", "from-environment")
-    assert serve.read_token(None) == "from-environment"
+    assert serve.read_tokens(None) is None
+    monkeypatch.setenv("JPR_TOKEN", "from-the-environment")
+    tokens = serve.read_tokens(None)
+    assert tokens is not None
+    assert tokens.name_of(b"from-the-environment") == ""
     file = tmp_path / "token"
-    file.write_text("from-file\n")
-    assert serve.read_token(file) == "from-file"
-    file.write_text("\n")
-    with pytest.raises(ConfigError, match="is empty"):
-        serve.read_token(file)
-    with pytest.raises(ConfigError, match="cannot be read"):
-        serve.read_token(tmp_path / "none")
+    file.write_text("from-the-only-line\n")
+    file.chmod(0o600)
+    tokens = serve.read_tokens(file)
+    assert tokens is not None
+    assert tokens.name_of(b"from-the-only-line") == ""
+    assert tokens.name_of(b"from-the-environment") is None
+    monkeypatch.setenv("JPR_TOKEN", "")
+    with pytest.raises(FormatError, match="JPR_TOKEN: has no token"):
+        serve.read_tokens(None)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "jpr.example.org"])
+def test_other_machines_need_a_token(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JPR_TOKEN", raising=False)
+    with pytest.raises(ConfigError, match=f"--host {host}: .*--set insecure=true"):
+        serve.run(ServeArguments(host=host))
+    assert Address(host).policy(None, ServiceSettings(insecure=True)).tokens is None
 
 
 def test_an_address_in_use_is_an_error() -> None:
@@ -77,12 +90,18 @@ def test_small_responses_are_sent_at_once() -> None:
         assert bound.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
-def test_only_names_of_this_machine_are_local() -> None:
-    assert Address("::1").is_local
-    assert Address().policy(None).hosts == ("127.0.0.1", "localhost", "::1")
-    assert Address().policy("secret").hosts == ()  # say behind a proxy
-    assert not Address("0.0.0.0").is_local
-    assert Address("0.0.0.0").policy("secret").hosts == ()
+def test_which_host_names_are_accepted() -> None:
+    tokens, named = Tokens.of_text("0123456789abcdef", "here"), ServiceSettings(hosts=("JPR.test",))
+    given = ServiceSettings()
+    for local in (Address(), Address("::1"), Address("localhost"), Address("127.0.0.9")):
+        assert local.policy(None, given).hosts == ("localhost",)
+        assert local.policy(tokens, given).hosts == ("localhost",)
+        assert local.policy(tokens, named).hosts == ("localhost", "jpr.test")
+    public = Address("0.0.0.0")
+    assert not public.is_local
+    assert public.policy(tokens, given).hosts is None  # a page of another site has no token
+    assert public.policy(tokens, named).hosts == ("localhost", "jpr.test")
+    assert public.policy(None, ServiceSettings(insecure=True)).hosts == ("localhost",)
 
 
 def test_limits_are_above_zero() -> None:
@@ -91,6 +110,11 @@ def test_limits_are_above_zero() -> None:
 
 
 def test_limits_are_set_by_name() -> None:
-    assert parse_settings(ServiceLimits, ["waiting=3"], "--limit").waiting == 3
-    with pytest.raises(ConfigError, match="--limit: unknown key wating; did you mean waiting"):
-        serve.run(ServeArguments(limit=["wating=3"]))
+    given = ["waiting=3", "corpus-passages=7", "hosts=a.test", "hosts=b.test", "insecure=true"]
+    settings = parse_settings(ServiceSettings, given)
+    assert (settings.waiting, settings.corpus_passages, settings.insecure) == (3, 7, True)
+    assert settings.hosts == ("a.test", "b.test")
+    with pytest.raises(ConfigError, match="--set: unknown key wating; did you mean waiting"):
+        serve.run(ServeArguments(set=["wating=3"]))
+    with pytest.raises(ConfigError, match=r"proxies = 10\.0\.0\.1/8"):
+        Address().policy(None, ServiceSettings(proxies=("10.0.0.1/8",)))

@@ -14,6 +14,7 @@ from llama_index.postprocessor.jinaai_rerank import JinaRerank
 from jpr.pipeline import Pipeline
 from jpr.rerank.joint import JointReranker
 from jpr.serve.limits import ServiceLimits
+from jpr.serve.tokens import Tokens
 from jpr.types import Hit, Passage, Question
 from tests.serve.running import QUESTION, running
 
@@ -99,9 +100,11 @@ def test_cohere_asynchronously(url: str, pipeline: Pipeline) -> None:
 
 def test_cohere_sees_our_errors(pipeline: Pipeline) -> None:
     with (
-        running(pipeline, ServiceLimits(passages=4), token="secret") as url,
+        running(
+            pipeline, ServiceLimits(passages=4), tokens=Tokens.of_text("0123456789abcdef", "here")
+        ) as url,
         cohere.ClientV2(api_key="guessed", base_url=url) as intruder,
-        cohere.ClientV2(api_key="secret", base_url=url) as client,
+        cohere.ClientV2(api_key="0123456789abcdef", base_url=url) as client,
     ):
         with pytest.raises(cohere.UnauthorizedError, match="token"):
             intruder.rerank(model="any", query=QUESTION, documents=DOCUMENTS)

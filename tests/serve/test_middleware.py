@@ -16,13 +16,16 @@ from starlette.types import Message
 
 from jpr.pipeline import Pipeline
 from jpr.retrieve.custom import FunctionRetriever
+from jpr.serve.access import AccessPolicy
 from jpr.serve.limits import ServiceLimits
 from jpr.serve.logs import JsonLines
-from jpr.serve.middleware import AccessPolicy, RequestMiddleware
+from jpr.serve.middleware import RequestMiddleware
+from jpr.serve.tokens import Tokens
 from jpr.types import Hit
 from tests.serve.running import HITS, QUESTION, make_service, running
 
 ASK = {"question": QUESTION}
+SECRET = "hidden-0123456789"
 
 
 class Held:
@@ -38,9 +41,11 @@ class Held:
 
 
 @contextmanager
-def held_up(pipeline: Pipeline, limits: ServiceLimits) -> Iterator[tuple[str, Held]]:
+def held_up(
+    pipeline: Pipeline, limits: ServiceLimits, tokens: Tokens | None = None
+) -> Iterator[tuple[str, Held]]:
     held = Held()
-    with running(replace(pipeline, retriever=FunctionRetriever(held)), limits) as url:
+    with running(replace(pipeline, retriever=FunctionRetriever(held)), limits, tokens) as url:
         try:
             yield url, held
         finally:
@@ -55,8 +60,9 @@ def wait_for(condition: Callable[[], bool]) -> None:
     raise AssertionError("it did not come about")
 
 
-def waiting(url: str) -> float:
-    lines = httpx.get(f"{url}/metrics").text.splitlines()
+def waiting(url: str, token: str = "none") -> float:
+    head = {"authorization": f"Bearer {token}"}
+    lines = httpx.get(f"{url}/metrics", headers=head).text.splitlines()
     return next(float(line.split()[1]) for line in lines if line.startswith("jpr_waiting "))
 
 
@@ -203,14 +209,14 @@ def test_texts_and_passages_have_limits(pipeline: Pipeline) -> None:
 
 
 def test_the_token_is_required_for_all_that_reveals_documents(pipeline: Pipeline) -> None:
-    with running(pipeline, token="s3cret") as url:
-        for given in ({}, {"authorization": "Bearer other"}, {"authorization": "s3cret"}):
+    with running(pipeline, tokens=Tokens.of_text(SECRET, "here")) as url:
+        for given in ({}, {"authorization": "Bearer other"}, {"authorization": SECRET}):
             refused = httpx.post(f"{url}/v1/ask", json=ASK, headers=given)
             assert refused.status_code == 401
             assert refused.headers["www-authenticate"] == "Bearer"
         assert httpx.get(f"{url}/metrics").status_code == 401
         assert httpx.get(f"{url}/healthz").status_code == 200
-        right = {"authorization": "Bearer s3cret"}
+        right = {"authorization": f"Bearer {SECRET}"}
         assert httpx.post(f"{url}/v1/ask", json=ASK, headers=right).status_code == 200
 
 
@@ -228,8 +234,8 @@ def test_pages_of_other_sites_are_kept_out(url: str) -> None:
 def test_logs_hold_no_text(pipeline: Pipeline, caplog: pytest.LogCaptureFixture) -> None:
     secret = "unspeakable"
     caplog.set_level(logging.INFO, "jpr.serve")
-    with running(pipeline, token="hidden") as url:
-        headers = {"authorization": "Bearer hidden"}
+    with running(pipeline, tokens=Tokens.of_text(SECRET, "here")) as url:
+        headers = {"authorization": f"Bearer {SECRET}"}
         rerank = {"query": secret, "documents": [secret]}
         httpx.post(f"{url}/v1/rerank?q={secret}", json=rerank, headers=headers)
         httpx.post(f"{url}/v1/ask", json={"question": "", "oops": secret}, headers=headers)
@@ -239,7 +245,7 @@ def test_logs_hold_no_text(pipeline: Pipeline, caplog: pytest.LogCaptureFixture)
     assert [json.loads(line)["status"] for line in lines] == [200, 422, 404]
     first = json.loads(lines[0])
     assert (first["route"], first["passages"]) == ("/v1/rerank", 1)
-    assert not any(word in line for line in lines for word in (secret, "hidden"))
+    assert not any(word in line for line in lines for word in (secret, SECRET))
 
 
 def test_an_internal_error_is_logged_without_its_message(

@@ -10,6 +10,7 @@ from playwright.sync_api import Browser, Error, Page, Request, Response, Route, 
 
 from jpr.pipeline import Pipeline
 from jpr.retrieve.custom import FunctionRetriever
+from jpr.serve.tokens import Tokens
 from jpr.types import Hit, Passage
 from tests.serve.browser import MISSING, browsing
 from tests.serve.running import QUESTION, running
@@ -26,7 +27,7 @@ PASSAGES = [
     Passage("other", "pink", "pink which colour", {"file": "notes.txt", "page": 3}),
     Passage("more", "blue", "blue blue which"),
 ]
-TOKEN = "open sesame"
+TOKEN = "open-sesame-0123"
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'none'; base-uri 'none'; frame-ancestors 'none'; "
@@ -415,7 +416,10 @@ def test_a_busy_service_is_asked_again(visit: Visit) -> None:
 
 
 def test_the_token_is_asked_for_once(browser: Browser, small: Pipeline) -> None:
-    with running(small, token=TOKEN) as address, browser.new_context() as context:
+    with (
+        running(small, tokens=Tokens.of_text(TOKEN, "here")) as address,
+        browser.new_context() as context,
+    ):
         visit = opened(context.new_page(), address)
         page = visit.page
         page.get_by_label("What do you want to know?").fill(QUESTION)

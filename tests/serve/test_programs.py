@@ -6,14 +6,16 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import httpx
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-from tests.serve.running import QUESTION
+from tests.serve.running import QUESTION, STUCK_SECONDS
 from tests.serve.test_middleware import wait_for, waiting
 
 ROOT = Path(__file__).parents[2]
@@ -35,6 +37,42 @@ def test_sigterm_lets_running_requests_finish(served: Path) -> None:
         events = [json.loads(line)["event"] for line in process.stderr]
         assert process.wait(10) == 0
     assert events[-2:] == ["request", "ended"]
+
+
+def test_sigterm_ends_a_service_whose_model_is_stuck(served: Path) -> None:
+    program = [sys.executable, "-m", "tests.serve.running", str(served), "--stuck"]
+    with (
+        subprocess.Popen(program, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process,
+        ThreadPoolExecutor() as threads,
+        ExitStack() as ended,
+    ):
+        ended.callback(process.kill)
+        assert process.stderr is not None
+        url = json.loads(process.stderr.readline())["url"]
+        sent = [
+            threads.submit(httpx.post, f"{url}v1/{path}", json={field: "red"}, timeout=30)
+            for path, field in [("ask", "question"), ("ask", "question"), ("search", "query")]
+        ]
+        wait_for(lambda: waiting(url.rstrip("/")) == 3)
+        process.send_signal(signal.SIGTERM)
+        begun = monotonic()
+        assert {one.result().status_code for one in sent} == {504}
+        assert process.wait(30) == 0
+        assert monotonic() - begun < STUCK_SECONDS + 10  # as docs/serve.md promises
+        assert json.loads(list(process.stderr)[-1])["event"] == "ended"
+
+
+def test_sigterm_ends_a_service_that_has_just_started(served: Path) -> None:
+    program = [sys.executable, "-m", "tests.serve.running", str(served)]
+    with (
+        subprocess.Popen(program, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process,
+        ExitStack() as ended,
+    ):
+        ended.callback(process.kill)
+        assert process.stderr is not None
+        assert json.loads(process.stderr.readline())["event"] == "serving"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 0
 
 
 def is_refused(url: str) -> bool:

@@ -90,6 +90,11 @@ class DocumentProcess:
             raise FormatError(file, end["line"], end["problem"])
         return passages
 
+    def kill(self) -> None:
+        """End the file that is being read, with an error; another thread may call it."""
+        if (process := self._process) is not None:
+            process.kill()
+
     def _answer(self, file: Path, name: str, seconds: float) -> Iterator[Any]:
         """Send a file to the process and yield what it returns, until that is no whole line."""
         began, left = monotonic(), self._limits.output
