@@ -96,7 +96,7 @@ class Choices:
 def fitted(sets: dict[str, list[ReadQuestion]], share: float = SHARES[0]) -> Conditioning:
     """Fit the weights; the Wikipedia sets have this share, and sets of a kind count alike."""
     wiki = {one.name for one in WIKI}
-    weight = {}
+    weight: dict[str, float] = {}
     for is_wiki, part in ((True, share), (False, 1 - share)):
         kind = [name for name in sets if (name in wiki) == is_wiki]
         weight |= {name: part / len(kind) / len(sets[name]) for name in kind}
@@ -214,7 +214,10 @@ def main() -> None:
             kept = [one.name for one in TRAIN if one.domain != wanted.domain]
             systems[LEFT_OUT] = joint(reads, fitted({name: train[name] for name in kept}))
         else:
-            systems |= {f"tree, β = {b:g}": grown(reads, weights, b) for b in options.betas}
+            trees = {f"tree, β = {b:g}": grown(reads, weights, b) for b in options.betas}
+            trees[JOINT] = Choices(reads, ours.places, (_TREE,))
+            for system, choices in trees.items():
+                found += records(f"{data}, five by SeqDecode and TreeDecode", system, choices)
             diagnostic[data] = effects(reads, weights)
         for system, choices in systems.items():
             found += records(data, system, choices)

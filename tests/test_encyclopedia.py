@@ -2,18 +2,20 @@
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
 import pytest
 
-from jpr import Pipeline, load_questions, open_pipeline, read_passages
+from jpr import JointReranker, Pipeline, cover, load_questions, open_pipeline, read_passages
 from jpr.bundled import ENCYCLOPEDIA
 from jpr.cli import ask
+from jpr.decode.search import Rows
 from jpr.evaluation.answers import matched
+from jpr.evaluation.prefix_effect import prefix_effect
 from jpr.text import AnswerMatcher
-from jpr.types import Passage, Question
+from jpr.types import Passage, Prefix, Question
 
 ROOT = Path(__file__).parents[1]
 PASSAGES: list[Passage] = list(read_passages(ENCYCLOPEDIA / "passages.jsonl"))
@@ -172,6 +174,22 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JPR_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield open_pipeline(device="cpu")
+
+
+def test_what_is_chosen_counts_for_what_comes_next(pipeline: Pipeline) -> None:
+    """P(next | prefix) of the bundled model prefers passages with new answers to repeats."""
+    assert isinstance(pipeline.reranker, JointReranker)
+    joint, some = pipeline.reranker, [one for one in QUESTIONS if len(one.answers) == 3][:6]
+    found = [pipeline.retriever.retrieve(question, 25) for question in some]
+    covers = [cover([ranking]).matrix(0).T for ranking in found]
+
+    def ask(pairs: Sequence[tuple[int, Prefix]]) -> Rows:
+        return [joint.log_probs(found[at].question, found[at].hits, prefix) for at, prefix in pairs]
+
+    effect = prefix_effect(ask, covers)
+    assert effect.novelty_questions >= 4
+    assert effect.novelty >= 0.8
+    assert effect.kl > 0.05
 
 
 @pytest.mark.parametrize(("text", "k", "answers"), EXAMPLES)

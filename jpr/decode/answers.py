@@ -66,8 +66,7 @@ class Evidence:
 
     def found(self, prefix: Prefix) -> NDArray[np.bool_]:
         """Return which answers (A,) the passages of a prefix contain."""
-        found: NDArray[np.bool_] = self.contains[list(prefix)].any(axis=0)
-        return found
+        return np.asarray(self.contains[list(prefix)].any(axis=0))
 
     def new_mass(self, prefix: Prefix, log_probs: Row) -> Floats:
         """Return the mass of answers (A,) given log P (C,), 0 for those the prefix contains."""
@@ -83,7 +82,7 @@ class Evidence:
         """Return the share of what each candidate (C,) says that a prefix already contains."""
         said = self.exact_probs.sum(axis=1)
         again = self.exact_probs @ self.found(prefix).astype(np.float64)
-        return np.divide(again, said, out=np.zeros_like(said), where=said > 0)
+        return np.asarray(np.divide(again, said, out=np.zeros_like(said), where=said > 0))
 
     def support(self, log_probs: Row) -> tuple[Floats, Floats]:
         """Return what candidates say of each answer (A,), given log P (C,): all, and the best."""

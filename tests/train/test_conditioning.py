@@ -19,7 +19,7 @@ def same_for_all(log_probs: Row) -> Callable[[Prefix], Row]:
     def relevance(prefix: Prefix) -> Row:
         left = log_probs.copy()
         left[list(prefix)] = -np.inf
-        return left - np.logaddexp.reduce(left)
+        return np.asarray(left - np.logaddexp.reduce(left))
 
     return relevance
 
@@ -67,7 +67,8 @@ def test_the_fit_is_the_same_every_time_and_its_loss_below_that_of_coverage() ->
         """Of the first step alone: −log Σ P(target)."""
         rows = [weights.log_probs(one.observed, (), one.relevance(())) for one in examples]
         targets = [one.covers.any(axis=1) for one in examples]
-        return sum(-np.log(np.exp(r)[t].sum()) for r, t in zip(rows, targets, strict=True))
+        both = zip(rows, targets, strict=True)
+        return float(sum(-np.log(np.exp(row)[target].sum()) for row, target in both))
 
     assert loss(found) < loss(COVERAGE)
 
