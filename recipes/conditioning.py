@@ -186,6 +186,12 @@ def bundled_calibration() -> AnswerCalibration:
     return AnswerCalibration(**about)
 
 
+def write_sections(path: Path, **sections: object) -> None:
+    """Write the sections of a `joint.json` that were fitted."""
+    with publish(path) as stream:
+        stream.write(json.dumps(sections, indent=1) + "\n")
+
+
 def main() -> None:
     """Read, fit, compare, record."""
     parser = results_parser(__doc__, "questions", "domains")
@@ -225,9 +231,7 @@ def main() -> None:
         print(data, len(reads), shown, f"{time.perf_counter() - start:.0f} s", flush=True)
     wiki = [one for wanted in DEV if not wanted.domain for one in dev[wanted.name]]
     rule = stopping_rule(wiki, weights)
-    with publish(options.out) as stream:
-        sections = {"conditioning": asdict(weights), "stop": asdict(rule)}
-        stream.write(json.dumps(sections, indent=1) + "\n")
+    write_sections(options.out, conditioning=asdict(weights), stop=asdict(rule))
     made = manifest(COMMAND, {JOINT_JSON: BUNDLED_MODEL / JOINT_JSON}, time.perf_counter() - start,
                     packages=("onnxruntime",))  # fmt: skip
     fit = {
