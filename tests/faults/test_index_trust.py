@@ -5,13 +5,10 @@ import os
 import random
 import shutil
 import tarfile
-import zlib
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from jpr.encode.vectors import vectors_for
 from jpr.errors import FormatError
@@ -20,28 +17,12 @@ from jpr.retrieve.engines import IndexOptions
 from jpr.retrieve.files_engine import repair
 from jpr.retrieve.index import Index, add_to_index, build_index, remove_from_index
 from jpr.retrieve.index_manifest import VERIFY_UP_TO
-from jpr.types import Passage
 from tests.cli.running import jpr as run_jpr
 from tests.cli.running import refused
-from tests.retrieve.toy import WordEncoder, passages
+from tests.retrieve.toy import WideEncoder, WordEncoder, passages
 
 PAGE, BLOCK = 4096, 1 << 20
 OLD = Path(__file__).parents[1] / "retrieve" / "index-0.1.0.tar.xz"
-
-
-class WideEncoder:
-    """Gives each text random numbers of its own, thousands, so few passages fill a large file."""
-
-    key = "wide"
-    dimension = 4096
-
-    def encode_questions(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        generators = (np.random.default_rng(zlib.crc32(text.encode())) for text in texts)
-        rows = [one.normal(size=self.dimension).astype(np.float32) for one in generators]
-        return np.stack(rows)
-
-    def encode_passages(self, passages: Sequence[Passage]) -> NDArray[np.float32]:
-        return self.encode_questions([passage.text for passage in passages])
 
 
 WIDE = WideEncoder()
@@ -51,8 +32,7 @@ WIDE = WideEncoder()
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An index whose dense file is too large to be hashed whenever it is opened."""
     folder = tmp_path_factory.mktemp("large") / "index"
-    texts = (Passage(str(i), f"title {i}", f"castle {i} of the river") for i in range(4200))
-    build_index(texts, folder, source="test", encoder=WIDE)
+    build_index(passages(4200), folder, source="test", encoder=WIDE)
     assert dense_file(folder).stat().st_size > VERIFY_UP_TO
     return folder
 
@@ -85,7 +65,7 @@ def dense_file(folder: Path) -> Path:
 
 def search(folder: Path) -> object:
     index = Index(folder)
-    return index.search_dense(WIDE.encode_questions(["castle 7 of the river"]), 100)
+    return index.search_dense(WIDE.encode_questions(["castle of the river"]), 100)
 
 
 def overwrite(file: Path, place: int, content: bytes) -> bytes:
@@ -163,8 +143,8 @@ def test_a_version_that_is_replaced_before_its_first_use_is_still_compared(
     folder = tmp_path / "index"
     shutil.copytree(large, folder)
     whole, old = search(large), Index(folder)
-    remove_from_index(["7"], folder)
-    assert old.search_dense(WIDE.encode_questions(["castle 7 of the river"]), 100) == whole
+    remove_from_index(["id 0 7"], folder)
+    assert old.search_dense(WIDE.encode_questions(["castle of the river"]), 100) == whole
     damaged = Index(folder)
     overwrite(dense_file(folder), 5 * BLOCK, bytes(PAGE))
     shutil.rmtree(folder)
