@@ -61,7 +61,8 @@ def model_with_a_weight_elsewhere(file: str, *, in_a_node: bool) -> bytes:
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in "xy"]
     graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], [] if in_a_node else [weight])
     opset = helper.make_opsetid("", 17)
-    return helper.make_model(graph, opset_imports=[opset], ir_version=8).SerializeToString()
+    made = helper.make_model(graph, opset_imports=[opset], ir_version=8)
+    return bytes(made.SerializeToString())
 
 
 @pytest.mark.parametrize("in_a_node", [False, True])
