@@ -55,7 +55,8 @@ def _step_problems(record: _Record) -> Iterator[str]:
 
 def _steps(part: object) -> list[Any]:
     """Return the steps of a part, those of sequences included, a few more than are accepted."""
-    found, left = [], [] if part is None else [part]
+    found: list[Any] = []
+    left: list[Any] = [] if part is None else [part]
     while left and len(found) <= _MOST_STEPS:
         found.append(step := left.pop())
         for inner in step.values() if isinstance(step, Mapping) else ():

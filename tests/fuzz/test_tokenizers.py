@@ -65,7 +65,7 @@ def nested(depth: int) -> str:
 
 NO_UNKNOWN = {word: id for word, id in ID.items() if word != "[UNK]"}
 UNIGRAM = [["[UNK]", 0.0], ["[CLS]", 0.0], ["[SEP]", 0.0]]
-BPE = {"unk_token": None, "merges": []}
+BPE: Record = {"unk_token": None, "merges": []}
 REFUSED: dict[str, Record | str] = {
     "empty": "",
     "null": "null",
