@@ -209,15 +209,15 @@ def main() -> None:
     found: list[Record] = []
     tests: list[dict[str, object]] = []
     diagnostic: dict[str, object] = {}
-    for wanted in DEV:
-        reads, data = dev[wanted.name], wanted.name.removesuffix(".dev")
+    for requested in DEV:
+        reads, data = dev[requested.name], requested.name.removesuffix(".dev")
         systems = controls(reads)
         ours = joint(reads, weights)
         tests += compared(data, ours, systems)
         systems[JOINT] = ours
         systems |= {name: joint(reads, other) for name, other in others.items()}
-        if wanted.domain:
-            kept = [one.name for one in TRAIN if one.domain != wanted.domain]
+        if requested.domain:
+            kept = [one.name for one in TRAIN if one.domain != requested.domain]
             systems[LEFT_OUT] = joint(reads, fitted({name: train[name] for name in kept}))
         else:
             trees = {f"tree, β = {b:g}": grown(reads, weights, b) for b in options.betas}
@@ -229,7 +229,7 @@ def main() -> None:
             found += records(data, system, choices)
         shown = {name: round(100 * float(c.reached(5).mean()), 1) for name, c in systems.items()}
         print(data, len(reads), shown, f"{time.perf_counter() - start:.0f} s", flush=True)
-    wiki = [one for wanted in DEV if not wanted.domain for one in dev[wanted.name]]
+    wiki = [one for requested in DEV if not requested.domain for one in dev[requested.name]]
     rule = stopping_rule(wiki, weights)
     write_sections(options.out, conditioning=asdict(weights), stop=asdict(rule))
     made = manifest(COMMAND, {JOINT_JSON: BUNDLED_MODEL / JOINT_JSON}, time.perf_counter() - start,

@@ -89,36 +89,36 @@ class EvidenceFiles:
         self._prompts = Prompts(tokenizer, read_prompt_settings(BUNDLED_MODEL))
         self._vocabulary = Vocabulary.of(tokenizer)
 
-    def read(self, wanted: QuestionSet, calibration: AnswerCalibration) -> list[ReadQuestion]:
+    def read(self, requested: QuestionSet, calibration: AnswerCalibration) -> list[ReadQuestion]:
         """Return the questions of a set; those without candidates are left out."""
-        folder, start = self._work / "evidence" / wanted.name, time.perf_counter()
+        folder, start = self._work / "evidence" / requested.name, time.perf_counter()
         folder.mkdir(parents=True, exist_ok=True)
-        questions, open_it = self._asked(wanted)
+        questions, open_it = self._asked(requested)
         found, retriever = [], None
         for at, question in enumerate(questions):
             path = folder / f"{zlib.crc32((question.id + question.text).encode())}.npz"
             if not path.exists():
                 retriever = retriever or open_it()
-                ranking = retriever.retrieve(question, wanted.candidates)
+                ranking = retriever.retrieve(question, requested.candidates)
                 if not ranking.hits:
                     continue
                 self._write(path, ranking)
                 if at % 20 == 0:
-                    print(f"{wanted.name} {at}: {time.perf_counter() - start:.0f} s", flush=True)
+                    print(f"{requested.name} {at}: {time.perf_counter() - start:.0f} s", flush=True)
             found.append(read_file(path, calibration))
         return found
 
-    def _asked(self, wanted: QuestionSet) -> tuple[list[Question], Callable[[], Retriever]]:
+    def _asked(self, requested: QuestionSet) -> tuple[list[Question], Callable[[], Retriever]]:
         """Return the questions of a set, and what opens their retriever."""
-        domain, name = wanted.domain, wanted.name
+        domain, name = requested.domain, requested.name
         folder = self._domains if domain else self._questions
         asked = [one.question for one in read_questions(question_file(folder, name))]
         random.Random(_DOMAIN_SEED if domain else _WIKI_SEED).shuffle(asked)
         if domain:
             index = self._work / "domains" / domain
-            return asked[: wanted.several], lambda: open_retriever(index, encoder=load_encoder())
-        several = [one for one in asked if len(one.answers) > 1][: wanted.several]
-        lone = [one for one in asked if len(one.answers) == 1][: wanted.one]
+            return asked[: requested.several], lambda: open_retriever(index, encoder=load_encoder())
+        several = [one for one in asked if len(one.answers) > 1][: requested.several]
+        lone = [one for one in asked if len(one.answers) == 1][: requested.one]
         return several + lone, lambda: Bm25Retriever(Index(self._wiki))
 
     def _write(self, path: Path, ranking: Ranking) -> None:

@@ -81,8 +81,9 @@ def run(options: DoctorArguments) -> None:
     """Show what this machine can run, check an index, or list and prune the cache.
 
     An index is checked completely: format, checksums of all files, number of passages, and
-    whether its encoder is found. Exit code 2 if it is damaged or its encoder is missing. With
-    --questions, its retrievers are compared: how often do 5 and 10 passages cover every answer?
+    whether its encoder is found. Exit code 2 if its encoder is missing or it is damaged: every
+    damaged file is named, and `jpr index --out INDEX --set repair=true` makes what it can again.
+    With --questions, retrievers are compared: how often do 5 and 10 passages cover every answer?
 
     `jpr doctor cache` lists the indexes that --docs made: last use, size, folder of the documents.
 

@@ -25,6 +25,7 @@ _DAMAGE = (
     states.InvalidGraph,
     states.InvalidProtobuf,
     states.NotImplemented,
+    UnicodeDecodeError,  # of a message that quotes the file
 )
 
 
@@ -47,7 +48,12 @@ def open_session(path: Path, threads: int = 0) -> onnxruntime.InferenceSession:
     options.log_severity_level = 3  # warnings concern the author of the graph
     model = read_onnx(path)
     try:
-        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(
+            model,
+            options,
+            providers=["CPUExecutionProvider"],
+            enable_fallback=0,  # 1 prints errors
+        )
     except _DAMAGE as error:
         raise FormatError(path, 0, "not a valid ONNX model; copy it again") from error
 

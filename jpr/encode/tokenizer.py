@@ -117,13 +117,18 @@ def open_tokenizer(folder: Path) -> tuple[Tokenizer, Path]:
     return _checked(json.loads(made.to_str()), file), file
 
 
-def read_tokenizer(path: Path) -> Tokenizer:
-    """Read a `tokenizer.json`, or the one in a folder, ignoring its padding and truncation."""
+def read_tokenizer(path: Path, about: Mapping[str, object] | None = None) -> Tokenizer:
+    """Read a `tokenizer.json`, or the one in a folder, ignoring its padding and truncation.
+
+    `about` is the record of the model in the folder, for a caller that has read it.
+    """
     file = path / "tokenizer.json" if path.is_dir() else path
-    return _checked(read_object(file), file)
+    return _checked(read_object(file), file, about)
 
 
-def _checked(record: Mapping[str, Any], file: Path) -> Tokenizer:
+def _checked(
+    record: Mapping[str, Any], file: Path, about: Mapping[str, object] | None = None
+) -> Tokenizer:
     """Make the tokenizer of a record; one that is not accepted or does not work is an error."""
     if problem := tokenizer_problem(record):
         problem = f"not a tokenizer that is supported: {problem}"
@@ -133,7 +138,7 @@ def _checked(record: Mapping[str, Any], file: Path) -> Tokenizer:
         tokenizer.no_truncation()
         tokenizer.no_padding()
         tokenizer.encode(_PROBE, add_special_tokens=False)
-    vocabulary, size = record["model"]["vocab"], _table_size(file.parent)
+    vocabulary, size = record["model"]["vocab"], _table_size(file.parent, about)
     ids = vocabulary.values() if isinstance(vocabulary, Mapping) else ()
     if size and max(tokenizer.get_vocab_size() - 1, *ids) >= size:
         problem = f"has more tokens than the {size:,} of the model in its folder"
@@ -141,11 +146,11 @@ def _checked(record: Mapping[str, Any], file: Path) -> Tokenizer:
     return tokenizer
 
 
-def _table_size(folder: Path) -> int:
+def _table_size(folder: Path, about: Mapping[str, object] | None) -> int:
     """Return how many tokens the model in a folder knows; 0 if no file there says it."""
     for name, section in _MODELS.items():
         if (folder / name).exists():
-            record = read_object(folder / name)
+            record = about or read_object(folder / name)
             found = record.get(section) if section else record
             size = found.get("vocab_size") if isinstance(found, Mapping) else None
             return size if isinstance(size, int) else 0

@@ -23,7 +23,7 @@ _STEPS = {
 _MOST_STEPS, _MOST_ADDED = 32, 100_000
 _MOST_CHARACTERS, _MOST_INSERTED = 1_000, 64  # of a pattern, a token or a word; of what replaces it
 _MOST_GROWTH = 1_000  # times that texts may become longer
-_CLASS = re.compile(r"\\.|\[(\\.|[^\]\\])*+\]", re.DOTALL)
+_CLASS = re.compile(r"\\.|\[(\\.|[^\]\\])*+(\]|\\?\Z)", re.DOTALL)
 _REPEATED = re.compile(r"\)[*+{]")
 """A group that is repeated, such as `(x+)+`, may take exponential time; no known one has it."""
 

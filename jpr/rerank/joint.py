@@ -92,7 +92,7 @@ class JointReranker:
         if scorer.index_tokens and scorer.index_tokens != len(settings.number_tokens):
             problem = f"{len(settings.number_tokens)} index tokens in its prompt, "
             raise FormatError(file, 0, f"{problem}{scorer.index_tokens} in its head; copy it again")
-        prompts = Prompts(read_tokenizer(folder), settings)
+        prompts = Prompts(read_tokenizer(folder, about), settings)
         return cls(scorer, prompts, decoding, stopping, learned, calibration)
 
     @property

@@ -139,13 +139,13 @@ def _loss(steps: _Steps, weights: Floats) -> tuple[float, Floats, Floats]:
     every, right = _softmax(logits), _softmax(np.where(steps.targets, logits, _EXCLUDED))
     mass = np.where(steps.targets, every, 0.0).sum(axis=1).clip(min=1e-300)
     expected = np.einsum("sc,scf->sf", every, steps.features)
-    wanted = np.einsum("sc,scf->sf", right, steps.features)
+    of_targets = np.einsum("sc,scf->sf", right, steps.features)
     weighted = every * steps.weights[:, None]
     second = np.einsum("sc,scf,scg->fg", weighted, steps.features, steps.features, optimize=True)
     second -= np.einsum("s,sf,sg->fg", steps.weights, expected, expected)
     ridge = _RIDGE * np.eye(len(weights))
     loss = -(steps.weights @ np.log(mass)) + 0.5 * weights @ ridge @ weights
-    gradient = steps.weights @ (expected - wanted) + ridge @ weights
+    gradient = steps.weights @ (expected - of_targets) + ridge @ weights
     return float(loss), gradient, second + ridge
 
 

@@ -127,9 +127,9 @@ def test_both_are_links_of_a_chain(joint: JointReranker) -> None:
 
 def test_the_model_that_comes_along_finds_both_actors() -> None:
     texts = {
-        "Mark Healy": "On Roseanne, the actor Glenn Quinn played Mark Healy, Becky's husband.",
-        "Glenn Quinn": "Glenn Quinn was an Irish actor who played Mark on the show Roseanne.",
-        "The Conners": "Ames McNamara played Mark Conner on the tenth season of Roseanne.",
+        "Glenn Quinn": "Glenn Quinn played Mark Healy on Roseanne.",
+        "Roseanne": "Mark Healy on Roseanne was played by Glenn Quinn.",
+        "The Conners": "Ames McNamara joins the cast of Roseanne as Mark.",
     }
     hits = [Hit(Passage(title, title, text), 1.0) for title, text in texts.items()]
     found = JprRetriever(retriever=FunctionRetriever(lambda text, k: hits), top_n=2).invoke(

@@ -61,8 +61,8 @@ def model_with_a_weight_elsewhere(file: str, *, in_a_node: bool) -> bytes:
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in "xy"]
     graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], [] if in_a_node else [weight])
     opset = helper.make_opsetid("", 17)
-    made = helper.make_model(graph, opset_imports=[opset], ir_version=8)
-    return bytes(made.SerializeToString())
+    model = helper.make_model(graph, opset_imports=[opset], ir_version=8)
+    return bytes(model.SerializeToString())
 
 
 @pytest.mark.parametrize("in_a_node", [False, True])
@@ -103,3 +103,14 @@ def test_tokens_that_a_model_does_not_have_are_an_error_of_its_file() -> None:
     with pytest.raises(FormatError, match=r"model\.onnx"):
         list(OnnxModel(MODEL, 1).read(["vectors"], [one_text([101, 99_999, 102])]))
     assert tower.encode_questions(["castle"]).shape == (1, 384)
+
+
+@pytest.mark.parametrize("name", [b"\xaaather", b"Nonsen"])
+def test_an_unknown_operator_is_named_on_no_terminal(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], name: bytes
+) -> None:
+    file = tmp_path / "model.onnx"
+    file.write_bytes(MODEL.read_bytes().replace(b"Gather", name))
+    with pytest.raises(FormatError, match=r"model\.onnx"):
+        open_session(file)
+    assert capfd.readouterr() == ("", "")

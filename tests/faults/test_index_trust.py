@@ -4,14 +4,19 @@ import json
 import os
 import random
 import shutil
+import subprocess
 import tarfile
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import pytest
 
 from jpr.encode.vectors import vectors_for
-from jpr.errors import FormatError
+from jpr.errors import ConfigError, FormatError
 from jpr.retrieve.block_sums import HashedFile
 from jpr.retrieve.engines import IndexOptions
 from jpr.retrieve.files_engine import repair
@@ -286,3 +291,49 @@ def test_what_cannot_be_made_again_stays_as_it_is(tmp_path: Path, given: Path) -
     assert sorted(path.name for path in index.glob("v*")) == ["v1"]
     assert "no index here" in refused("index", "--out", tmp_path / "no", "--set", "repair=true")
     assert "repair" in refused("index", given / "corpus.jsonl", *repair_it[1:])
+
+
+def test_a_copy_made_during_changes_is_whole_or_refused(tmp_path: Path) -> None:
+    index = tmp_path / "index"
+    build_index(passages(30), index, source="a", encoder=WordEncoder())
+    done, ends = Event(), Counter[str]()
+
+    def change() -> None:
+        for seed in range(1, 12):
+            more = passages(3, seed=seed)
+            add_to_index(more, index, source="b", encoder=WordEncoder())
+        done.set()
+
+    with ThreadPoolExecutor(1) as pool:
+        changes = pool.submit(change)
+        while not done.is_set() and not changes.done():
+            copy = tmp_path / f"copy {ends.total()}"
+            with suppress(OSError):  # as cp: the rest is copied
+                shutil.copytree(index, copy)
+            try:
+                found = Index(copy)
+                assert len(list(found.store)) == found.manifest.passages
+                everything(copy)
+                ends["whole"] += 1
+            except FormatError:
+                ends["refused"] += 1
+        changes.result()
+    assert ends["whole"]
+    assert Index(index).manifest.passages == 63
+
+
+@pytest.mark.skipif(not shutil.which("flock"), reason="there is no flock here")
+def test_who_copies_with_the_lock_keeps_writers_away(tmp_path: Path) -> None:
+    """As `flock index/lock cp -a index backup` does."""
+    build_index(passages(30), tmp_path, source="a")
+    command = ["flock", str(tmp_path / "lock"), "cat"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as copying:
+        assert copying.stdin
+        assert copying.stdout
+        copying.stdin.write(b"locked\n")
+        copying.stdin.flush()
+        assert copying.stdout.readline() == b"locked\n"
+        with pytest.raises(ConfigError, match="another process"):
+            remove_from_index(["id 0 7"], tmp_path)
+        assert Index(tmp_path).manifest.passages == 30  # readers need no lock
+    remove_from_index(["id 0 7"], tmp_path)

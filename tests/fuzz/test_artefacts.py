@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jpr.encode.encoder_folder import load_encoder
+from jpr.encode.encoder_folder import export_encoder, load_encoder
 from jpr.errors import JprError
 from jpr.models.joint_checkpoint import read_joint
 from jpr.rerank.joint import JointReranker
@@ -39,6 +39,10 @@ def opened_pack(folder: Path) -> None:
     assert len(made) == len(RANKINGS)
 
 
+def opened_encoder(folder: Path) -> None:
+    load_encoder(folder, device="cpu", threads=1).encode_questions(["some words"])
+
+
 def opened_joint(folder: Path) -> None:
     JointReranker.load(folder, device="cpu")
 
@@ -48,7 +52,8 @@ OPENED: dict[str, Callable[[Path], object]] = {
     "pack": opened_pack,
     "pointer": opened_joint,
     "t5": read_joint,
-    "encoder": lambda folder: load_encoder(folder, device="cpu"),
+    "encoder": opened_encoder,
+    "onnx": opened_encoder,
 }
 
 
@@ -62,6 +67,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory, pack: Pack) -> Path:
     for kind in ("pointer", "t5"):  # checksums would end most tries early
         without_sums(home / kind / "joint.json")
     write_encoder(home / "encoder", home / "pointer")
+    export_encoder(home / "encoder", home / "onnx")
+    without_sums(home / "onnx" / "encoder.json")
     return home
 
 

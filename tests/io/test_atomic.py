@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jpr.errors import ConfigError
-from jpr.io.atomic import publish, publish_binary, publish_folder
+from jpr.io.atomic import publish, publish_binary, publish_folder, sync_folder
 from jpr.io.checksums import sha256
 from jpr.io.text_files import read_lines
 from tests.io.packers import PACKERS
@@ -181,6 +181,22 @@ def test_the_folder_is_flushed_after_the_rename(
     with publish_folder(tmp_path / "out"):
         pass
     assert flushed[1:] == [["out"]]
+
+
+def test_a_folder_is_flushed_with_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flushed: list[str] = []
+    fsync = os.fsync
+
+    def flush(handle: int) -> None:
+        fsync(handle)
+        paths = (path for path in (tmp_path, *tmp_path.rglob("*")))
+        flushed.extend(p.name for p in paths if os.path.samestat(os.fstat(handle), p.stat()))
+
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "file").touch()
+    monkeypatch.setattr(os, "fsync", flush)
+    sync_folder(tmp_path / "new")
+    assert flushed == ["file", "new", tmp_path.name]
 
 
 def test_what_a_killed_process_left_the_next_takes_over(tmp_path: Path) -> None:
