@@ -13,11 +13,11 @@ SOURCES = {
     path.relative_to(ROOT.parent).as_posix(): path.read_text(encoding="utf-8")
     for path in sorted(ROOT.rglob("*.py"))
 }
-MOST_LINES, MOST_LINES_OF_A_FILE = 27_217, 300
+MOST_LINES, MOST_LINES_OF_A_FILE = 27_222, 300
 """What 0.1.0 did takes 23,825 lines; the goal for that was 22,000. A new capability may raise the
 number by its own lines, in the change that adds it: limits of the service and of documents, locks
 (990), answers as a set (455), windows and lists over several passages (382), checks and repair of
-indexes, untrusted models (936), named tokens and fairness (388), P(next | prefix) (234) did."""
+indexes, untrusted models (948), named tokens and fairness (388), P(next | prefix) (234) did."""
 SHARED_NAMES = {"JprRanker"}
 """The adapters for Haystack and for rerankers each have one: users import it from its module."""
 
