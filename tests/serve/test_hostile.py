@@ -33,7 +33,7 @@ from tests.serve.hostile_requests import REQUESTS
 from tests.serve.running import QUESTION, running
 from tests.serve.test_middleware import held_up, wait_for
 
-SLOW = 2.0
+SLOW = 5.0  # seconds beside other tests on two cores; the defects took 17 and more
 """Seconds for /healthz on a busy machine; these requests held it up for up to 92."""
 
 
