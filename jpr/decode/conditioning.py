@@ -19,7 +19,7 @@ answers and looks at nothing else, and `UNCONDITIONED`, the decoder alone, are s
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from math import isfinite, log
 
 import numpy as np
@@ -59,9 +59,7 @@ class Conditioning:
     @property
     def vector(self) -> tuple[float, ...]:
         """The weights, in the order of `features`."""
-        answers, first_stage = self.answers, self.first_stage
-        by_word = self.answers_per_word, self.first_stage_per_word
-        return self.relevance, answers, by_word[0], self.repeats, first_stage, by_word[1]
+        return astuple(self)
 
     def adjusted(self, trust: float, relevance: float) -> "Conditioning":
         """Return weights that trust the model less than 1, or its decoder more by `relevance`.
